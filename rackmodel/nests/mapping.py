@@ -78,7 +78,7 @@ def entry_tiles(mapping: NestMapping, leaf: dict[str, int]) -> list[dict[str, in
     """Tile each instance of level l = 1.. receives, the last entry being the compute's leaf.
 
     It is the tile of the level's first node (L4: loops between a fanout and that node belong above the fanout); a
-    level that keeps nothing receives what its own fanout hands on.
+    level that keeps nothing receives what its own fanout hands on, which may be more than there is (9 dealt as 5 x 2).
     """
     tiles = [leaf]
     for level in reversed(mapping.levels[1:]):
@@ -122,6 +122,6 @@ def print_nest(mapping: NestMapping, sizes: dict[str, int], leaf: dict[str, int]
                 if n > 1:
                     lines.append("  " * depth + f"parallel-for {r} in 0..{n}  ({axis} below {level.level})")
                     depth += 1
-        now = dict(entry)
+        now = {r: min(now[r], e) for r, e in entry.items()}
     lines.append("  " * depth + "compute " + " ".join(f"{r}{t}" for r, t in leaf.items() if t > 1))
     return "\n".join(line.rstrip() for line in lines)

@@ -33,10 +33,11 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
         sizes = prod(level.x.values()), prod(level.y.values())
         if not v.fan.linear and (sizes[0] > v.fan.x or sizes[1] > v.fan.y):
             raise RackmodelError(f"{level.level}: spatial {sizes[0]} x {sizes[1]} exceeds the fanout {v.fan.x} x {v.fan.y}")
+        passed = i + 1 < len(mapping.levels) and not mapping.levels[i + 1].nodes  # room for what is dealt out further in, ragged at its end
         for r, e in entries[i].items():
-            if e > now[r] and not (machine.compute.atom and e == leaf[r]):
+            if e > now[r] and not passed and not (machine.compute.atom and e == leaf[r]):
                 raise RackmodelError(f"{level.level}: rank {r} hands {e} to an instance, has {now[r]}")
-        now = dict(entries[i])
+        now = {r: min(e, now[r]) for r, e in entries[i].items()}
 
 
 def _check_atom(where: str, tile: dict[str, int], least: dict[str, int]) -> None:

@@ -12,12 +12,13 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers import ceil_two_level, pareto_tiles
 from rackmodel.nests.searchers.ceil_two_level import SEARCHER
 from rackmodel.nests.searchers.contract import NestQuestion, features
 from rackmodel.nests.searchers.stored_tensors import keep_masks
+from tests.nests import brute_any
 from tests.nests.brute_nest import optimum
 from tests.nests.machines import einsum, gemm, glb_pe, tiny_cb
 from tests.nests.random_nests import SHAPES, machine, problem
@@ -68,7 +69,7 @@ def brute(p, m, spatial=None):
     for s in sorted({tuple(a * b for a, b in zip(x, y, strict=False)) for x in side(fan.x, spatial or ranks) for y in side(fan.y)}):
         chains = []
         for n, parts in zip(sizes, s, strict=False):
-            rows = [(a, b, c, *nested(n, (a, b, c, parts))) for a in range(1, n + 1) for b in range(1, a + 1) for c in range(parts, b + 1)]
+            rows = [(a, b, c, *nested(n, (a, b, c, parts))) for a in range(1, n + 1) for b in range(1, a + 1) for c in range(1, b + 1)]
             chains.append(np.array(rows, dtype=float).reshape(-1, 7))
         if any(len(c) == 0 for c in chains):
             continue
@@ -186,3 +187,27 @@ def test_vectors_that_are_left_out_leave_a_gap(monkeypatch):
             short = solve_nest(p, m, objective=objective).certificate
         assert least.proven
         assert short.bound <= least.objective[0] <= short.objective[0]
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4, 97, 102])
+def test_with_atoms_every_tile_is_looked_at(seed, monkeypatch):
+    """Tiles may lie between whole atoms, none is smaller than one."""
+    rng = random.Random(seed)
+    p = gemm(rng.randint(5, 9), rng.randint(1, 3), rng.randint(1, 3))
+    words = sum(prod(p.sizes[r] for r in t.ranks) for t in p.tensors)
+    room = 16 * rng.randint(6, max(7, words))
+    buffer = NestLevel(
+        "buffer", room, rng.choice((0.0, 1.0)), 1.0, rng.choice((2.0, 20.0)), fan=NestFan(rng.choice((2, 3)), rng.choice((1, 2)))
+    )
+    memory = NestLevel("memory", None, rng.choice((1.0, 5.0)), 1.0, rng.choice((1.0, 8.0)))
+    m = NestMachine("atoms", (memory, buffer), NestCompute(0.1, 0.5, {"m": rng.choice((2, 3, 4))}))
+    goals = [parse_objective(name) for name in ("energy", "latency", "edp")]
+    best = brute_any.least(p, m, keep_masks(p, m, NestConstraints())[0], [goal.key for goal in goals], monkeypatch)
+    for goal, key in zip(goals, best, strict=True):
+        try:
+            found = solve_nest(p, m, objective=goal).certificate
+        except InfeasibleError:
+            assert key[0] == np.inf
+            continue
+        assert found.proven
+        assert found.objective[0] == pytest.approx(key[0], rel=1e-9)

@@ -140,6 +140,19 @@ def test_atom_is_the_leaf(factors):
         solve_nest(gemm(60, 60, 60), m, factors="perfect")
 
 
+@pytest.mark.parametrize("size", [16, 32, 48])
+def test_a_fan_of_more_parts_than_a_rank_has_atoms(size):
+    """The parts of a rank hold whole atoms, however wide the fan is."""
+    levels = NestLevel("memory", None, 2.0, 2.0, 1.0), NestLevel("buffer", 16 * 200, 1.0, 1.0, fan=NestFan(4, 2))
+    m = NestMachine("atoms", levels, NestCompute(1.0, 1.0, {"m": 16}))
+    p = gemm(size, 4, 2)
+    for goal, force in (("energy", solve_nest(p, m, factors="perfect", solver="cpsat").cost.energy_j), ("latency", None)):
+        found = solve_nest(p, m, objective=goal, factors="perfect")
+        assert found.certificate.proven
+        assert force is None or found.cost.energy_j == pytest.approx(force, rel=1e-9)
+        assert solve_nest(p, m, objective=goal).certificate.objective[0] <= found.certificate.objective[0] * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
 def test_more_capacity_bandwidth_or_fanout_never_costs_more(objective):
     p, rng = gemm(24, 48, 18), random.Random(3)

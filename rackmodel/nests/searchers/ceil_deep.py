@@ -15,6 +15,7 @@ import numpy as np
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers import perfect
+from rackmodel.nests.searchers.chain_search import Joined, join_chains
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
@@ -23,7 +24,7 @@ from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.padded import padded_best
 from rackmodel.nests.searchers.prices import Component
-from rackmodel.nests.searchers.registers import least_energy
+from rackmodel.nests.searchers.registers import UNSUPPORTED, least_energy
 from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.slices import Best, SliceSearch
 from rackmodel.nests.searchers.space import Space
@@ -66,13 +67,15 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     joint = all(answers(q, kept) for kept in q.masks)
-    best, cells, notes = _perfect(q)
+    later = joint and q.objective.name != "energy" and bool(features(q) & UNSUPPORTED)
+    best, cells, notes = _first(q) if later else _perfect(q)
     best, more = padded_best(q, best) if not joint else (best, 0)
     cells += more
     stopped: tuple[str, ...] = ()
     slices, size = 0, 0.0
     pruned: dict[str, int] = {}
     bounds: list[float] = []
+    searched: list[Stored] = []
     proven = -inf
     if not q.objective.energy_only:
         timed = least_timed(q, best, perfect=False)
@@ -87,7 +90,10 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         if q.objective.energy_only and gap_of(best[0][0], exact.bound) <= TIE:
             return NestSolution(best[1], best[2], _sheet(best, exact.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
     if joint and best is not None and comparable(q, best) and exact is None and proven == -inf and not q.effort.over:
-        return _joint(q, best, cells, notes)
+        joined = join_chains(q, best)
+        if joined is not None and joined.closed:
+            return _closed(joined, cells, notes)
+        return _joint(q, best if joined is None else joined.best, cells, notes, later)
     floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
     for kept in q.masks:
         if best is not None and q.effort.over:
@@ -110,25 +116,40 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         best, cells, slices = search.best, cells + search.cells, slices + search.slices
         for name, n in search.pruned.items():
             pruned[name] = pruned.get(name, 0) + n
-        bounds.append(least_key(q, kept, best[0][0] if best else inf, floor))
+        searched.append(kept)
     if best is None:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+    if joined := None if q.effort.over else join_chains(q, best):
+        best, cells = joined.best, cells + joined.cells
+        if joined.closed:
+            return _closed(joined, cells - joined.cells, notes)
+    bounds += [least_key(q, kept, best[0][0], floor) for kept in searched]
     notes = tuple(dict.fromkeys((*notes, *stopped)))
     notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
     return NestSolution(best[1], best[2], _sheet(best, max(proven, min(bounds, default=inf)), (size, cells, pruned), notes))
 
 
-def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...]) -> NestSolution:
-    """Large problems of few orders: draws and branch and bound (joint_best)."""
+def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], later: bool) -> NestSolution:
+    """Large problems of few orders: draws and branch and bound (joint_best). later: divisors are still to be searched, under what these
+    find."""
     bounds, size = [], 0.0
     for kept in q.masks:
         found = joint_best(q, kept, best)
         best, cells = found.best, cells + found.cells
         bounds.append(found.bound)
         size += perfect.space_size(_list_space(q, kept, FEW))
+    if later and not q.effort.over:
+        divisors = perfect.solve_perfect(replace(q, factors="perfect"), best)
+        best, cells = (divisors.certificate.objective, divisors.mapping, divisors.cost), cells + divisors.certificate.evaluated
     notes = tuple(note for note in notes if note != perfect.NOTE) + (("time is over",) if q.effort.late else ())
     notes += ("mappings drawn, ragged or not; bound over tiles of any size, between whole numbers",)
     return NestSolution(best[1], best[2], _sheet(best, min(bounds), (size, cells, {}), notes))
+
+
+def _closed(joined: Joined, cells: int, notes: tuple[str, ...]) -> NestSolution:
+    """What every chain says."""
+    notes = (*(note for note in notes if note != perfect.NOTE), "every tile, ragged or not")
+    return NestSolution(joined.best[1], joined.best[2], _sheet(joined.best, joined.bound, (inf, cells + joined.cells, {}), notes))
 
 
 def _sheet(best: Best, bound: float, counts: tuple[float, int, dict[str, int]], notes: tuple[str, ...]) -> NestCertificate:
@@ -167,6 +188,15 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
         return None, 0, ("no mapping with perfect factors",)
     sheet = found.certificate
     return (sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
+
+
+def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
+    """The same by energy, which takes less time."""
+    aim = replace(q.objective, name="energy", energy_weight=0.0, latency_weight=0.0)
+    best, cells, notes = _perfect(replace(q, objective=aim))
+    if best is not None:
+        best = q.objective.key(best[2].energy_j, best[2].latency_s), best[1], best[2]
+    return best, cells, notes
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:

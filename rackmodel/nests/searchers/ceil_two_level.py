@@ -1,13 +1,14 @@
 """Ceil factors, exact, for a memory above one buffer above an array: tiles of any size, ragged at the edges.
 
 Order (T1, T2, T3) of the buffer's nodes. A class of ranks (those that index the same tensors) is cut once to a tile a
-when some later node lacks it (it is priced there), else straight to what the array takes, s u (s parts of leaf u).
-Per rank the chain D → a → s u is three numbers: tile a, tiles n = ceil(D / a), leaves L = floor(D/a) ceil(a / su) +
-ceil((D mod a) / su). Only Pareto triples matter: for every n, tiles from ceil(D/n) to the next multiple of su.
-What T2 has and T3 lacks may be cut above T1 and again above T2, D → b → a → su: L may fall. Those chains are listed only
-where the ceil(D / su) leaves that none undercuts would beat the best mapping.
+when some later node lacks it (it is priced there), else straight to what the array takes, its s parts.
+Per rank the chain D → a → s is three numbers: tile a, tiles n = ceil(D / a), leaves L = floor(D/a) ceil(a / s) +
+ceil((D mod a) / s). Only Pareto triples matter: for every n, tiles from ceil(D/n) to the next multiple of s.
+What T2 has and T3 lacks may be cut above T1 and again above T2, D → b → a → s: L may fall. Those chains are listed only
+where the ceil(D / s) leaves that none undercuts would beat the best mapping.
 Memory words of T = |T| prod n, buffer words to the array = |T| prod L, over classes T lacks; cycles = prod L.
-Spatial vectors are taken best bound first: F(E, T) with L = ceil(D / su) and the least memory traffic of any vector.
+Spatial vectors are taken best bound first: F(E, T) with L = ceil(D / s) and the least memory traffic of any vector. They are of parts
+at work: where no layout has just as many (3 of 2 x 2), a tile that is not recut is one group.
 Derivation: docs/loop_nests.md, section 6.
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.nests.arrays import Bools, Floats, Ints, Number
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, Key, better
@@ -29,7 +30,7 @@ from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.pareto_tiles import MANY, ClassTiles, RankChains, combine, joined, rank_pairs, rank_tiles
 from rackmodel.nests.searchers.slices import Best
-from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.spatial_vectors import every_vector, idle_vectors
 from rackmodel.nests.searchers.two_level_cost import TwoLevelCost
 from rackmodel.nests.searchers.word_terms import TensorTerm
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
@@ -81,7 +82,6 @@ class TwoLevel:
         self.capacity = np.inf if self.buffer.capacity_bits is None else self.buffer.capacity_bits
         self.best: Best | None = None
         self.ranks = list(q.problem.sizes)
-        self.leaf = [q.machine.compute.atom.get(r, 1) for r in self.ranks]
         signature = {r: tuple(r in t.ranks for t in q.problem.tensors) for r in self.ranks}
         self.classes = list(dict.fromkeys(signature.values()))
         self.members = [[i for i, r in enumerate(self.ranks) if signature[r] == c] for c in self.classes]
@@ -93,7 +93,8 @@ class TwoLevel:
             if q.constraints.allows_order(self.buffer.name, tuple(q.problem.tensors[i].name for i in o))
         ]
         self.nodes = {o: self._nodes(o) for o in self.orders}
-        self.vectors, self.x, self.y, self.complete = self._vectors()
+        self.laid, self.x, self.y, self.complete = self._vectors()
+        self.vectors, self.idle, self.every = self._at_work()
         self.cells = self.tried = 0
         self.effort, self.left = q.effort.part(), np.inf  # left: bound of the vectors that were not tried
         self.cache: dict[Any, ClassTiles | None] = {}
@@ -114,9 +115,17 @@ class TwoLevel:
 
     def _vectors(self) -> tuple[Ints, Ints, Ints, bool]:
         limits, name = self.constraints.spatial, self.buffer.name
-        sizes = [-(-self.p.sizes[r] // u) for r, u in zip(self.ranks, self.leaf, strict=True)]
+        sizes = [self.p.sizes[r] for r in self.ranks]
         allowed = [[r in limits.get((name, d), self.ranks) for r in self.ranks] for d in "XY"]
         return every_vector(self.buffer.fan, sizes, allowed, VECTORS)
+
+    def _at_work(self) -> tuple[Ints, Bools, bool]:
+        """([vectors, ranks] parts at work, whether more are laid out, so that a tile is one group; whether they are all)."""
+        none = np.zeros(self.laid.shape, dtype=bool)
+        more = idle_vectors(self.laid, VECTORS) if self.complete else None
+        if more is None:
+            return self.laid, none, not self.complete
+        return np.concatenate([self.laid, more[0]]), np.concatenate([none, more[1]]), True
 
     # -- one order under one vector
     def kind(self, c: tuple[bool, ...], order: Order) -> str:
@@ -129,16 +138,19 @@ class TwoLevel:
         """May class k be cut above the first node and again above the second, before the third prices it?"""
         return len(order) == 3 and self.classes[k][order[1]] and not self.classes[k][order[2]]
 
-    def choice(self, k: int, vector: Ints, order: Order, leaves: Leaves) -> ClassTiles | None:
-        """Tiles of class k for the spatial vector; None where chains of two cuts are too many."""
+    def choice(self, k: int, i: int, order: Order, leaves: Leaves) -> ClassTiles | None:
+        """Tiles of class k for spatial vector i; None where chains of two cuts are too many."""
+        vector, idle = self.vectors[i], self.idle[i]
         c, twice = self.classes[k], self.twice(k, order)
         if self.kind(c, order) == "leaf":
             return self.parts(k, vector)
-        group = tuple(int(vector[i]) * self.leaf[i] for i in self.members[k])
+        group = tuple(int(vector[i]) for i in self.members[k])
         room, longer = c[order[0]] or not twice, twice and leaves is Leaves.TWICE
-        key = (k, group, room, longer)
+        recut = any(k in node.recut for node in self.nodes[order])
+        lone = tuple(bool(idle[r]) and not recut for r in self.members[k])
+        key = (k, group, lone, room, longer)
         if key not in self.cache:
-            chains = [self._rank(i, g, room, longer) for i, g in zip(self.members[k], group, strict=True)]
+            chains = [self._rank(r, g, room, longer, one) for r, g, one in zip(self.members[k], group, lone, strict=True)]
             known = [one for one in chains if one is not None]
             full = len(known) < len(chains)
             self.cache[key] = None if full else combine(known, self._most(k), room, MANY if longer else np.inf)
@@ -149,7 +161,7 @@ class TwoLevel:
 
     def parts(self, k: int, vector: Ints) -> ClassTiles:
         """Class k cut straight to what the array takes."""
-        group = tuple(int(vector[i]) * self.leaf[i] for i in self.members[k])
+        group = tuple(int(vector[i]) for i in self.members[k])
         if (k, group) not in self.straight:
             sizes = [self.p.sizes[self.ranks[i]] for i in self.members[k]]
             tiles = np.array([[min(n, g) for n, g in zip(sizes, group, strict=True)]], dtype=float)
@@ -158,12 +170,17 @@ class TwoLevel:
             self.straight[k, group] = ClassTiles(RankChains(tile, tile, one, leaves, leaves), tiles, tiles)
         return self.straight[k, group]
 
-    def _rank(self, i: int, group: int, room: bool, longer: bool) -> RankChains | None:
-        """Pareto chains of one rank for leaf groups of `group`. room: whether the first node has the rank."""
+    def _rank(self, i: int, group: int, room: bool, longer: bool, lone: bool = False) -> RankChains | None:
+        """Pareto chains of one rank for leaf groups of `group`. room: whether the first node has the rank · lone: tiles of one group, whose
+        leaves are the tiles, cut once."""
+        if lone:
+            found = self._rank(i, group, room, False)
+            assert found is not None  # one cut: never too many
+            return RankChains(*(column[found.inner <= group] for column in found))
         key = (i, group, longer)
         n = self.p.sizes[self.ranks[i]]
         if key not in self.rank_cache:
-            least = max(1, min(n, group - self.leaf[i] + 1))
+            least = min(n, group)
             self.rank_cache[key] = rank_pairs(n, group, least) if longer else rank_tiles(n, group, least)
         found = self.rank_cache[key]
         if longer:
@@ -178,10 +195,10 @@ class TwoLevel:
         bits = [self.buffer.buffers * self.buffer.bits(t) for t, on in zip(self.p.tensors, self.classes[k], strict=True) if on]
         return self.capacity / min(bits)
 
-    def joint(self, vector: Ints, order: Order, how: Leaves = Leaves.ONCE) -> OrderTiles | None:
-        """Every choice of tiles of one order under one vector; None where chains of two cuts are too many."""
-        dims = len(self.classes)
-        found = [self.choice(k, vector, order, how) for k in range(dims)]
+    def joint(self, i: int, order: Order, how: Leaves = Leaves.ONCE) -> OrderTiles | None:
+        """Every choice of tiles of one order under vector i; None where chains of two cuts are too many."""
+        dims, vector = len(self.classes), self.vectors[i]
+        found = [self.choice(k, i, order, how) for k in range(dims)]
         choices = [c for c in found if c is not None]
         if len(choices) < dims:
             return None
@@ -205,7 +222,7 @@ class TwoLevel:
             leaves = leaves * values
         return OrderTiles(choices, used, fills, feeds, leaves)
 
-    def best_of(self, vector: Ints, order: Order, how: Leaves) -> tuple[Key, list[ClassTiles], tuple[int, ...]] | None:
+    def best_of(self, vector: int, order: Order, how: Leaves) -> tuple[Key, list[ClassTiles], tuple[int, ...]] | None:
         """(key, choices, cell) of the least key for one vector and order, None if nothing fits or is as good as the best."""
         joint = self.joint(vector, order, how)
         if joint is None or 0 in joint.shape:
@@ -228,7 +245,7 @@ class TwoLevel:
     def bounds(self) -> tuple[Floats, Floats]:
         """Lower bounds (energy [S], latency [S]) of every spatial vector."""
         fewest, none = self._least_fills(), [0.0] * len(self.words)
-        leaves = -(-np.array([self.p.sizes[r] for r in self.ranks]) // (self.vectors * np.array(self.leaf)))
+        leaves = -(-np.array([self.p.sizes[r] for r in self.ranks]) // self.vectors)
         each = [np.prod(leaves[:, members], axis=1, dtype=float) for members in self.members]
         first = self.nodes[self.orders[0]] if self.orders else []
         feeds: list[Number] = [0.0] * len(self.words)
@@ -242,10 +259,10 @@ class TwoLevel:
 
     def _least_fills(self) -> tuple[float, float]:
         """Least (energy, time) of what the memory moves and of what is constant, over every order and tile of any vector."""
-        ones = np.ones(len(self.ranks), dtype=np.int64)
+        alone = int(np.flatnonzero((self.vectors == 1).all(axis=1))[0])
         fewest = [np.inf, np.inf]
         for order in self.orders:
-            joint = self.joint(ones, order)
+            joint = self.joint(alone, order)
             assert joint is not None  # one cut: never too many
             fits = np.broadcast_to(joint.used <= self.capacity, joint.shape)
             found = self.cost.total(joint.fills, [0.0] * len(self.words), 0.0)
@@ -258,6 +275,8 @@ class TwoLevel:
         """Leave the optimum in `best`."""
         energy, time = self.bounds()
         first, second = self.objective.key(energy, time)
+        if not self.every:
+            self.left = float(first.min())
         for i in np.lexsort((np.arange(len(first)), second, first)):
             if not np.isfinite(first[i]):
                 break
@@ -277,7 +296,7 @@ class TwoLevel:
 
     def _improve(self, i: int, order: Order, how: Leaves) -> None:
         """Take the best mapping of one vector and order, if it is better."""
-        found = self.best_of(self.vectors[i], order, how)
+        found = self.best_of(i, order, how)
         if found and (self.best is None or better(found[0], self.best[0])):
             mapping = self.mapping(i, order, found[1], found[2])
             cost = evaluate(self.p, self.m, mapping)
@@ -286,14 +305,14 @@ class TwoLevel:
     def _cut_twice(self, i: int, order: Order) -> None:
         """Chains of two cuts, where the fewest leaves there may be would be better; what is not tried leaves its bound.
 
-        A vector that is left out has the leaves ceil(D / su) of a smaller one that is tried, and takes more room.
+        A vector that is left out has the leaves ceil(D / s) of a smaller one that is tried, and takes more room.
         """
         if self.complete and not any(self.twice(k, order) for k in range(len(self.classes))):
             return
-        least = self.best_of(self.vectors[i], order, Leaves.FEWEST)
+        least = self.best_of(i, order, Leaves.FEWEST)
         if least is None or (self.best is not None and not better(least[0], self.best[0])):
             return
-        full = self.joint(self.vectors[i], order, Leaves.TWICE) is None
+        full = self.joint(i, order, Leaves.TWICE) is None
         if full or not self.complete:
             self.left = min(self.left, least[0][0])
         if not full:
@@ -316,10 +335,14 @@ class TwoLevel:
             for k in {*node.feeds.has, *early}:
                 picks = choices[k].picks if node.number == 0 else choices[k].inner_picks
                 for r, tile in zip(self.members[k], picks[cell[k]], strict=True):
-                    most = int(self.vectors[i][r]) * self.leaf[r] if k in node.recut else int(tile)
+                    most = int(self.vectors[i][r]) if k in node.recut else int(tile)
                     now[self.ranks[r]] = min(now[self.ranks[r]], most)
             nodes.append(StorageNode(self.p.tensors[node.tensor].name, dict(now)))
-        x, y = ({r: int(n) for r, n in zip(self.ranks, v[i], strict=True) if n > 1} for v in (self.x, self.y))
+        layout = i
+        if self.idle[i].any():
+            fits = (self.laid >= self.vectors[i]).all(axis=1) & ((self.laid == self.vectors[i]) | self.idle[i]).all(axis=1)
+            layout = int(np.flatnonzero(fits)[np.argmin(np.prod(self.laid[fits], axis=1))])
+        x, y = ({r: int(n) for r, n in zip(self.ranks, v[layout], strict=True) if n > 1} for v in (self.x, self.y))
         whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
         levels = (LevelMapping(self.m.levels[0].name, whole), LevelMapping(self.buffer.name, tuple(nodes), x, y))
         return NestMapping(self.p.name, self.m.name, levels)
@@ -340,6 +363,4 @@ def solve_two_level(q: NestQuestion) -> NestSolution:
     return NestSolution(mapping, cost, sheet)
 
 
-SEARCHER = Searcher(
-    "ceil lists", "dp", frozenset({Feature.CEIL, Feature.TIME, Feature.ATOM, Feature.PADDED_ATOM, Feature.COMPUTE_FAN}), solve_two_level
-)
+SEARCHER = Searcher("ceil lists", "dp", frozenset({Feature.CEIL, Feature.TIME, Feature.COMPUTE_FAN}), solve_two_level)

@@ -125,6 +125,45 @@ def rise(ascents: Sequence[Ascent], done: float = DONE) -> None:
 
 
 @dataclass(frozen=True)
+class _Squares:
+    """Outer squares of rows that are 0 nearly everywhere: of every pair of numbers of a row, [pairs] its program, its row, where in the
+    square it is, its product. shape: programs, rows, columns."""
+
+    program: Ints
+    row: Ints
+    place: Ints
+    product: Floats
+    shape: tuple[int, int, int]
+
+    @classmethod
+    def of(cls, rows: Floats) -> _Squares:
+        """rows: [programs, rows, columns]."""
+        columns, flat = rows.shape[2], rows.reshape(-1, rows.shape[2])
+        row, at = np.nonzero(flat)
+        number = np.bincount(row, minlength=len(flat))
+        each, begin = number[row], (np.cumsum(number) - number)[row]
+        one = np.repeat(np.arange(len(row)), each)
+        other = np.arange(len(one)) - np.repeat(np.cumsum(each) - each, each) + np.repeat(begin, each)
+        value = flat[row, at]
+        program, within = np.divmod(row[one], rows.shape[1])
+        return cls(program, within, at[one] * columns + at[other], value[one] * value[other], rows.shape)
+
+    def pick(self, which: Ints) -> _Squares:
+        """Of some programs."""
+        new = np.full(self.shape[0], -1)
+        new[which] = np.arange(len(which))
+        on = new[self.program] >= 0
+        return _Squares(new[self.program[on]], self.row[on], self.place[on], self.product[on], (len(which), *self.shape[1:]))
+
+    def sum(self, weights: Floats) -> Floats:
+        """[programs, k, k] over the rows, weighted [programs, rows]."""
+        programs, _, k = self.shape
+        each = self.product * weights[self.program, self.row]
+        found: Floats = np.bincount(self.program * (k * k) + self.place, weights=each, minlength=programs * k * k).astype(np.float64)
+        return found.reshape(programs, k, k)
+
+
+@dataclass(frozen=True)
 class _Stack:
     """Programs in arrays, [programs, ...] each, in units of their scales."""
 
@@ -137,27 +176,33 @@ class _Stack:
     low: Floats
     high: Floats
     scale: Floats
+    squares: _Squares
 
     @classmethod
     def of(cls, ascents: Sequence[Ascent]) -> _Stack:
         """The programs of some ascents."""
         programs = [ascent.program for ascent in ascents]
+        terms, rows = _stacked([program.terms for program in programs]), np.stack([program.rows for program in programs])
+        rooms = tuple(_several(each) for each in zip(*(program.rooms for program in programs), strict=True))
         return cls(
-            terms=_stacked([program.terms for program in programs]),
+            terms=terms,
             slope=np.stack([program.slope for program in programs]),
             constant=np.array([program.constant for program in programs]),
-            rooms=tuple(_several(each) for each in zip(*(program.rooms for program in programs), strict=True)),
-            rows=np.stack([program.rows for program in programs]),
+            rooms=rooms,
+            rows=rows,
             limits=np.stack([program.limits for program in programs]),
             low=np.stack([program.low for program in programs]),
             high=np.stack([program.high for program in programs]),
             scale=np.array([ascent.scale for ascent in ascents]),
+            squares=_Squares.of(np.concatenate([terms.rows, rows, *(room.terms.rows for room in rooms)], axis=1)),
         )
 
     def pick(self, which: Ints) -> _Stack:
         """Some of them."""
 
-        def some(value: Floats | Exponentials | tuple[Room, ...]) -> Floats | Exponentials | tuple[Room, ...]:
+        def some(value: Floats | Exponentials | _Squares | tuple[Room, ...]) -> Floats | Exponentials | _Squares | tuple[Room, ...]:
+            if isinstance(value, _Squares):
+                return value.pick(which)
             if isinstance(value, Exponentials):
                 return Exponentials(value.rows[which], value.shift[which])
             if isinstance(value, tuple):
@@ -197,15 +242,12 @@ class _Stack:
 
         weights, open_ = multipliers / slack, g + slack
         forces = list(multipliers[:, own:most].T[:, :, None])
-        bent = [self.terms.rows, rows, *(room.terms.rows for room in self.rooms), *(each[:, None] for each in (*slopes, *there))]
-        by = [
-            terms,
-            weights[:, :most],
-            *(one * share for one, share in zip(forces, shares, strict=True)),
-            *(-one for one in forces),
-            *forces,
-        ]
-        curve = _squared(np.concatenate(bent, axis=1), np.concatenate(by, axis=1))
+        few = [terms, weights[:, :own], *(one * share for one, share in zip(forces, shares, strict=True))]
+        curve = self.squares.sum(np.concatenate(few, axis=1))
+        if self.rooms:
+            full = np.stack([*(each - more for each, more in zip(slopes, there, strict=True)), *slopes, *there], axis=1)
+            by = np.concatenate([weights[:, own:most], -multipliers[:, own:most], multipliers[:, own:most]], axis=1)
+            curve += _squared(full, by)
         at = np.arange(n)
         curve[:, at, at] += weights[:, most : most + n] + weights[:, most + n :]
         curve[:, at, at] += LEAST * (1.0 + curve[:, at, at])

@@ -22,10 +22,10 @@ CLOSE = 1e-9  # of a bound: nothing better is left but among equals
 NOTE = "the work or the time that a nest may take was spent: bound over tiles of any size"
 
 
-def solve_perfect(q: NestQuestion) -> NestSolution:
-    """NestSolution over all masks; InfeasibleError naming the tightest level if no mask has a mapping."""
+def solve_perfect(q: NestQuestion, best: Best | None = None) -> NestSolution:
+    """NestSolution over all masks; InfeasibleError naming the tightest level if no mask has a mapping. best: a mapping of any tiles that is
+    to be undercut, and stands where none does."""
     on_chip = OnChip(q.resident, resident_bits(q.problem, q.machine, q.resident))
-    best: Best | None = None
     evaluated, size, slices = 0, 0.0, 0
     pruned: dict[str, int] = {}
     bounds: list[float] = []  # of masks that were not searched to the end

@@ -133,10 +133,11 @@ class Space:
 
     @cached_property
     def spatial(self) -> list[list[tuple[Vector, Vector, Vector]]]:
-        """Per fanout: [(s, x, y)]; see spatial_set. Parts are tile ratios an axis knows."""
+        """Per fanout: [(s, x, y)]; see spatial_set. Parts are tile ratios an axis knows; of perfect factors, those of whole leaves."""
         sets = []
         for v in self.machine.levels:
-            choices = {r: a.parts(v.fan) for r, a in zip(self.ranks, self.axes, strict=True)}
+            each = zip(self.ranks, self.axes, self.sizes, self.leaf, strict=True)
+            choices = {r: [k for k in a.parts(v.fan) if not (self.aligned and n % (k * u))] for r, a, n, u in each}
             sets.append(spatial_set(v.fan, choices, self.allowed(v.name, "X"), self.allowed(v.name, "Y")))
         return sets
 

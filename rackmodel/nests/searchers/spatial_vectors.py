@@ -6,10 +6,11 @@ to cost, so one pair (x, y) is kept per product. A linear fan takes any vector: 
 
 from collections.abc import Container
 from functools import lru_cache
+from itertools import combinations
 
 import numpy as np
 
-from rackmodel.nests.arrays import Ints
+from rackmodel.nests.arrays import Bools, Ints
 from rackmodel.nests.problem import NestFan
 
 Vector = dict[str, int]  # rank → parts, ranks at 1 left out
@@ -99,6 +100,56 @@ def at_work(laid: Ints, most: int) -> Ints | None:
     number = third[1:, 1:][first, second]
     last = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
     return np.stack([np.repeat(first, number), np.repeat(second, number), last], axis=1) + 1
+
+
+def idle_vectors(laid: Ints, most: int) -> tuple[Ints, Bools] | None:
+    """([n, ranks] parts at work that no layout has just as many of, [n, ranks] ranks of which more are laid out), the fewest such ranks
+    there may be: 3 of 2 x 2. None where they would be more than `most`."""
+    ranks = range(laid.shape[1])
+    found, more, known = [laid[:0]], [np.zeros((0, len(ranks)), dtype=bool)], [(frozenset[int](), laid)]
+    for some in (frozenset(c) for n in ranks for c in combinations(ranks, n + 1)):
+        parts = laid
+        for r in sorted(some):
+            parts = _fewer(parts, r)
+            if len(parts) > most:
+                return None
+        for within, there in known:
+            if within < some:
+                parts = parts[~_among(parts, there)]
+        known.append((some, parts))
+        found.append(parts)
+        more.append(np.tile([r in some for r in ranks], (len(parts), 1)))
+    every = np.concatenate(found)
+    return None if len(every) > most else (every, np.concatenate(more))
+
+
+def _fewer(vectors: Ints, rank: int) -> Ints:
+    """Those and all with fewer parts of a rank, each once."""
+    others = vectors.copy()
+    others[:, rank] = 0
+    (kind,) = _codes(others)
+    order = np.lexsort((vectors[:, rank], kind))
+    top = vectors[order[np.r_[kind[order[1:]] != kind[order[:-1]], True]]]
+    number = top[:, rank]
+    rows = np.repeat(top, number, axis=0)
+    rows[:, rank] = np.arange(1, number.sum() + 1) - np.repeat(np.cumsum(number) - number, number)
+    return rows
+
+
+def _among(rows: Ints, others: Ints) -> Bools:
+    """[rows] whether each is one of the others."""
+    some, known = _codes(rows, others)
+    return np.asarray(np.isin(some, known))
+
+
+def _codes(*several: Ints) -> list[Ints]:
+    """[rows] of each a number, the same for the same row alone."""
+    most = [int(n) + 1 for n in np.max([rows.max(axis=0, initial=0) for rows in several], axis=0)]
+    step = np.cumprod([1, *most], dtype=object)
+    if step[-1] < 2**63:
+        return [rows @ step[:-1].astype(np.int64) for rows in several]
+    kinds = np.unique(np.concatenate(several), axis=0, return_inverse=True)[1].ravel()
+    return np.split(kinds, np.cumsum([len(rows) for rows in several])[:-1])
 
 
 def layout_of(laid: Ints, parts: Ints, rank: int) -> tuple[int, bool]:
