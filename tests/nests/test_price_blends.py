@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests import solve_nest
+from rackmodel.nests import Region, solve_nest, solve_region
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
@@ -18,7 +19,9 @@ from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests.nests import brute_nest
+from tests.nests.machines import level
 from tests.nests.random_nests import machine, problem
+from tests.nests.test_nest_regions import crossed, scores
 
 BINDING = [10004, 10010, 10014, 10023, 10027, 10033]  # ports bind, and seconds cost much
 
@@ -61,6 +64,29 @@ def test_a_line_is_below_every_mapping_of_its_slice():
     for energy, seconds in brute_nest.Brute(p, m).all():
         inside = np.isfinite(energy)
         assert (a * energy + b * seconds)[inside].min(initial=np.inf) >= line.least * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(("make", "aim"), [(scores, NestObjective("energy", static_w=0.3)), (crossed, NestObjective("latency"))])
+def test_lines_of_branches_change_no_region(make, aim, monkeypatch):
+    """A fused region on three memories, its branches searched by lines that they share, and by energy and every port alone."""
+    parts, held = make({"m": 4, "p": 4, "f": 4, "n": 2})
+    levels = (
+        level("DRAM", None, 10, 1e9),
+        level("GLB", 16 * 60, 1, 3e9, NestFan(4)),
+        level("RF", 16 * 16, 0.1, 3e9, NestFan(2)),
+    )
+    region = Region(tuple(parts), (NestMachine("m", levels, NestCompute(1e9, 5e-13)),) * len(parts), held)
+    made, lines = [], SliceSearch._lines
+    monkeypatch.setattr(SliceSearch, "_lines", lambda self, *of: made.append(self.whole) or lines(self, *of))
+    found = solve_region(region, objective=aim)
+    assert made
+    assert not any(made)
+    monkeypatch.setattr(SliceSearch, "_ordered", lambda self, slices, *of: slices)
+    monkeypatch.setattr(SliceSearch, "_lines", lambda self, *of: [])
+    plain = solve_region(region, objective=aim)
+    assert aim.key(found.energy_j, found.latency_s) == pytest.approx(aim.key(plain.energy_j, plain.latency_s), rel=1e-12)
+    assert found.certificate.proven
+    assert plain.certificate.proven
 
 
 def test_weights_move_to_the_ports_that_bind():

@@ -78,7 +78,7 @@ def _vectors_left(
     search: "SliceSearch", bounded: Bounded, at: tuple[int, FanState, Tile], members: Sequence[Label]
 ) -> Bools | None:
     """[vectors] those of which the lines leave something that is better than the best mapping, below some label; None: all."""
-    if search.best is None or not bounded.lines:
+    if search.known[0] == np.inf or not bounded.lines:
         return None
     count = len(bounded.lines[0].table.space.vectors[at[0] - 1])
     least = np.full((len(bounded.lines), count), np.inf)
@@ -112,8 +112,7 @@ def _extend(search: "SliceSearch", choices: Sequence[LevelOptions], bounded: Bou
     for i in range(1, count):
         time = np.maximum(time, label.cost[i] + scales[i] * total[i])
     fine = np.isfinite(energy) & np.isfinite(time)
-    if search.best is not None:
-        fine &= search.beats(np.where(fine, energy, 0), np.where(fine, time, 0))
+    fine &= search.beats(np.where(fine, energy, 0), np.where(fine, time, 0))
     first = choices[0]
     for n in np.flatnonzero(fine):
         s, *cell = (int(of[n]) for of in cells)
@@ -125,7 +124,7 @@ def _extend(search: "SliceSearch", choices: Sequence[LevelOptions], bounded: Bou
 def _cells_left(search: "SliceSearch", choices: Sequence[LevelOptions], bounded: Bounded, label: Label) -> Cells:
     """The legal cells that the lines leave below a label, in their order."""
     lines = list(zip(bounded.lines, choices[len(bounded.tables) :], strict=True))
-    if search.best is None or not lines:
+    if search.known[0] == np.inf or not lines:
         return np.nonzero(np.isfinite(choices[0].total))
     line, choice = lines[0]
     cells = np.nonzero(_line_leaves(search, bounded, label, line, choice.total))

@@ -82,7 +82,7 @@ class SliceSearch:
         self.ports: list[tuple[Component, CostTable]] = self._ports() if like is None else like.ports
         self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac + self.entry.joules
         self.pruned = dict.fromkeys(BOUNDS, 0)
-        self.blends: list[tuple[Blend, CostTable]] = []  # energy and times together, as far as they were needed
+        self.blends: list[tuple[Blend, CostTable]] = like.blends if like is not None else []  # energy and times together, as far as needed
         self.lines: dict[tuple[int, ...], BlendLine] = {}  # of slices, as one blend bounds them
         self.shares = [1.0 / max(1, len(self.ports))] * len(self.ports)  # of the latency, as the last blend weighed the ports
         self.floors = (0.0, 0.0)  # (energy, seconds) that no mapping of the space is below, as far as known
@@ -224,14 +224,15 @@ class SliceSearch:
 
     def _ordered(self, slices: Sequence[tuple[int, ...]], least: float, floor: float) -> Sequence[tuple[int, ...]]:
         """Slices by what one blend, of the first that has a mapping, leaves them: a good mapping found early drops most of the others."""
-        if len(slices) < 3 or not self.whole or not self.ports:
+        if len(slices) < 3 or not self.ports:
             return slices
         own = {s: max(floor, float(self.compute_time(self.busy(s, self.space.depth)))) for s in slices}
         first = next((s for s in slices if np.isfinite(self._least(self.restricted(self.energy, s)))), None)
         if first is None:
             return slices
         self._refine()
-        self._lines(first, least, own[first], self._scales(first))
+        if self.whole or not self.blends:
+            self._lines(first, least, own[first], self._scales(first))
         key = {}
         for s in slices:
             self.lines[s] = line = self._line(s, *self.blends[-1])
@@ -268,7 +269,7 @@ class SliceSearch:
         """A slice whose least-energy mapping is slower than its compute: bound energy and time together, every port, then enumerate."""
         self._refine()
         scales = self._scales(slice_)
-        lines = self._lines(slice_, energy, own, scales) if self.whole else []  # of a branch, what is above belongs to no blend
+        lines = self._lines(slice_, energy, own, scales)
         if lines is None:
             self.pruned[TOGETHER] += 1
             return
@@ -287,7 +288,8 @@ class SliceSearch:
     def _line(self, slice_: tuple[int, ...], blend: Blend, table: CostTable) -> BlendLine:
         """The line of a blend for a slice."""
         within = self.restricted(table, slice_)
-        return BlendLine(blend, within, optimum(within) + blend.energy * self.constant)
+        above = sum(weight * self._spent(port) for weight, (port, _) in zip(blend.bits, self.ports, strict=True))
+        return BlendLine(blend, within, self._least(within) + blend.energy * self.constant + above)
 
     def _below(self, slice_: tuple[int, ...], energy: float, seconds: float) -> bool:
         """Do the blends that met other slices leave nothing here that is better than what is known?"""
@@ -306,12 +308,15 @@ class SliceSearch:
     def _lines(self, slice_: tuple[int, ...], energy: float, own: float, scales: list[float]) -> list[BlendLine] | None:
         """The best lines that no mapping of the slice is below; None where one leaves nothing better than what is known. The weights of
         each follow the times of the mapping that is least under the one before."""
+        if not self.whole and self.blends:  # those of branches below other tiles, whose tables are there
+            there = [self._line(slice_, *one) for one in reversed(self.blends)]
+            return there if all(self._leaves(line, energy, own, scales) for line in there) else None
         found: list[tuple[float, BlendLine]] = []
         ports, shares = [c for c, _ in self.ports], self.shares
         for turn in range(TURNS if ports else 0):
             blend = self._blend(shares, scales)
             table = CostTable(self.space, blend.prices(energy_prices(self.space.machine), ports), like=self.energy)
-            self.blends, self.shares = [*self.blends[1 - POOL :], (blend, table)], shares
+            self.blends[:], self.shares = [*self.blends[1 - POOL :], (blend, table)], shares
             line = self._line(slice_, blend, table)
             if not self._leaves(line, energy, own, scales):
                 return None
@@ -320,14 +325,14 @@ class SliceSearch:
             found.append((key, line))
             if better_by < WORTH:
                 break
-            seconds = self.recount(best_path(line.table)).times_s
+            seconds = self.recount(best_path(line.table, self.entry.tile)).times_s
             shares = shares_of([seconds[c.name] for c in ports], shares, STEP / (1 + 0.3 * turn))
         return [line for _, line in sorted(found, key=lambda f: -f[0])[:POOL]]
 
     def _blend(self, shares: list[float], scales: list[float]) -> Blend:
         """The blend that weighs energy and latency as the objective does at the best mapping; shares: of the latency, by port."""
-        assert self.best is not None
-        joule, second = self.objective.weights(self.best[2].energy_j, self.best[2].latency_s)
+        at = (1.0, 1.0) if self.best is None else (self.best[2].energy_j, self.best[2].latency_s)  # a sum weighs them alike everywhere
+        joule, second = self.objective.weights(*at)
         return Blend(joule, tuple(second * share * k for share, k in zip(shares, scales, strict=True)))
 
     def _fan_energy(self, fan: int, number: int) -> float:
