@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ COLUMNS = {
     },
     "split backward passes": {"degrees": (4, 1, 2), "micro_batch": 2, "profile": "serial", "schedule": {"schedule": ["zb_h1"]}},
     "made again": {"degrees": (8, 2, 1), "micro_batch": 4, "recompute": "full", "zero": 2, "profile": "deepspeed_zero3"},
+    "scores made again": {"degrees": (8, 2, 1), "micro_batch": 4, "recompute": "selective", "zero": 2, "profile": "ideal"},
     "little memory": {
         "degrees": (8, 2, 1),
         "micro_batch": 8,
@@ -127,10 +129,10 @@ def node_of(branches: Branches, choices: dict[str, str | None], saved: str) -> L
     return left
 
 
-def least_seconds(columns: list[Column], choices: dict[str, str | None], saved: str) -> list[float]:
-    """What branch and bound says of one layout in each column whose tables have it."""
+def least_seconds(columns: list[Column], choices: dict[str, str | None], saved: str, capacity: float | None = None) -> list[float]:
+    """What branch and bound says of one layout in each column whose tables have it. capacity: bytes, None = the column's."""
     found = []
-    for one in columns:
+    for one in columns if capacity is None else [replace(one, capacity=capacity) for one in columns]:
         branches = Branches.of(one)
         left = node_of(branches, choices, saved) if branches is not None else None
         if branches is not None and left is not None:

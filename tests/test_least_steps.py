@@ -76,6 +76,27 @@ def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path) -
             assert float(branches.bound(inner, np.zeros(1), np.zeros(1), FAR).seconds[0]) >= seconds * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("name", ["scores made again", "made again"])
+def test_a_node_of_one_layout_knows_what_it_holds(name: str, tmp_path: Path) -> None:
+    """Workspace and what is made again beside it among that: 405B was bounded at 5.543 s by a layout that did not fit by 0.5 GB."""
+    column, rng = COLUMNS[name], random.Random(name)
+    _, columns = free(tmp_path, name, "latency")
+    asked = 0
+    for style in STYLES:
+        said = mapper(column, choose={op: {"tp": split} for op, split in drawn(rng, STYLES[style]).items()})
+        said["split"]["tp"] = ["v"]
+        try:
+            result = search(tmp_path, said, column)
+        except (InfeasibleError, InputError):
+            continue
+        choices, held = {op: each["tp"] for op, each in result.mapping.ops.items()}, result.memory_bytes_per_accelerator
+        roomy, tight = (least_seconds(columns, choices, "shard", held * share) for share in (1 + 1e-9, 0.99))
+        asked += len(roomy)
+        assert np.isfinite(roomy).all()
+        assert np.isinf(tight).all()
+    assert asked
+
+
 def test_values_that_are_dominated_cost_nothing(tmp_path: Path) -> None:
     _, columns = free(tmp_path, "data beside it, all sharded", "latency")
     branches = Branches.of(columns[0])

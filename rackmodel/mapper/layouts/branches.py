@@ -26,7 +26,7 @@ Moved = list[tuple[str, dict[str, Array]]]  # (operation, part → [values] seco
 Left = dict[str, NDArray[np.bool_]]  # variable → [values, nodes] whether it is left
 Moves = tuple[tuple[float, float, float, float], ...]  # new µ = µ · first + second · seconds, new λ = λ · third + fourth
 ROUNDING = 1e-9
-KINDS = ("seconds", "bytes", "update", "rest", "moving", "lane", "ahead", "behind")
+KINDS = ("seconds", "bytes", "remade", "update", "rest", "moving", "lane", "ahead", "behind")
 STAY = (1.0, 0.0, 1.0, 0.0)
 AROUND: Moves = (STAY, (1.25, 0, 1, 0), (0.8, 0, 1, 0), (1, 0, 1.4, 0), (1, 0, 0.7, 0), (1.1, 0, 1, 0), (0.9, 0, 1, 0))
 LANES: Moves = (STAY, *((1.0, 0.0, 0.0, share) for share in (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)))
@@ -67,11 +67,12 @@ class Column:
 @dataclass(frozen=True)
 class Weighed:
     """A part of a layer's costs in a step of the column, by the values left of its variables: seconds, bytes and seconds on the lanes ·
-    ahead, behind: seconds of a micro-batch's passes."""
+    remade: bytes of the layer whose backward pass runs, beside its workspace · ahead, behind: seconds of a micro-batch's passes."""
 
     variables: tuple[str, ...]
     seconds: Array
     bytes: Array
+    remade: Array
     lane: Array
     ahead: Array
     behind: Array
@@ -79,7 +80,7 @@ class Weighed:
     @property
     def figures(self) -> tuple[Array, ...]:
         """All of them: less is never worse."""
-        return self.seconds, self.bytes, self.lane, self.ahead, self.behind
+        return self.seconds, self.bytes, self.remade, self.lane, self.ahead, self.behind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +104,7 @@ class Branches:
         self.moved = self._moved(column.tables)
         self.ends_moved = [(times / column.micro_batches, self._moved(tables)) for tables, times, *_ in column.ends if times]
         self.moving = [self._moving(column.tables, BUFFERS * column.known), *(self._moving(t, held) for t, _, held, _ in column.ends)]
-        working = {op: own for tables in column.sections for op, own in tables.working.items()}
-        self.working = {op: own[:, k][self.values[op]] for op, own in working.items()}
+        self.working = [{op: own[:, k][self.values[op]] for op, own in tables.working.items()} for tables in column.sections]
 
     @classmethod
     def of(cls, column: Column) -> Branches | None:
@@ -181,7 +181,7 @@ class Branches:
             if part.lane.any():
                 priced = priced + part.lane[..., None] * lane
             if limited:
-                priced = priced + part.bytes[..., None] * (memory / self.column.capacity)
+                priced = priced + (part.bytes + part.remade)[..., None] * (memory / self.column.capacity)
             tables.append(Table(part.variables, priced))
         paid = memory * (room / self.column.capacity) if limited else 0.0
         found = least_sum(tables, self.open, len(lane)) - paid + (1.0 - lane) * slowed
@@ -209,15 +209,24 @@ class Branches:
 
     def _held(self, left: Left) -> Array:
         """[nodes] bytes that the tables count at least, and those by which an end has more on the way than a layer's are."""
-        whole = self._summed(left, [part.bytes for part in self.parts])
+        whole = self._summed(left, [part.bytes + part.remade for part in self.parts])
         layers = sum((np.where(left[op], own[:, None], 0.0).max(axis=0) for op, own in self.moving[0]), np.zeros(len(whole)))
         ends = [sum((np.where(left[op], own[:, None], np.inf).min(axis=0) for op, own in each), -layers) for each in self.moving[1:]]
         return np.asarray(whole + np.maximum.reduce([np.zeros(len(whole)), *ends]))
 
     def _room(self, left: Left) -> Array:
-        """[nodes] bytes at most for what the tables count: the largest workspace is beside them."""
-        each = [np.where(left[op], own[:, None], np.inf).min(axis=0) for op, own in self.working.items()]
-        return np.asarray(self.column.capacity - np.maximum.reduce(each))
+        """[nodes] bytes at most for what the tables count: the largest workspace is beside them, a layer's with what it makes again."""
+        layer, *ends = ([np.where(left[op], own[:, None], np.inf).min(axis=0) for op, own in each.items()] for each in self.working)
+        again = sum((self._most(left, part) for part in self.parts), np.zeros(len(layer[0])))
+        return np.asarray(self.column.capacity - np.maximum.reduce([*layer, *(one - again for each in ends for one in each)]))
+
+    def _most(self, left: Left, part: Weighed) -> Array:
+        """[nodes] bytes that a part has made again at most."""
+        own, n = part.remade[..., None], next(iter(left.values())).shape[1]
+        for axis, name in enumerate(part.variables if own.any() else ()):
+            shape = [1] * axis + [len(left[name])] + [1] * (len(part.variables) - axis - 1) + [n]
+            own = np.where(left[name].reshape(shape), own, 0.0)
+        return np.asarray(np.broadcast_to(own, (*own.shape[:-1], n)).reshape(-1, n).max(axis=0))
 
     def _summed(self, left: Left, each: Sequence[Array]) -> Array:
         """[nodes] the least sum of some figures of the parts."""
@@ -244,6 +253,7 @@ class Branches:
             part.variables,
             seconds=column.times * here["seconds"] + layers * here["update"],
             bytes=column.flying * here["bytes"] + layers * here["rest"] + BUFFERS * known * here["moving"],
+            remade=here["remade"],
             lane=layers * here["lane"],
             ahead=here["ahead"],
             behind=here["behind"],
@@ -257,7 +267,7 @@ class Branches:
                 if part.figures.keys() & {"seconds", "bytes", "rest"}:
                     seconds, bytes_, rest = (self._here(tables, part, kind) for kind in ("seconds", "bytes", "rest"))
                     none = np.zeros_like(seconds)
-                    found.append(Weighed(part.variables, times * seconds, held * bytes_ + kept * rest, none, none, none))
+                    found.append(Weighed(part.variables, times * seconds, held * bytes_ + kept * rest, none, none, none, none))
         return found
 
     def _here(self, tables: LayerTables, part: Part, kind: str) -> Array:
@@ -288,7 +298,7 @@ class Branches:
         moved = [self.moved, *(each for _, each in self.ends_moved)]
         found += [each[part][:, None] for some in moved for op, each in some if op == name for part in PARTS]
         found += [own[:, None] for some in self.moving[1:] for op, own in some if op == name]
-        found += [own[:, None] for op, own in self.working.items() if op == name]
+        found += [own[:, None] for each in self.working for op, own in each.items() if op == name]
         return np.concatenate(found, axis=1) if found else np.zeros((self.counts[name], 1))
 
 

@@ -3,6 +3,7 @@
     seconds   of one micro-batch: operations, and conversions of activations; what a window may hide still slows what hides it, so that a
               share of it, the profile's contention, is never hidden
     bytes     of one micro-batch: saved copies and masks
+    remade    bytes of what is made again for a layer's backward pass, of one layer at a time
     update    seconds of the optimizer · rest: bytes of weights, gradients and state, of one layer
 
 A column is a degree of the free axis, a degree of the axis over the batch, a number of micro-batches and a depth of the pipeline.
@@ -54,6 +55,7 @@ class Part:
     """What a layer costs by some variables' values. figures: kind → one dimension a variable, the columns last.
 
     seconds, bytes   of a micro-batch · ahead, behind: seconds of its forward pass, and of what follows
+    remade           bytes made again for a backward pass, beside its workspace
     update           seconds of the optimizer · rest: bytes of weights, gradients and state · moving: of what is gathered or reduced
     lane             seconds of a step that weights keep the lanes beside the device busy, no more than the busiest of them
     """
@@ -145,10 +147,10 @@ class LayerTables(FactorBuilder):
     @cached_property
     def parts(self) -> list[Part]:
         """All that a layer costs."""
-        found = [
-            Part((name,), {"seconds": seconds, "bytes": held, "ahead": self._phases[name][0], "behind": self._phases[name][1]})
-            for name, (seconds, _, held) in self.operations.items()
-        ]
+        found = []
+        for name, (seconds, _, masks) in self.operations.items():
+            held = {"remade": masks * self.workload.repeat} if name in self.recompute.rerun else {"bytes": masks}
+            found.append(Part((name,), {"seconds": seconds, **held, "ahead": self._phases[name][0], "behind": self._phases[name][1]}))
         return [*found, *self._copies, *self._weights, *self._lane_parts]
 
     @property
@@ -177,14 +179,12 @@ class LayerTables(FactorBuilder):
             )
             if len(policies) > 1:
                 variables = (*variables, f"{SAVED}{name}")
-            if name in self.recompute.made:
-                held = np.zeros_like(held)
             first = ahead[0], ahead[1]
             behind = exposed - first[0], windowed - first[1]
             variables, *passes = in_windows(self, name, variables, first, behind)
             held = held.reshape((*held.shape[:-1], *(1,) * (passes[0].ndim - held.ndim), self.n))
-            figures = {"seconds": passes[0] + passes[1], "bytes": held, "ahead": passes[0], "behind": passes[1]}
-            found.append(Part(variables, figures))
+            kept = {"remade": held * repeat} if name in made else {"bytes": held}
+            found.append(Part(variables, {"seconds": passes[0] + passes[1], **kept, "ahead": passes[0], "behind": passes[1]}))
         return found
 
     def _split(self, task: Task) -> tuple[Array, Array]:

@@ -107,8 +107,8 @@ class TensorTables:
             back = cells.back + cells.again
             ahead = mover.copies(cells.produced, cells.wanted)
             cost = ahead + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
-            if cells.read_back and tensor.name not in setting.on_chip:  # of one layer at a time
-                kept = codes.saved(False, cells.produced, cells.wanted, back)
+            if cells.back and tensor.name not in setting.on_chip:  # of one layer at a time, what a backward pass reads
+                kept = codes.saved(False, cells.produced, cells.wanted, cells.back)
                 each = self.workload.repeat
                 held = self._per_layout(codes, kept, lambda layout: (setting.share(tensor.bytes, layout, tensor) / each, 0.0))[0]
         elif cells.read_back:
