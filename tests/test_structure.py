@@ -29,7 +29,7 @@ FLOORS = [
     {"inputs", "mapper", "carbon", "report"},
     {"cost", "store"},
     {"model", "nests"},
-    {"units", "watch"},
+    {"processes", "units", "watch"},
     {"errors"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}

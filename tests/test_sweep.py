@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 import rackmodel as rm
-from rackmodel import api
+from rackmodel import api, processes
 from rackmodel.cli.app import app
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError
@@ -392,7 +392,7 @@ def test_a_worker_that_is_killed_while_it_answers_holds_nobody_up(spec: Path, tm
     """The pool's reader waited for the other half for good: a sweep stood still, and one that was interrupted then did not end."""
     swept(spec, tmp_path / "serial")
     monkeypatch.setattr(workers, "solve_batch", half_written)
-    monkeypatch.setattr(workers, "LOOK_S", 0.5)
+    monkeypatch.setattr(processes, "LOOK_S", 0.5)
     monkeypatch.setenv("DIED", str(tmp_path / "died"))
     before = threading.active_count()
     swept(spec, tmp_path / "killed", workers.Processes(2))

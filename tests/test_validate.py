@@ -21,6 +21,7 @@ from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
+from rackmodel.processes import Crew
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
@@ -307,6 +308,16 @@ def validate_rows(rows: list[PublishedRow]) -> list[ScoredRow]:
     from rackmodel.validation.runs import training_rows
 
     return training_rows(rows)
+
+
+def test_several_processes_find_the_same_and_say_how_far_they_are(tmp_path: Path) -> None:
+    """Of training runs those of one family are priced together, of served models those of an engine."""
+    runs = [RUN, {**RUN, "id": "two", "gpu": "H100-SXM-80GB"}, {**RUN, "id": "three", "gpu": "TPUv9"}, {**RUN, "id": "four", "gbs": "32"}]
+    files = [table(tmp_path / "runs.csv", runs)]
+    alone, told = validate(files).to_dict(), list[tuple[int, int]]()
+    assert validate(files, crew=Crew(2, lambda done, of: told.append((done, of)))).to_dict() == alone
+    assert told[0][0] == 0
+    assert told[-1][0] == told[-1][1] >= 3
 
 
 def test_a_row_that_tells_its_memory_is_scored_twice() -> None:

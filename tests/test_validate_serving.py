@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rackmodel.model.calls import release_before
+from rackmodel.processes import Crew
 from rackmodel.serving.engine import schedule_of
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.steady import closed_loop
@@ -264,6 +265,14 @@ def test_a_row_that_fits_several_plans_is_answered_over_all_of_them(tmp_path: Pa
     low, high = row["interval"]
     assert low < 0.8 * row["predicted"] < row["predicted"] < 0.8 * high
     assert list(row["interval_owed_to"]) == ["deployment", "acceptance of drafts"]
+
+
+def test_servers_of_several_engines_are_dealt_to_processes(tmp_path: Path) -> None:
+    files = [
+        _file(tmp_path, name, CELLS | cells)
+        for name, cells in (("e2e_serving_silicon", {}), ("e2e_serving_silicon_2", {"system": "b200_sxm"}))
+    ]
+    assert validate(files, crew=Crew(2)).to_dict() == validate(files).to_dict()
 
 
 def test_a_row_of_more_accelerators_than_a_server_is_one_of_pools_where_they_are_those_of_a_plan() -> None:

@@ -47,9 +47,10 @@ class Progress:
 
 
 class PointsLine:
-    """'812/2,000 points, 214 a second, 6 s left', written over; the rate is of the points that this sweep solved."""
+    """'812/2,000 points, 214 a second, 6 s left', written over; the rate is of the points that this sweep solved. what: is counted."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "points") -> None:
+        self.what = what
         self.started, self.first, self.last, self.shown = time.monotonic(), -1, 0.0, False
 
     def __call__(self, done: int, total: int) -> None:
@@ -60,7 +61,7 @@ class PointsLine:
         if not sys.stderr.isatty() or (now - self.last < EVERY and done < total):
             return
         solved, seconds = done - self.first, now - self.started
-        text = f"{done:,}/{total:,} points"
+        text = f"{done:,}/{total:,} {self.what}"
         if solved and seconds > 0:
             rate = solved / seconds
             text += f", {rate:,.3g} a second, {_time_left((total - done) / rate)} left"

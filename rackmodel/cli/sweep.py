@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -181,6 +180,7 @@ def _spec(inputs: Sequence[str], columns: str | None, goal: Any, profile: str | 
 def _workers(count: int | None, scheduler: str | None, asks: Sequence[Ask]) -> int | str:
     """Who solves: a number of processes, or a scheduler's address. Raises InputError."""
     from rackmodel.errors import InputError
+    from rackmodel.processes import cores
 
     if scheduler is not None:
         if count is not None:
@@ -188,8 +188,7 @@ def _workers(count: int | None, scheduler: str | None, asks: Sequence[Ask]) -> i
         return scheduler
     if count is not None:
         return count
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 1 if sum(NEST if _nested(ask) else 1 for ask in asks) <= FEW else cores
+    return 1 if sum(NEST if _nested(ask) else 1 for ask in asks) <= FEW else cores()
 
 
 def _nested(ask: Ask) -> bool:

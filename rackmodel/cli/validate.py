@@ -26,15 +26,24 @@ def validate(
     page: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a page: tables, parity plot, what each effect is worth.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", metavar="N", min=1, help="Local processes (default: as many as cores).")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Price published measurements and score the errors, by data set and by cell."""
+    from rackmodel.cli.progress import PointsLine
+    from rackmodel.processes import Crew, cores
     from rackmodel.validation.run import shipped_files
     from rackmodel.validation.run import validate as run
     from rackmodel.validation.table import report_lines
 
-    report = run(files or shipped_files(), anchor or (), sets or ())
+    line = PointsLine("rows")
+    try:
+        report = run(files or shipped_files(), anchor or (), sets or (), crew=Crew(workers or cores(), line))
+    finally:
+        line.wipe()
     if as_json:
         print_json(report.to_dict())
     else:

@@ -12,6 +12,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.overrides import OF_PROFILE
+from rackmodel.processes import Crew
 from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.best_served import best_rows
 from rackmodel.validation.choices import ChoiceScore, choice_scores
@@ -51,6 +52,9 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "served batch": batch_rows,
 }
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
+SERVED = ("served", "served by plan", "served at most", "served at best")
+"""Kinds of rows that take long: those of each engine by themselves."""
+ALONE = Crew()
 
 
 @dataclass(frozen=True)
@@ -106,16 +110,23 @@ def shipped_files() -> list[Path]:
 
 
 def validate(
-    files: Sequence[Path], anchors: Sequence[str] = (), sets: Sequence[str] = (), *, intervals: bool = True, most: int | None = None
+    files: Sequence[Path],
+    anchors: Sequence[str] = (),
+    sets: Sequence[str] = (),
+    *,
+    intervals: bool = True,
+    most: int | None = None,
+    crew: Crew = ALONE,
 ) -> ValidationReport:
     """Price and score the rows of files. sets: overrides of the profiles of training runs · intervals: false where neither they nor bins
-    are looked at, which saves time · most: rows of a data set, evenly spaced, None = all. Raises InputError where a file cannot be read, or
+    are looked at, which saves time · most: rows of a data set, evenly spaced, None = all · crew: who prices them, which changes no figure.
+    Raises InputError where a file cannot be read, or
     an anchor is no row that was priced."""
     published = _some([row for file in files for row in read_rows(file)], most)
     for text in sets:
         if not text.strip().startswith(OF_PROFILE):
             raise InputError("only profiles can be set here, such as profile.variation=0", where=at_override(text))
-    rows, missing = anchored(_priced(published, sets, intervals=intervals), anchors)
+    rows, missing = anchored(_priced(published, sets, crew, intervals=intervals), anchors)
     if missing:
         known = [row.id for row in rows if not row.refused]
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
@@ -135,17 +146,29 @@ def _some(published: Sequence[PublishedRow], most: int | None) -> list[Published
     return [row for number, row in enumerate(published) if number in kept]
 
 
-def _priced(published: Sequence[PublishedRow], sets: Sequence[str], *, intervals: bool) -> list[ScoredRow]:
+def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, *, intervals: bool) -> list[ScoredRow]:
     """Every row with its prediction, or why there is none, in order; a training row that tells its memory is two."""
     reasons = {kind: why for kind, _, why in KINDS}
     found: list[ScoredRow] = []
     for kind in dict.fromkeys(row.kind for row in published):
         own = [row for row in published if row.kind == kind]
         if kind == "training":
-            found += training_rows(own, sets, intervals=intervals)
+            found += training_rows(own, sets, intervals=intervals, crew=crew)
+        elif kind in PRICERS:
+            parts = _engines(own) if kind in SERVED else [own]
+            found += [row for part in crew.all(PRICERS[kind], parts, "rows") for row in part]
         else:
-            found += PRICERS[kind](own) if kind in PRICERS else [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
+            found += [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
     return found
+
+
+def _engines(rows: Sequence[PublishedRow]) -> list[list[PublishedRow]]:
+    """Rows of one model, machine and engine together: no two parts have work in common."""
+    apart: dict[tuple[str, ...], list[PublishedRow]] = {}
+    for row in rows:
+        key = row.dataset, row.text("model", "model_path"), row.text("gpu", "system"), row.text("framework", "backend")
+        apart.setdefault(key, []).append(row)
+    return list(apart.values())
 
 
 def _report(name: str, rows: Sequence[ScoredRow]) -> DatasetReport:

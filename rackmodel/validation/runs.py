@@ -7,20 +7,24 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rackmodel.errors import InputError
+from rackmodel.processes import Crew
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
-from rackmodel.validation.steps import price_cases
+from rackmodel.validation.steps import families, price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Alternative, TrainingCase, alternatives, training_case
 from rackmodel.validation.words import Refused, Words, words
 
 GIB = float(1 << 30)
 TERA = 1e12
+SHARES = 4  # of a process
 
 
-def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True) -> list[ScoredRow]:
+def training_rows(
+    rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, crew: Crew | None = None
+) -> list[ScoredRow]:
     """Each row scored, or refused with why. sets: overrides of every profile ('profile.variation=0') · intervals: whether other readings
-    of what a row leaves open are priced, for its interval, and bins."""
+    of what a row leaves open are priced, for its interval, and bins · crew: who prices them, None = this process."""
     said, refused = words(), dict[int, str]()
     readings: list[Reading] = []
     for number, row in enumerate(rows):
@@ -30,7 +34,8 @@ def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, int
         except Refused as problem:
             refused[number] = str(problem)
     cases = [reading.case for reading in readings]
-    steps = price_cases([replace(case, key=replace(case.key, sets=tuple(sets))) for case in cases] if sets else cases)
+    cases = [replace(case, key=replace(case.key, sets=tuple(sets))) for case in cases] if sets else cases
+    steps = price_cases(cases) if crew is None or crew.count == 1 else _spread(cases, crew)
     priced: dict[int, list[tuple[Reading, PricedStep]]] = {}
     for reading, step in zip(readings, steps, strict=True):
         priced.setdefault(reading.number, []).append((reading, step))
@@ -41,6 +46,17 @@ def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, int
         else:
             found += _scored(*_meant(priced[number]))
     return found
+
+
+def _spread(cases: Sequence[TrainingCase], crew: Crew) -> list[PricedStep]:
+    """The steps of cases, those that are priced together dealt to several."""
+    shares: list[list[int]] = [[] for _ in range(crew.count * SHARES)]
+    for own in sorted(families(cases), key=lambda own: -len(own)):
+        min(shares, key=len).extend(own)
+    shares = [sorted(share) for share in shares if share]
+    answers = crew.all(price_cases, [[cases[number] for number in share] for share in shares], "rows")
+    found = {number: step for share, steps in zip(shares, answers, strict=True) for number, step in zip(share, steps, strict=True)}
+    return [found[number] for number in range(len(cases))]
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,14 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     return [replace(found[_run(case)], interval=None, bins={}) if case.brief else found[_run(case)] for case in cases]
 
 
+def families(cases: Sequence[TrainingCase]) -> list[list[int]]:
+    """Numbers of cases that may be columns of one."""
+    found: dict[StepKey, list[int]] = {}
+    for number, case in enumerate(cases):
+        found.setdefault(_family(case.key), []).append(number)
+    return list(found.values())
+
+
 def _run(case: TrainingCase) -> Hashable:
     """What tells a case's step apart from another's: all but its row and what is said of it."""
     mesh = case.mesh
