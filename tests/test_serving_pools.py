@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
-from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop
+from rackmodel.errors import InputError
+from rackmodel.serving.pools import GRID, Pool, PoolsSteady, Transfer, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.routing import Dealt
+from rackmodel.serving.step_prices import StepPrices
+from rackmodel.serving.steps import StepFigures, Steps
 from tests.serving_models import LinearModel
 
 REQUESTS = Requests.of(prompt=4000, output=400)
@@ -93,3 +98,46 @@ def test_clients_beyond_the_places_wait_in_the_first_token() -> None:
     found = pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), REQUESTS, np.array([16.0]))
     assert found.decodes[0] < 8
     assert found.ttft_s[0] > 399 * found.tpot_s[0]
+
+
+def test_pools_of_one_model_price_their_steps_together_and_each_once() -> None:
+    """What loops want is priced before the first is run, and no step twice; the figures are those of each alone."""
+    model, asked = LinearModel(), list[int]()
+    known = StepPrices(Counted(model, asked))
+    room, clients = np.array([1e6]), np.array([16.0])
+    then = Pool(model, Schedule.of(), 2, room, known=known)
+    each = [(Pool(model, Schedule.of(mixed=0), n, room, known=known), then) for n in (1, 2)]
+    for first, then in each:
+        for steps in steps_of_pools(first, then, REQUESTS, clients):
+            known.want(steps)
+    assert not asked
+    found = [pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), REQUESTS, clients) for first, then in each]
+    assert len(asked) == 1
+    assert asked[0] < 2 * (2 + GRID)
+    for n, one in zip((1, 2), found, strict=True):
+        alone = _found(16.0, prompts=n)
+        assert (one.tpot_s, one.ttft_s, one.joules_per_token) == (alone.tpot_s, alone.ttft_s, alone.joules_per_token)
+
+
+def test_steps_that_are_only_wanted_refuse_no_other() -> None:
+    known = StepPrices(Counted(LinearModel(), [], most=64.0))
+    known.want(Steps.of(decodes=[65.0]))
+    seconds, _ = known.of(Steps.of(decodes=[64.0], context=[10.0]))
+    assert seconds > 0
+    with pytest.raises(InputError, match="too many"):
+        known.of(Steps.of(decodes=[65.0]))
+
+
+@dataclass
+class Counted:
+    """A model that says how many steps it was asked for, and refuses more than so many sequences."""
+
+    model: LinearModel
+    asked: list[int]
+    most: float = np.inf
+
+    def price(self, steps: Steps) -> StepFigures:
+        if np.any(steps.decodes > self.most):
+            raise InputError("too many")
+        self.asked.append(len(steps))
+        return self.model.price(steps)

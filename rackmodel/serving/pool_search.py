@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from rackmodel.serving.drafts import model_of
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of
-from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop
+from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
-from rackmodel.serving.steps import Deployment
+from rackmodel.serving.step_prices import StepPrices
+from rackmodel.serving.steps import Deployment, Steps
 
 
 @dataclass(frozen=True)
@@ -102,12 +104,18 @@ def pool_offers(prompts: Service, decodes: Service, space: PoolSpace) -> tuple[l
     for widths in space.widths:
         pools = ((prompts, space.of_prompts, prompts.prompt), (decodes, space.of_decodes, decodes.prompt + decodes.output))
         engines = [_engines(service, of, tokens, widths, problems) for service, of, tokens in pools]
+        known = [{of: StepPrices(engine) for of, engine in own.items()} for own in engines]
+        pairs: list[_Pair] = []
         for first, prompts_engine in engines[0].items():
             for then, decodes_engine in engines[1].items():
                 splits = list(_splits(prompts, decodes, first, then))
                 if splits:
-                    pair = _Pair(prompts, decodes, first, then, prompts_engine, decodes_engine)
-                    found += pair.offers(widths, splits, space)
+                    prices = known[0][first], known[1][then]
+                    pairs.append(_Pair(prompts, decodes, first, then, prompts_engine, decodes_engine, prices, tuple(splits), space))
+        for pair in pairs:
+            for one, steps in zip(pair.prices, pair.asked(), strict=True):
+                one.want(steps)
+        found += [offer for pair in pairs for offer in pair.offers(widths)]
     return found, problems
 
 
@@ -143,7 +151,7 @@ def _splits(prompts: Service, decodes: Service, first: Deployment, then: Deploym
 
 @dataclass(frozen=True)
 class _Pair:
-    """Workers of two deployments."""
+    """Workers of two deployments. prices: of steps of each pool, for all pairs that have its workers · splits: how many of both may be."""
 
     prompts: Service
     decodes: Service
@@ -151,19 +159,34 @@ class _Pair:
     then: Deployment
     prompts_engine: ServingEngine
     decodes_engine: ServingEngine
+    prices: tuple[StepPrices, StepPrices]
+    splits: tuple[tuple[int, int], ...]
+    space: PoolSpace
 
-    def offers(self, widths: Widths, splits: Sequence[tuple[int, int]], space: PoolSpace) -> list[PoolsOffer]:
-        """Every operating point of every split."""
-        service, one = self.decodes, self._requests(1)
-        room = float(self.decodes_engine.room(one, self.decodes_engine.schedule)[0])
-        points = [
+    @cached_property
+    def room(self) -> float:
+        """Requests that a worker of decodes holds at once."""
+        return float(self.decodes_engine.room(self._requests(1), self.decodes_engine.schedule)[0])
+
+    @cached_property
+    def points(self) -> list[tuple[tuple[int, int], float, int]]:
+        """Workers of both, clients and tokens of a step of prompts."""
+        return [
             (split, clients, budget)
-            for split in splits
-            for clients in (powers_of(room * split[1]) if space.clients is None else space.clients)
-            for budget in space.budgets
+            for split in self.splits
+            for clients in (powers_of(self.room * split[1]) if self.space.clients is None else self.space.clients)
+            for budget in self.space.budgets
         ]
-        found = self._settled(points, room)
-        clients = np.array([point[1] for point in points])
+
+    def asked(self) -> tuple[Steps, Steps]:
+        """Steps of each pool that all points ask for."""
+        return steps_of_pools(*self._pools, self._requests(len(self.points)), self._clients)
+
+    def offers(self, widths: Widths) -> list[PoolsOffer]:
+        """Every operating point of every split."""
+        service, points = self.decodes, self.points
+        found = self._settled()
+        clients = self._clients
         accelerators = np.array([p * self.first.accelerators + d * self.then.accelerators for (p, d), _, _ in points])
         per_s = found.requests_per_s * service.output
         named = {"tpot": found.tpot_s, "ttft": found.ttft_s, "joules_per_token": found.joules_per_token, "tokens_per_s": per_s}
@@ -188,17 +211,23 @@ class _Pair:
         one = self.decodes
         return Requests.of(count, prompt=one.prompt, output=one.output, reused=one.reused, variation=one.variation)
 
-    def _settled(self, points: Sequence[tuple[tuple[int, int], float, int]], room: float) -> PoolsSteady:
-        n = len(points)
-        budgets = {"token_budget": np.array([float(budget) for _, _, budget in points])}
-        workers: list[Array] = [np.array([float(split[at]) for split, _, _ in points]) for at in (0, 1)]
+    @property
+    def _clients(self) -> Array:
+        return np.array([clients for _, clients, _ in self.points])
+
+    @cached_property
+    def _pools(self) -> tuple[Pool, Pool]:
+        n = len(self.points)
+        budgets = {"token_budget": np.array([float(budget) for _, _, budget in self.points])}
+        workers: list[Array] = [np.array([float(split[at]) for split, _, _ in self.points]) for at in (0, 1)]
         first = self.prompts_engine.scheduled(n, budgets)
         then = self.decodes_engine.scheduled(n, self.decodes.drafts)
-        models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
         idle = sum(watts for _, watts in replica_static(self.prompts.machine, self.first.accelerators))
-        pools = (
-            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle),
-            Pool(self.decodes_engine, then, workers[1], np.full(n, room)),
+        return (
+            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle, self.prices[0]),
+            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), known=self.prices[1]),
         )
-        clients = np.array([clients for _, clients, _ in points])
-        return pools_closed_loop(pools[0], pools[1], cache_transfer(models[0], models[1]), self._requests(n), clients)
+
+    def _settled(self) -> PoolsSteady:
+        models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
+        return pools_closed_loop(*self._pools, cache_transfer(models[0], models[1]), self._requests(len(self.points)), self._clients)

@@ -22,7 +22,8 @@ from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
 from rackmodel.serving.routing import Dealt
 from rackmodel.serving.steady import queue_of, window_of
-from rackmodel.serving.steps import STEP_FIELDS, Served, Steps
+from rackmodel.serving.step_prices import StepPrices
+from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
 ROUNDS = 40
@@ -33,13 +34,19 @@ GRID = 24
 @dataclass(frozen=True)
 class Pool:
     """Workers that are alike. workers: how many, a number or [n] · room: [n] requests that each holds at once ·
-    idle_watts: of one while it waits."""
+    idle_watts: of one while it waits · known: prices of steps of the model that several pools share; None = its own."""
 
     model: Served
     schedule: Schedule
     workers: Any
     room: Array
     idle_watts: float = 0.0
+    known: StepPrices | None = None
+
+    @property
+    def prices(self) -> StepPrices:
+        """Of steps of its model."""
+        return self.known or StepPrices(self.model)
 
 
 @dataclass(frozen=True)
@@ -118,26 +125,38 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     )
 
 
+def steps_of_pools(prompts: Pool, decodes: Pool, requests: Requests, clients: Array) -> tuple[Steps, Steps]:
+    """The steps of each pool's model that a closed loop through both asks for."""
+    return _Batches(prompts, requests).steps, _grid(decodes, requests, np.asarray(clients, dtype=np.float64))[1]
+
+
+class _Batches:
+    """What prompts run in, [n] each. most: prompts of a full batch · chunks: of one prompt · steps: of a chunk alone, then full ones."""
+
+    def __init__(self, pool: Pool, requests: Requests) -> None:
+        nothing, stages = np.zeros_like(requests.prompt), pool.schedule.stages
+        self.most = np.minimum(prompts_of_a_batch(requests, pool.schedule, nothing), np.maximum(pool.schedule.sequences / stages, 1.0))
+        self.chunks = np.maximum(np.ceil(requests.fresh / chunk_room(pool.schedule, nothing) - 1e-9), 1.0)
+        tokens = [requests.fresh / self.chunks, np.minimum(full_batch(requests, pool.schedule, nothing), self.most * requests.fresh)]
+        self.steps = Steps.joined([decode_steps(requests, pool.schedule, nothing, stages * count) for count in tokens])
+
+
 def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _Prompts:
     """What prompts take of their pool. moving: [n] seconds of a transfer, which a worker does for one after the other."""
-    nothing, stages = np.zeros_like(requests.prompt), pool.schedule.stages
-    most = np.minimum(prompts_of_a_batch(requests, pool.schedule, nothing), np.maximum(pool.schedule.sequences / stages, 1.0))
-    chunks = np.maximum(np.ceil(requests.fresh / chunk_room(pool.schedule, nothing) - 1e-9), 1.0)
-    tokens = [requests.fresh / chunks, np.minimum(full_batch(requests, pool.schedule, nothing), most * requests.fresh)]
-    both = _distinct(pool.model, Steps.joined([decode_steps(requests, pool.schedule, nothing, stages * count) for count in tokens]))
-    (own, full), (own_j, _) = (figure.reshape(2, -1) for figure in both)
+    batches, stages = _Batches(pool, requests), pool.schedule.stages
+    most, chunks = batches.most, batches.chunks
+    (own, full), (own_j, _) = (figure.reshape(2, -1) for figure in pool.prices.of(batches.steps))
     drain = np.maximum(np.minimum(full / most, chunks * own) / stages, moving)
     alone = (stages + chunks - 1.0) / stages * own
     return _Prompts(alone, drain, own_j * chunks / stages, np.maximum(clients / pool.workers, 1.0))
 
 
-def _distinct(model: Served, steps: Steps) -> tuple[Array, Array]:
-    """[n] seconds and joules of steps of which many are alike: each is priced once."""
-    table = np.stack([getattr(steps, name) for name in STEP_FIELDS])
-    found, which = np.unique(table, axis=1, return_inverse=True)
-    figures = model.price(Steps(**dict(zip(STEP_FIELDS, found, strict=True))))
-    seconds, joules = (np.asarray(one)[which.ravel()] for one in (figures.seconds, figures.joules))
-    return seconds, joules
+def _grid(pool: Pool, requests: Requests, clients: Array) -> tuple[Array, Steps]:
+    """(GRID batches of a worker, the steps of each for every loop)."""
+    most = np.maximum(np.minimum(np.ceil(clients / pool.workers) * 2.0, pool.room), 1.0).max()
+    batches, n = most ** (np.arange(GRID) / (GRID - 1.0)), len(clients)
+    each, again = np.repeat(batches, n), np.tile(np.arange(n), GRID)
+    return batches, decode_steps(requests.at(again), pool.schedule.at(again), each, np.zeros_like(each))
 
 
 class _Decodes:
@@ -145,11 +164,8 @@ class _Decodes:
 
     def __init__(self, pool: Pool, requests: Requests, clients: Array) -> None:
         self.pool, self.requests, n = pool, requests, len(clients)
-        most = np.maximum(np.minimum(np.ceil(clients / pool.workers) * 2.0, pool.room), 1.0).max()
-        self.batches = most ** (np.arange(GRID) / (GRID - 1.0))
-        each, again = np.repeat(self.batches, n), np.tile(np.arange(n), GRID)
-        steps = decode_steps(requests.at(again), pool.schedule.at(again), each, np.zeros_like(each))
-        seconds, joules = _distinct(pool.model, steps)
+        self.batches, steps = _grid(pool, requests, clients)
+        seconds, joules = pool.prices.of(steps)
         self.seconds, self.watts = seconds.reshape(GRID, n), (joules / seconds).reshape(GRID, n)
 
     def at(self, there: Array) -> tuple[Array, Array, Array]:

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.drafts import model_of
-from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.handing import cache_transfer
-from rackmodel.serving.pools import Pool, pools_closed_loop
+from rackmodel.serving.pools import Pool, Transfer, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
+from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import Deployment
 from rackmodel.validation.pooled_words import PlannedPools, PlanWords, planned_pools
 from rackmodel.validation.rows import PublishedRow
@@ -188,13 +188,19 @@ def _figures(points: Sequence[_PoolsPoint]) -> dict[int, dict[str, float] | str]
     for one in points:
         alike.setdefault(one.pools, []).append(one)
     found: dict[int, dict[str, float] | str] = {}
+    loops, prices = list[_Loop](), dict[Server, StepPrices]()
     for pools, group in alike.items():
         try:
-            figures = _priced(pools, group)
+            loops.append(_loop(pools, group, prices))
         except (InputError, InfeasibleError) as problem:
             found |= {id(one): str(problem) for one in group}
+    for loop in loops:
+        try:
+            figures = loop.figures()
+        except (InputError, InfeasibleError) as problem:
+            found |= {id(one): str(problem) for one in loop.points}
             continue
-        found |= {id(one): {name: float(values[place]) for name, values in figures.items()} for place, one in enumerate(group)}
+        found |= {id(one): {name: float(values[place]) for name, values in figures.items()} for place, one in enumerate(loop.points)}
     return found
 
 
@@ -225,28 +231,51 @@ def _interval(scored: ScoredRow, name: str, points: Sequence[_PoolsPoint], figur
     return Interval(min(*every, scored.predicted), max(*every, scored.predicted), owed)
 
 
-def _priced(pools: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint]) -> dict[str, Array]:
-    """Figures of the points of one pair of pools: quantity → [n]."""
+@dataclass(frozen=True)
+class _Loop:
+    """Points of one pair of pools."""
+
+    points: Sequence[_PoolsPoint]
+    requests: Requests
+    pools: tuple[Pool, Pool]
+    transfer: Transfer
+
+    def figures(self) -> dict[str, Array]:
+        """Quantity → [n]. Raises InputError, InfeasibleError."""
+        requests, clients, points = self.requests, _clients(self.points), self.points
+        found = pools_closed_loop(*self.pools, self.transfer, requests, clients)
+        ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
+        output = np.array([one.run.output for one in points])
+        workers = points[0].pools
+        idle = sum(host_watts(pool.server) * pool.count for pool in workers)
+        return {
+            "tpot": found.tpot_s,
+            "ttft": ttft,
+            "tokens_per_s": little(found.tpot_s, ttft, output, clients) / sum(pool.accelerators for pool in workers),
+            "joules": found.joules_per_token - idle / (found.requests_per_s * requests.output),
+        }
+
+
+def _clients(points: Sequence[_PoolsPoint]) -> Array:
+    return np.array([one.run.clients for one in points])
+
+
+def _loop(workers: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint], prices: dict[Server, StepPrices]) -> _Loop:
+    """The loop of the points of one pair of pools, its steps wanted. prices: of every server's engine.
+
+    Raises InputError, InfeasibleError.
+    """
     requests = requests_of([one.run for one in points])
-    engines = [engine_of(pool.server) for pool in pools]
-    made = [
-        _pool(engine, pool, requests, [one.timed[role] for one in points]) for engine, pool, role in zip(engines, pools, ROLES, strict=True)
-    ]
-    models = [model_of(engine) for engine in engines]
-    clients = np.array([one.run.clients for one in points])
-    found = pools_closed_loop(made[0], made[1], cache_transfer(models[0], models[1]), requests, clients)
-    ttft = found.ttft_s + (found.burst_s - found.ttft_s) / requests.waves
-    output = np.array([one.run.output for one in points])
-    idle = sum(host_watts(pool.server) * pool.count for pool in pools)
-    return {
-        "tpot": found.tpot_s,
-        "ttft": ttft,
-        "tokens_per_s": little(found.tpot_s, ttft, output, clients) / sum(pool.accelerators for pool in pools),
-        "joules": found.joules_per_token - idle / (found.requests_per_s * requests.output),
-    }
+    made = [_pool(own, requests, [one.timed[role] for one in points], prices) for own, role in zip(workers, ROLES, strict=True)]
+    models = [model_of(engine_of(own.server)) for own in workers]
+    for pool, steps in zip(made, steps_of_pools(made[0], made[1], requests, _clients(points)), strict=True):
+        pool.prices.want(steps)
+    return _Loop(points, requests, (made[0], made[1]), cache_transfer(models[0], models[1]))
 
 
-def _pool(engine: ServingEngine, workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]]) -> Pool:
+def _pool(workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]], prices: dict[Server, StepPrices]) -> Pool:
     """The pool of an engine's workers. timed: of n runs."""
+    engine = engine_of(workers.server)
     schedule = engine.scheduled(len(timed), timed_facts(engine, timed))
-    return Pool(engine, schedule, workers.count, room_of(engine, requests, schedule, FULL_POOL))
+    known = prices.setdefault(workers.server, StepPrices(engine))
+    return Pool(engine, schedule, workers.count, room_of(engine, requests, schedule, FULL_POOL), known=known)

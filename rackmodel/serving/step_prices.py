@@ -1,0 +1,66 @@
+"""Steps of one model, each distinct one priced once, and those that are wanted before any is looked at priced together."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.serving.steps import STEP_FIELDS, StepFigures, Steps
+
+Array = NDArray[np.float64]
+MOST = 2048  # steps that are priced at once, with their ledger in memory
+
+
+class Pricing(Protocol):
+    """Whatever prices steps."""
+
+    def price(self, steps: Steps) -> StepFigures:
+        """Their seconds and joules."""
+        ...
+
+
+class StepPrices:
+    """known: a step's fields → its seconds and joules."""
+
+    def __init__(self, model: Pricing) -> None:
+        self.model = model
+        self.known: dict[bytes, tuple[float, float]] = {}
+        self.wanted: dict[bytes, Array] = {}
+
+    def want(self, steps: Steps) -> None:
+        """Price these as soon as any are."""
+        self.wanted |= {key: one for key, one in _keyed(steps) if key not in self.known}
+
+    def of(self, steps: Steps) -> tuple[Array, Array]:
+        """[n] seconds and joules of steps. Raises what the model's price of these does."""
+        keys = [key for key, _ in _keyed(steps)]
+        if any(key not in self.known for key in keys):
+            self.want(steps)
+            try:
+                self._price()
+            except (InputError, InfeasibleError):  # of some that are only wanted, perhaps
+                self.wanted.clear()
+                self.want(steps)
+                self._price()
+        seconds, joules = np.array([self.known[key] for key in keys]).reshape(-1, 2).T
+        return seconds, joules
+
+    def _price(self) -> None:
+        keys = sorted(self.wanted)
+        for first in range(0, len(keys), MOST):
+            some = keys[first : first + MOST]
+            table = np.stack([self.wanted[key] for key in some], axis=1)
+            figures = self.model.price(Steps(**dict(zip(STEP_FIELDS, table, strict=True))))
+            self.known |= zip(some, zip(figures.seconds.tolist(), figures.joules.tolist(), strict=True), strict=True)
+        self.wanted.clear()
+
+
+def _keyed(steps: Steps) -> list[tuple[bytes, Array]]:
+    table = np.stack([np.asarray(getattr(steps, name), dtype=np.float64) for name in STEP_FIELDS], axis=1)
+    return [(one.tobytes(), one) for one in table]
+
+
+__all__ = ["StepPrices"]
