@@ -24,7 +24,7 @@ def best_fused(job: Job, question: Question, search: Search) -> tuple[Job, Found
     launch_s = job.profile.host.launch_s * job.setting.architecture.launching
     if not isinstance(inside, NestInside) or not (inside.fused and inside.shorter and launch_s) or inside.watch.over():
         return job, found
-    counting = inside.aimed(inside.aim, launch_s)
+    counting = inside.aimed(inside.aim, launch_s, second_j=inside.second_j)
     other = replace(job, setting=replace(job.setting, inside=counting))
     try:
         again = search(other, question)

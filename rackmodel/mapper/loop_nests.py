@@ -56,8 +56,8 @@ class _Late(Exception):
         self.answer = answer
 
 
-def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch = UNWATCHED) -> NestInside:
-    """The loop-nest search of a mapper. Raises InputError for rules of no operation."""
+def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective, float | None], watch: Watch = UNWATCHED) -> NestInside:
+    """The loop-nest search of a mapper. aim: as of nest_aims. Raises InputError for rules of no operation."""
     for name in mapper.inside.rules:
         if name != "*" and name not in workload.ops:
             raise InputError(f"no operation '{name}'", path=f"inside.rules.{name}", known=["*", *workload.ops], given=name)
@@ -71,21 +71,22 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
     written = {op.name: op.out.tensor for op in workload.ops.values()}
-    return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written, watch=watch)
+    return NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
 
 
 class NestInside(LayerInside):
     """A local_op pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
     given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
-    written: operation → the tensor it writes, for messages.
+    written: operation → the tensor it writes, for messages · second_j: joules that a second counts for, None = the static power.
     """
 
     def __init__(
         self,
         spec: InsideSpec,
-        goal: str,
+        aim: NestObjective,
         *,
+        second_j: float | None = None,
         given: Mapping[str, Mapping[str, Any]] | None = None,
         rules: Mapping[str, NestRules] | None = None,
         fused: Sequence[Fused] = (),
@@ -100,10 +101,11 @@ class NestInside(LayerInside):
         self.local_ops: dict[str, LocalOp] = {}
         self.vectors: dict[str, LocalOp] = {}  # that are no contractions, by the tensor they write
         self.ranks: set[str] = set()
-        self.aim = NestObjective("energy" if goal == "carbon" else goal)
+        self.aim, self.second_j = aim, second_j
         self.basis = self  # whose nests have each its own least of what the step is to have least
-        self.least_product = 0.0  # E T of a step at least, over several nests; 0 where nothing is known
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
+        self.hidden = False  # whether other lanes, other stages, windows or the host may hide seconds of a nest
+        self.unlike = 0.0  # by how much shares of operations that may be fused differ, of the largest
         self.around = Around()  # what else the operations of a plan are, and what links carry between them
         self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
@@ -118,20 +120,27 @@ class NestInside(LayerInside):
         """The largest gap of all nests solved, of their figures; 1 where a pair was not fused for want of time."""
         if self.settled is not None:
             return self.settled
+        return 1.0 - (1.0 - self.nests_gap) * (1.0 - self.shorter) if self.shorter else self.nests_gap
+
+    @property
+    def nests_gap(self) -> float:
+        """The same of the sum of nests, whatever hides their seconds."""
         if self.unfused:
             return 1.0
         gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
         widest = max(gap / (1 + gap) for gap in (*gaps, self.not_fused))
-        return 1.0 - (1.0 - widest) * (1.0 - self.shorter) if self.shorter else widest
+        return 1.0 - (1.0 - widest) * (1.0 - self.unlike) if self.unlike and self.aim.name != "latency" else widest
 
     @property
     def plan(self) -> int:
         """Number of the plan whose operations it knows."""
         return self.around.plan
 
-    def aimed(self, aim: NestObjective, launch_s: float = 0.0) -> NestInside:
-        """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared."""
+    def aimed(self, aim: NestObjective, launch_s: float = 0.0, *, second_j: float | None = None) -> NestInside:
+        """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared · second_j: joules
+        that a second counts for."""
         other = copy(self)
+        other.second_j, other.hidden, other.unlike = second_j, False, 0.0
         other.shorter, other.launch_s, other.settled = 0.0, launch_s, None
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0
         other.around = copy(self.around)
@@ -189,33 +198,39 @@ class NestInside(LayerInside):
         if key not in self.solved:
             problem = nest_problem(local_op, share_of(local_op, degrees))
             machine = nest_machine(architecture, local_op, problem)
-            watts = static_watts(architecture) / architecture.used
             if self.given is not None:
                 self.solved[key] = self._given(problem, machine, self.around.off_chip(degrees))
             else:
+                watts = self.watts(architecture) / self._share(local_op, degrees)
                 self.solved[key] = self._search(problem, machine, watts, self.home(local_op, problem))
             if self.given is None and self.fused:
-                self._fuse(architecture, local_op, degrees, watts)
+                self._fuse(architecture, local_op, degrees)
         return self.solved[key]
+
+    def watts(self, architecture: Architecture) -> float:
+        """Joules that a second of an accelerator counts for."""
+        return static_watts(architecture) / architecture.used if self.second_j is None else self.second_j
 
     def key(self, local_op: LocalOp, degrees: Any) -> NestKey:
         """By what the nest of a local operation is known: its sizes, and where it may be fused those of all others and what links carry."""
         alone = local_op.result is None or all(local_op.result.name not in one.taken for one in self.fused)
         return nest_name(local_op), tuple(share_of(local_op, degrees).items()), None if alone else self.around.number(degrees)
 
-    def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> None:
+    def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> None:
         """Solve the declared region that a local operation is in, and keep it where it is better than its nests alone; where regions are to
         be found, all that save most together."""
         assert local_op.result is not None
-        search = FusedRegions(self, architecture, degrees, watts)
+        shares = [self._share(one, degrees) for one in (*self.local_ops.values(), *self.vectors.values())]
+        search = FusedRegions(self, architecture, degrees, self.watts(architecture) / max(shares))
         there = self.may_fuse(architecture, degrees)
         mine = [f for f in there if local_op.result.name in f.taken]
-        if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
+        if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_trades)
             return
         at = (self.around.number(degrees), *(() if self.spec.fuse == "free" else mine[0].members))
         if at in self.fused_at:
             return
         self.fused_at.add(at)
+        self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
         try:
             chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.gain(f, -inf) > 0]
         except Exhausted:
@@ -243,6 +258,7 @@ class NestInside(LayerInside):
     def came_to(self, layer: PricedLayer) -> None:
         """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests."""
         if self.given is None and not layer.device_alone:
+            self.hidden = True
             self.shorter = max(self.shorter, might_be_shorter(self, layer))
 
     def _between(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[Row], Array]:

@@ -17,7 +17,6 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.cost.step.fused_kernels import might_be_less
 from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.layer_inside import PricedLayer
-from rackmodel.cost.step.ledger import static_watts
 from rackmodel.mapper.found_fusion import Fused, best_set, operations
 from rackmodel.mapper.waits_between import might_wait_less
 from rackmodel.model.architecture import Architecture
@@ -73,11 +72,10 @@ def most_launches_saved(options: Sequence[Fused], launches: Mapping[str, float],
 
 def might_be_shorter(inside: NestInside, layer: PricedLayer) -> float:
     """By how much of itself a layer might be shorter, were others fused, or other nests chosen."""
-    watts = static_watts(layer.architecture) / layer.architecture.used
-    if inside.aim.name == "edp" or not replace(inside.aim, static_w=watts).weights(0.0, 0.0)[1]:
+    if inside.aim.name == "edp" or not replace(inside.aim, static_w=inside.watts(layer.architecture)).weights(0.0, 0.0)[1]:
         return 0.0  # (seconds cost nothing; EDP has a bound of its own)
-    if inside.aim.name != "latency":
-        return might_be_less(layer.items, layer.host, layer.overlap, None)
+    if inside.aim.name != "latency":  # (a nest of a stage that others wait for or not: nothing is known of the seconds)
+        return 1.0 if layer.piped.any() else might_be_less(layer.items, layer.host, layer.overlap, None)
     options = [inside.may_fuse(layer.architecture, row) for row in layer.degrees]
     if not any(options):
         return 0.0

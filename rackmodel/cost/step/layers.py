@@ -214,6 +214,7 @@ class LayerPricer:
             degrees=pricer.degrees,
             host=self.profile.host if section.layer else Host(),
             overlap=self.profile.overlap,
+            piped=pricer.columns.stages * plan.stage_count > 1,
         )
         inside.came_to(layer)
         return items
