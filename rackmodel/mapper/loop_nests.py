@@ -110,7 +110,8 @@ class NestInside(LayerInside):
         self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
-        self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests
+        self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests (of least latency)
+        self.charge = 0.0  # joules that are added for each second of an accelerator's device
         self.launch_s = 0.0  # what a launch saved counts for where regions are compared
         self.settled: float | None = None  # the gap, where another search told it
         self.solved: dict[NestKey, Nested] = {}
@@ -140,11 +141,22 @@ class NestInside(LayerInside):
         """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared · second_j: joules
         that a second counts for."""
         other = copy(self)
-        other.second_j, other.hidden, other.unlike = second_j, False, 0.0
+        other.second_j, other.hidden, other.unlike, other.charge = second_j, False, 0.0, 0.0
         other.shorter, other.launch_s, other.settled = 0.0, launch_s, None
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0
         other.around = copy(self.around)
         return other
+
+    def charging(self, architecture: Architecture) -> NestInside:
+        """The same nests, each second of the device charged with the joules that it counts for: the very sum that they have least."""
+        other = copy(self)
+        other.charge = self.watts(architecture)
+        return other
+
+    @property
+    def second_charge(self) -> float:
+        """Joules that are added for each second of an accelerator's device."""
+        return self.charge
 
     def prepare(self, tasks: Iterable[Task]) -> None:
         """Know the forward tasks of a plan: the operations of a fused region and what links carry between them, which tensors are weights,
@@ -259,7 +271,7 @@ class NestInside(LayerInside):
         """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests."""
         if self.given is None and not layer.device_alone:
             self.hidden = True
-            self.shorter = max(self.shorter, might_be_shorter(self, layer))
+            self.shorter = max(self.shorter, might_be_shorter(self, layer)) if self.aim.name == "latency" else 0.0
 
     def _between(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[Row], Array]:
         """Rows and duration of an operation that is no contraction: on tiles in place where the contractions around it are fused."""

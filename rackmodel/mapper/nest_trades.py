@@ -135,30 +135,29 @@ class _Trades:
         goal = self.question.goal
         if not goal.additive:
             return self._products()
-        job, found, value = (first.job, first.found, first.value) if first is not None and not self.limited else self._unlimited()
-        inside = job.setting.inside
-        assert isinstance(inside, NestInside)
-        if goal.name == "memory":
-            return value * (1 - found.certificate.gap)
-        least = value * (1 - max(found.certificate.gap, inside.widest_gap))
-        if not inside.shorter or not goal.weights(self.static_w)[0]:
-            return least
-        return max(least, self._hidden(job, goal))
-
-    def _unlimited(self) -> tuple[Job, Found, float]:
-        job, found = best_fused(self.job, replace(self.question, top=1, limits=self.loose.limits, front=()), self.search)
-        point = found.points[0]
-        return job, found, float(self.question.goal.value(point.seconds, point.joules, point.memory))
-
-    def _hidden(self, job: Job, goal: Objective) -> float:
-        """The least of a sum of joules and seconds where the least of the nests' own seconds count."""
-        inside = job.setting.inside
-        assert isinstance(inside, NestInside)
         joule, second = goal.weights(self.static_w)
-        less = second / joule * (1 - inside.shorter)
-        found = self.search(job, replace(self.loose, goal=_sum(1.0, less, self.static_w)))
-        joules, seconds = self._figures(found)
-        return joule * (joules + less * seconds) * (1 - max(found.certificate.gap, inside.nests_gap))
+        if joule and second and self.inside.hidden:
+            return joule * self._charged(self.job)
+        if first is None or self.limited:
+            job, found = best_fused(self.job, replace(self.question, top=1, limits=self.loose.limits, front=()), self.search)
+        else:
+            job, found = first.job, first.found
+        inside, point = job.setting.inside, found.points[0]
+        assert isinstance(inside, NestInside)
+        gap = found.certificate.gap if goal.name == "memory" else max(found.certificate.gap, inside.widest_gap)
+        return float(goal.value(point.seconds, point.joules, point.memory)) * (1 - gap)
+
+    def _charged(self, job: Job) -> float:
+        """J + w T at least, of the very sum that nests have least: w times the mean seconds that devices are busy, which T is no less than.
+        (Windows may hide all that they can.)"""
+        inside = job.setting.inside
+        assert isinstance(inside, NestInside)
+        if self.space.problems:  # (free layouts are priced with static power)
+            return 0.0
+        charging = replace(job.setting, inside=inside.charging(job.setting.architecture))
+        goal = _sum(1.0, 0.0, self.static_w)
+        found = self.search(replace(job, setting=charging, layers=None), replace(self.loose, goal=goal))
+        return self._figures(found)[0] * (1 - max(found.certificate.gap, inside.nests_gap))
 
     def _products(self) -> float:
         """A product of a step at least: (Σ sqrt(E T)_i)² of each nest's own least E T, by Cauchy and Schwarz (ΣE)(ΣT) is no less; where
@@ -216,9 +215,10 @@ class _Trades:
         joules, seconds = self._figures(found)
         used = other.setting.inside
         assert isinstance(used, NestInside)
-        least = (energy * joules + latency * seconds) * (1 - max(found.certificate.gap, used.widest_gap))
-        if energy and inside.shorter:
-            least = max(least, self._hidden(job, goal))
+        if energy and latency and inside.hidden:
+            least = self._charged(job)
+        else:
+            least = (energy * joules + latency * seconds) * (1 - max(found.certificate.gap, used.widest_gap))
         for line in (SupportLine(1.0, 0.0, 0.0, (joules, seconds)), SupportLine(0.0, 1.0, 0.0, (joules, seconds))):
             self.hull.add(line)
         self.hull.add(SupportLine(energy, latency, least, (joules, seconds)))

@@ -7,7 +7,6 @@ contractions of which one writes and another reads a tensor that stays on chip, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,11 +70,7 @@ def most_launches_saved(options: Sequence[Fused], launches: Mapping[str, float],
 
 
 def might_be_shorter(inside: NestInside, layer: PricedLayer) -> float:
-    """By how much of itself a layer might be shorter, were others fused, or other nests chosen."""
-    if inside.aim.name == "edp" or not replace(inside.aim, static_w=inside.watts(layer.architecture)).weights(0.0, 0.0)[1]:
-        return 0.0  # (seconds cost nothing; EDP has a bound of its own)
-    if inside.aim.name != "latency":  # (a nest of a stage that others wait for or not: nothing is known of the seconds)
-        return 1.0 if layer.piped.any() else might_be_less(layer.items, layer.host, layer.overlap, None)
+    """By how much of itself a layer might be shorter, were others fused; nests were chosen that hold the device least."""
     options = [inside.may_fuse(layer.architecture, row) for row in layer.degrees]
     if not any(options):
         return 0.0

@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.items import Item, Priced
-from rackmodel.cost.step.jobs import DEVICE, lanes_of
 from rackmodel.cost.step.windows import Kernels
 from rackmodel.model.profile import Host, Overlap
 
 Array = NDArray[np.float64]
-PASSES = (("forward",), ("backward", "recompute", "weight"), ("backward", "recompute"))
-"""Parts of a layer that a host's time spans, weights' gradients in a pass of their own or not."""
 
 
 def numbered(tasks: Sequence[Task], firsts: Sequence[Mapping[str, str]]) -> dict[int, NDArray[np.int64]]:
@@ -47,42 +44,34 @@ def launched_once(priced: Sequence[Priced], kernels: Kernels, longer: float) -> 
     return found
 
 
-def might_be_less(items: Sequence[Item], host: Host, overlap: Overlap, saved: Array | None) -> float:
-    """By how much of itself the longest of a layer's passes [n] might be shorter with other regions, or other nests. saved: [n] launches
-    that other regions save beyond what these do, where nests hold the device least; None where a sum with joules was made least: other
-    nests may hold it longer, and the host, windows or other lanes hide that."""
+def might_be_less(items: Sequence[Item], host: Host, overlap: Overlap, saved: Array) -> float:
+    """By how much of itself a layer's forward pass [n] might be shorter with other regions, where nests hold the device least. saved: [n]
+    launches that other regions save beyond what these do."""
     stages = [[item for item in items if item.task.stage == stage] for stage in {item.task.stage: None for item in items}]
-    if saved is not None:
-        forward = [_Pass.of(some, ("forward",), host, overlap) for some in stages]
-        return max(one.less(one.able(overlap), host.launch_s * saved) for one in forward)
-    each = [_Pass.of(some, parts, host, overlap) for some in stages for parts in PASSES]
-    return max(one.less(one.most, one.waits, one.beside) for one in each)
+    forward = [_Pass.of(some, host) for some in stages]
+    return max(one.less(one.able(overlap), host.launch_s * saved) for one in forward)
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """A layer's pass. device: what runs there · busy: [n] seconds of it, windows taken off · hidden: of collectives, by windows · most: of
-    those that have one · waits: of the host · beside: of other lanes, and of what they slow the device."""
+    """A layer's forward pass. device: what runs there · busy: [n] seconds of it, windows taken off · hidden: of collectives, by windows ·
+    most: of those that have one · waits: of the host."""
 
     device: Sequence[Item]
     busy: Array
     hidden: Array
     most: Array
     waits: Array
-    beside: Array
 
     @classmethod
-    def of(cls, items: Sequence[Item], parts: Sequence[str], host: Host, overlap: Overlap) -> _Pass:
-        """A layer's pass of these parts."""
-        device = [item for item in items if item.role == "device" and item.part in parts and not item.once]
+    def of(cls, items: Sequence[Item], host: Host) -> _Pass:
+        """That of these items."""
+        device = [item for item in items if item.role == "device" and item.part == "forward" and not item.once]
         launches: Any = sum((item.launches for item in device), 0)
-        windows = [item for item in device if item.hidden is not None]
-        hidden, most = _sum(item.hidden for item in windows), _sum(item.seconds for item in windows)
-        waits = np.asarray(host.seconds(launches, backward="backward" in parts))
-        busy, lanes = _sum(item.seconds for item in device) - hidden, lanes_of(overlap, hide=True)
-        there = [item for item in items if lanes.of(item.role) != DEVICE and (item.part in parts or item.once)]
-        beside = _sum(item.seconds for item in there) + _sum(item.port_s for item in there if item.port_s is not None)
-        return cls(device, busy, hidden, most, waits, np.where(beside > 0, beside + overlap.contention * busy, 0.0))
+        beside = [item for item in device if item.hidden is not None]
+        hidden, most = _sum(item.hidden for item in beside), _sum(item.seconds for item in beside)
+        waits = np.asarray(host.seconds(launches, backward=False))
+        return cls(device, _sum(item.seconds for item in device) - hidden, hidden, most, waits)
 
     def able(self, overlap: Overlap) -> Array:
         """[n] seconds that windows can hide at most, one of all operations: each takes its share of what those before it left."""
@@ -95,11 +84,10 @@ class _Pass:
                 left = left * np.where(item.seconds > 0, 1.0 - window.share, 1.0)
         return np.minimum(self.most, (1.0 - left) * _sum(item.seconds for item in self.device if item.task.local_op is not None))
 
-    def less(self, able: Array, fewer: Array, beside: Array | float = 0.0) -> float:
-        """By how much of itself it might be shorter. able: [n] seconds that windows hide at most · fewer: that the host takes less ·
-        beside: how much longer it may take than its device alone."""
-        least, longest = self.busy + self.hidden - np.maximum(self.hidden, able), self.busy + beside
-        shares = _ratio(least, longest), _ratio(np.maximum(least, self.waits - fewer), np.maximum(longest, self.waits))
+    def less(self, able: Array, fewer: Array) -> float:
+        """By how much of itself it might be shorter. able: [n] seconds that windows hide at most · fewer: that the host takes less."""
+        least = self.busy + self.hidden - np.maximum(self.hidden, able)
+        shares = _ratio(least, self.busy), _ratio(np.maximum(least, self.waits - fewer), np.maximum(self.busy, self.waits))
         return float(np.max(1.0 - np.minimum(*shares)))
 
 

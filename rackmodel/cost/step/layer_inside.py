@@ -50,6 +50,11 @@ class LayerInside:
         """Number of the plan whose tasks it was told last."""
         return 0
 
+    @property
+    def second_charge(self) -> float:
+        """Joules that are added for each second of an accelerator's device: the price of seconds in a sum with joules."""
+        return 0.0
+
     def prepare(self, tasks: Iterable[Task]) -> None:
         """Know the tasks of a layer."""
 
