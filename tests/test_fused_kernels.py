@@ -14,7 +14,7 @@ import yaml
 from rackmodel import api
 from rackmodel.cli.options import write_mapping
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_workload
+from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper import nest_trades
 from rackmodel.mapper.found_fusion import regions
 from rackmodel.mapper.loop_nests import NestInside
@@ -252,3 +252,45 @@ def test_products_that_a_profile_merges_have_no_loop_nests(tmp_path: Path) -> No
     merged = {"profile": "merging", "overlap": {"weights": False}, "merged": {"projections": True}, "source": "a test"}
     with pytest.raises(InputError, match="merged, which are no loop nest"):
         search(chain(tmp_path, [4, 4, 4], 4), written(tmp_path / "merging.yaml", merged), [])
+
+
+@pytest.mark.parametrize(
+    ("fuse", "said"),
+    [
+        ([{"einsums": ["E0", "E1"]}, {"einsums": ["E1", "E2"]}], "fuse.1: what makes Y1 is in another region"),
+        ([{"einsums": ["E1", "E2"], "resident": ["Y0"]}, {"einsums": ["E0", "E1"]}], "fuse.1: what makes Y0 is in another region"),
+        ([{"einsums": ["E1", "E2"], "resident": ["W1"]}], "fuse.0.resident: W1 is not kept .*: no contraction makes it"),
+        ([{"einsums": ["E0", "E1"], "resident": ["Y0"]}], "fuse.0.resident: Y0 is not kept .*: E0 is one of them"),
+        ([{"einsums": ["E4", "E5"], "resident": ["Z"]}], "fuse.0.resident: Z is not kept .*: E6 reads it, too"),
+    ],
+)
+def test_regions_that_contradict_each_other_or_the_graph_are_refused(fuse: Any, said: str, tmp_path: Path) -> None:
+    """Until 27 November 2026 the first was found and proven (Y0 was never written, and read), and what is fetched by nobody was free."""
+    graph = {
+        **{"E0": "Y0[m,a] = X[m,k] * W0[k,a]", "E1": "Y1[m,b] = Y0[m,a] * W1[a,b]", "E2": "Y2[m,c] = Y1[m,b] * W2[b,c]"},
+        **{"E7": "Z[m,e] = X[m,k] * W7[k,e]", "E4": "A[m,f] = Z[m,e] * W4[e,f]", "E5": "B[m,g] = A[m,f] * W5[f,g]"},
+        "E6": "C[m,h] = Z[m,e] * W6[e,h]",
+    }
+    load = {"workload": "graph", "phases": ["forward"], "sizes": dict.fromkeys("mkabcefgh", 4), "precision": WIDTHS, "einsums": graph}
+    with pytest.raises(InputError, match=said):
+        search(written(tmp_path / "graph.yaml", load), "serial", fuse, "energy")
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        ({"E1": ["Y0"]}, "Y1 = Y0 . W1.resident: resident Y0: nothing leaves it on chip"),
+        ({"E0": ["Y0"]}, "Y0 = X . W0.resident: resident Y0: what makes Y1 reads it from memory"),
+        ({"E0": ["W0"]}, "Y0 = X . W0.resident: resident W0: nothing leaves it on chip"),
+        ({"E1": ["Y1"]}, "Y1 = Y0 . W1.resident: resident Y1: no operation reads it there"),
+    ],
+)
+def test_nests_of_a_mapping_file_agree_on_what_stays_on_chip(kept: dict[str, list[str]], said: str, tmp_path: Path) -> None:
+    """Until 27 November 2026 what one nest said to be on chip was free to it, whether or not another had left it there."""
+    workload = chain(tmp_path, [8, 8, 8])
+    found = search(workload, "serial", [], "energy")
+    names = {"E0": "Y0 = X * W0", "E1": "Y1 = Y0 * W1"}
+    nests = {**found.mapping.nests, **{names[of]: {"resident": some, **found.mapping.nests[names[of]]} for of, some in kept.items()}}
+    given = read_inputs("tiny", workload, mapper="loopnest_fused", sets=["accelerators=1"])
+    with pytest.raises(InputError, match=said):
+        api.evaluate_mapping(given.architecture, given.workload, found.mapping.model_copy(update={"nests": nests}), profile="serial")

@@ -24,8 +24,9 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.windows import Kernels
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
-from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, regions
+from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions
 from rackmodel.mapper.fused_regions import FusedRegions, carrying
+from rackmodel.mapper.given_nests import check_given
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
@@ -66,6 +67,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective
             raise InputError(f"{name} is no contraction and has no loop nest", path=f"inside.rules.{name}", known=known)
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
     fused = [as_declared(workload, said, number) for number, said in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ())]
+    check_apart(fused)
     if mapper.inside.fuse == "free":
         if workload.phases != ("forward",):
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
@@ -136,6 +138,11 @@ class NestInside(LayerInside):
     def plan(self) -> int:
         """Number of the plan whose operations it knows."""
         return self.around.plan
+
+    @property
+    def contractions(self) -> list[LocalOp]:
+        """Those of the operations it knows."""
+        return [op for op in self.local_ops.values() if op.macs]
 
     def aimed(self, aim: NestObjective, launch_s: float = 0.0, *, second_j: float | None = None) -> NestInside:
         """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared · second_j: joules
@@ -268,7 +275,10 @@ class NestInside(LayerInside):
         return firsts_of(self, architecture, degrees) if self.fused or self.given is not None else {}
 
     def came_to(self, layer: PricedLayer) -> None:
-        """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests."""
+        """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests; of nests that were given, check
+        that they agree."""
+        if self.given is not None:
+            check_given(self)
         if self.given is None and not layer.device_alone:
             self.hidden = True
             self.shorter = max(self.shorter, might_be_shorter(self, layer)) if self.aim.name == "latency" else 0.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def in_place(inside: NestInside, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[LocalOp], list[Nested]]:
     """The contraction that reads what an operation writes and those that make what it reads, with their nests, where it runs on tiles in
     place between them; nothing where it does not."""
-    contractions = {name: op for name, op in inside.local_ops.items() if op.macs}
+    contractions = {op.written: op for op in inside.contractions}
     reader = next((op for op in contractions.values() for x in op.operands if x.name == local_op.written), None)
     makers = [contractions[flow.name] for flow in local_op.reads if flow.name in contractions]
     if reader is None or not makers or len(makers) < len(local_op.reads):
@@ -51,9 +51,8 @@ def firsts_of(inside: NestInside, architecture: Architecture, degrees: Any) -> d
 
 def _handed_on(inside: NestInside, architecture: Architecture, degrees: Any) -> Iterator[tuple[str, str]]:
     """What two operations write of which one hands on to the other what stays on chip."""
-    contractions = [op for op in inside.local_ops.values() if op.macs]
-    kept = {op.written: set(inside.nest(architecture, op, degrees).resident) for op in contractions}
-    for reader in contractions:
+    kept = {op.written: set(inside.nest(architecture, op, degrees).resident) for op in inside.contractions}
+    for reader in inside.contractions:
         for operand in reader.operands:
             if operand.name in kept and operand.name in kept[operand.name] & kept[reader.written]:
                 yield operand.name, reader.written
