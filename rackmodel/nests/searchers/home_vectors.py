@@ -58,10 +58,12 @@ def fan_vectors(fan: NestFan, sizes: list[int], allowed: list[list[bool]], perfe
     _, first = np.unique(s, axis=0, return_index=True)
     first = np.sort(first)
     x, y, s = x[first], y[first], s[first]
-    parts, idle = s, np.zeros(s.shape, dtype=bool)
-    more = None if perfect or not all_parts or note != EVERY else idle_vectors(s, PAIRS)
-    if more is not None:
-        parts, idle = np.concatenate([s, more[0]]), np.concatenate([idle, more[1]])
+    more = None if perfect or note != EVERY else idle_vectors(s, PAIRS)
+    if more is None:  # those that idle of a rank that is no larger than what is laid out
+        _, first = np.unique(np.where(s > size, -size, s), axis=0, return_index=True)
+        first = np.sort(first)
+        return FanVectors(np.minimum(s, size)[first], (s > size)[first], x, y, note)
+    parts, idle = np.concatenate([s, more[0]]), np.concatenate([np.zeros(s.shape, dtype=bool), more[1]])
     real = (parts <= size).all(axis=1)
     return FanVectors(parts[real], idle[real], x, y, note)
 
