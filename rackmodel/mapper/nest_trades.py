@@ -90,6 +90,7 @@ class _Trades:
         self.offers: list[Offer] = []
         self.refused: list[InfeasibleError] = []
         self.hull = Hull([])
+        self.unlimited = inf  # what is asked for, of the first nests under no limits
 
     def best(self, others: Sequence[Job]) -> tuple[Job, Found]:
         """The best step that nests of any aim make."""
@@ -97,7 +98,7 @@ class _Trades:
         bound = self._own(first)
         for other in others:
             self._offer(other, again=False)
-        if self.may_trade and not self._settled(bound):
+        if self.may_trade and not self._settled(bound) and self._others_may_be_better(first):
             bound = max(bound, self._traded(bound))
         return self._answer(bound)
 
@@ -114,6 +115,13 @@ class _Trades:
 
     def _settled(self, bound: float) -> bool:
         return self.value <= bound * (1 + CLOSE) or self.inside.watch.over()
+
+    def _others_may_be_better(self, first: Offer | None) -> bool:
+        """Whether nests of other aims may make a better step than those of the very figure, or the same under the limits."""
+        goal = self.question.goal
+        if not goal.additive or first is None or first.value > self.unlimited * (1 + SLACK):
+            return True
+        return self.inside.hidden and all(goal.weights(self.static_w))
 
     # -- steps
     def _offer(self, job: Job, *, again: bool = True) -> Offer | None:
@@ -144,8 +152,9 @@ class _Trades:
             job, found = first.job, first.found
         inside, point = job.setting.inside, found.points[0]
         assert isinstance(inside, NestInside)
+        self.unlimited = float(goal.value(point.seconds, point.joules, point.memory))
         gap = found.certificate.gap if goal.name == "memory" else max(found.certificate.gap, inside.widest_gap)
-        return float(goal.value(point.seconds, point.joules, point.memory)) * (1 - gap)
+        return self.unlimited * (1 - gap)
 
     def _charged(self, job: Job) -> float:
         """J + w T at least, of the very sum that nests have least: w times the mean seconds that devices are busy, which T is no less than.
