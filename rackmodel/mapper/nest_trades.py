@@ -10,6 +10,7 @@ is proven, or nothing new is found. EDP over several nests is the first case: it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -90,6 +91,7 @@ class _Trades:
         self.offers: list[Offer] = []
         self.refused: list[InfeasibleError] = []
         self.hull = Hull([])
+        self.started = time.perf_counter()
         self.unlimited = inf  # what is asked for, of the first nests under no limits
 
     def best(self, others: Sequence[Job]) -> tuple[Job, Found]:
@@ -273,6 +275,7 @@ class _Trades:
         inside.settled = gap if gap > CLOSE else 0.0
         said = "; ".join(note for note in (sheet.note, NOTE if len(self.hull.lines) > 1 else "") if note)
         sheet = replace(sheet, gap=inside.settled, bound=min(bound, best.value) if inside.settled else best.value, note=said)
+        sheet = replace(sheet, seconds=time.perf_counter() - self.started)
         alone = {figure.name for figure in self.question.front} <= {self.question.goal.name, "memory"}
         return best.job, replace(best.found, certificate=sheet, complete=best.found.complete and alone and not inside.settled)
 
