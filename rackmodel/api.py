@@ -46,6 +46,7 @@ from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.misfits import misfits
+from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.pooled import check_pooled, on_pools
@@ -61,6 +62,7 @@ from rackmodel.model.profile import Merged, ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
+from rackmodel.nests.objective import NestObjective
 from rackmodel.results import nests_of, result_of
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -196,7 +198,7 @@ def search_mapper(
     if len(architecture.pools) > 1:
         return _search_pools(architecture, workload, mapper, chosen, question, names)
     known = shared or Shared()
-    inside = known.inside(_inside(mapper, workload, question, chosen), architecture)
+    inside = known.inside(_inside(architecture, mapper, workload, question, chosen), architecture)
     setting = replace(setting_of(architecture, chosen, algorithms_of(mapper), inside), ask=known.ask)
     hosts = hosts_of(architecture)
     named = host_named(mapper, hosts)
@@ -217,6 +219,9 @@ def search_mapper(
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")
+    if (free or space.problems) and mapper.inside.fuse:
+        fact = "free choices are priced operation by operation, and fused operations are not: fix them in `split` or `choose`"
+        raise InputError(fact, path="inside.fuse")
     warnings = passed_over(mapper, workload)
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
@@ -329,7 +334,9 @@ def _named(result: Result, goal: str) -> Result:
     return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
 
 
-def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec) -> LocalPricer:
+def _inside(
+    architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec
+) -> LocalPricer:
     """What prices an operation inside an accelerator: a mapper's loop nests, else as the profile says."""
     if mapper.inside.model == "roofline":
         asked = mapper.inside.model_fields_set - {"model"}
@@ -342,7 +349,7 @@ def _inside(mapper: MapperSpec, workload: Workload, question: Question, profile:
     if profile.merged.projections:
         said = f"profile '{profile.name}' has products of one operand merged, which are no loop nest of an operation: say one of the two"
         raise InputError(said, path="inside.model")
-    return nest_inside(mapper, workload, question.goal.name, question.watch)
+    return nest_inside(mapper, workload, aim_of(question.goal, static_watts(architecture), architecture.used), question.watch)
 
 
 def settings_of(
@@ -509,7 +516,7 @@ def _checked(architecture: Architecture, workload: Workload, mapping: MappingSpe
 
 
 def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, profile: ProfileSpec) -> Job:
-    inside = NestInside(InsideSpec(model="loopnest"), "latency", given=mapping.nests) if mapping.nests else None
+    inside = NestInside(InsideSpec(model="loopnest"), NestObjective("latency"), given=mapping.nests) if mapping.nests else None
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
     setting, pools = settings_of(architecture, profile, algorithms, inside)

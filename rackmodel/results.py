@@ -51,8 +51,7 @@ def result_of(
     if nests and isinstance(inside, NestInside):
         warnings = (*warnings, *inside.apart(step.columns.degrees[0]))
         mapping = mapping.model_copy(update={"nests": {key: nest.to_dict() for key, nest in nests.items()}})
-        parallel = bool(mapping.stages) or (mapping.step is not None and mapping.step.pipeline.degree > 1)
-        certificate = _with_nests(certificate, nests, _edp_bound(inside.basis, nests, parallel), inside.widest_gap)
+        certificate = _with_nests(certificate, nests, inside.widest_gap)
     certificate = _by_the_ledger(certificate, {"latency": latency, "energy": energy, "edp": latency * energy})
     tokens = float(tokens_of(workload)) if workload.weights else None
     return Result(
@@ -167,18 +166,14 @@ def _by_the_ledger(certificate: Certificate, figures: dict[str, float]) -> Certi
     return replace(certificate, bound=figure) if figure < certificate.bound <= figure * (1 + 1e-12) else certificate
 
 
-def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: float, widest: float) -> Certificate:
-    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole. edp_bound: of EDP over several ·
-    widest: gap of any nest of any mesh, for one that lost might be better than it was found."""
+def _with_nests(certificate: Certificate, nests: dict[str, Nested], widest: float) -> Certificate:
+    """The certificate with those of the nests: the space multiplies, a gap inside is a gap of the whole. widest: gap of any nest of any
+    mesh, for one that lost might be better than it was found."""
     sheets: dict[str, dict[str, Any]] = {name: nest.certificate for name, nest in nests.items() if nest.certificate}
     if not sheets:
         return certificate
     space = certificate.space * math.prod(sheet["space"] for sheet in sheets.values())
     gap = max(certificate.gap, widest)
-    note = certificate.note
-    if certificate.minimize == "edp" and len(nests) > 1:
-        gap = max(certificate.gap, 1 - edp_bound / certificate.objective) if certificate.objective > 0 else certificate.gap
-        note = "nests tried for least EDP, energy, latency and weighted sums of the two, which bound it where nothing overlaps"
     return replace(
         certificate,
         space=min(space, 1e300),
@@ -186,16 +181,4 @@ def _with_nests(certificate: Certificate, nests: dict[str, Nested], edp_bound: f
         gap=gap if gap > 1e-9 else 0.0,
         bound=certificate.objective * (1 - gap) if gap > 1e-9 else certificate.bound,
         nests=sheets,
-        note=note,
     )
-
-
-def _edp_bound(basis: NestInside, nests: dict[str, Nested], parallel: bool) -> float:
-    """Σ sqrt(EDP_i) squared: by Cauchy-Schwarz (ΣE)(ΣT) is at least that, whatever each nest chooses, EDP_i the least on any mesh that was
-    tried. parallel: where pipeline stages run side by side time is at least each T_i, and (ΣE)(max T) at least Σ EDP_i."""
-    if basis.fused:  # a member takes less than its nest alone
-        return basis.least_product
-    each = {name: [n.certificate["bound"] for (of, *_), n in basis.solved.items() if of == name and n.certificate] for name in nests}
-    least = [min(bounds, default=0.0) for bounds in each.values()]
-    alone = float(sum(least)) if parallel else float(sum(map(math.sqrt, least)) ** 2)
-    return max(alone, basis.least_product)

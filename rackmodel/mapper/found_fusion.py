@@ -157,6 +157,8 @@ def as_declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
     for name in said.resident:
         if name not in workload.tensors:
             raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
+        if why := _does_not_stay(workload, name, said.einsums):
+            raise InputError(f"{name} is not kept from the operation that makes it: {why}", path=f"{path}.resident")
     if said.loops == "some" and len(said.einsums) == 2:
         raise InputError("of two operations loops lie around both: expected three or more, or loops: all", path=f"{path}.loops")
     members = [workload.ops[name].out.tensor for name in said.einsums]
@@ -165,6 +167,25 @@ def as_declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
         *makers, last = said.einsums
         raise InputError(f"{last} does not read what {', '.join(makers)} writes, or another operation does as well", path=f"{path}.einsums")
     return found
+
+
+def _does_not_stay(workload: Workload, name: str, einsums: Sequence[str]) -> str:
+    """Why a tensor is none that its maker leaves whole on chip for some operations; nothing where it is."""
+    maker, readers = workload.ops.get(workload.producer.get(name, "")), workload.readers.get(name, ())
+    if maker is None or maker.kind.name != "einsum":
+        return "no contraction makes it"
+    if maker.name in einsums:
+        return f"{maker.name} is one of them"
+    outside = [reader for reader in readers if reader not in einsums]
+    return f"{outside[0]} reads it, too" if outside else "" if readers else "none of them reads it"
+
+
+def check_apart(declared: Sequence[Fused]) -> None:
+    """Raise InputError where two regions of a mapper's file have an operation in common."""
+    for number, one in enumerate(declared):
+        for other in declared[:number]:
+            if both := [name for name in operations(one) if name in operations(other)]:
+                raise InputError(f"what makes {both[0]} is in another region as well", path=f"inside.fuse.{number}")
 
 
 def operations(one: Fused) -> tuple[str, ...]:

@@ -6,16 +6,15 @@ a gap of one before it is a gap of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InputError
 from rackmodel.mapper.limits import BLENDED, SYMBOLS
 from rackmodel.mapper.mapspace import Mapspace
-from rackmodel.mapper.nest_products import best_product
+from rackmodel.mapper.nest_trades import best_of_nests, then_least_of_nests
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Found, Question, search_space
 from rackmodel.mapper.twins import Twins
@@ -46,26 +45,28 @@ def search_in_order(job: Job, space: Mapspace, question: Question, goals: Sequen
     top = question.top
     asked = replace(question, top=min(top * ALIKE, top + MANY)) if top > 1 else question
     while True:
-        priced, found = best_product(job, asked, space, lambda some, asks: search_space(some, space, asks))
-        found = _then_least(found, asked, goals, partial(search_space, priced, space))
+        best = best_of_nests(job, asked, space, lambda some, asks: search_space(some, space, asks))
+        priced, found = _then_least(best, asked, goals, space)
         points = Twins(found.groups, found.prices).distinct(found.points) if top > 1 else found.points
         if len(points) >= top or len(found.points) < asked.top or question.watch.stopped:
             return priced, replace(found, points=points[:top])
         asked = replace(asked, top=asked.top * ALIKE)
 
 
-def _then_least(found: Found, question: Question, goals: Sequence[Objective], search: Callable[[Question], Found]) -> Found:
-    """The least of the further objectives among what `found` is of the first. goals: all of them, the first as well."""
+def _then_least(best: tuple[Job, Found], question: Question, goals: Sequence[Objective], space: Mapspace) -> tuple[Job, Found]:
+    """The least of the further objectives among what was found, `best`, of the first. goals: all of them, the first as well."""
+    (job, found), exactly = best, question.limits
     for before, goal in pairwise(goals):
         point, sheet, limits = found.points[0], found.certificate, question.limits
         name = before.name
         limits = replace(limits, blends={**limits.blends, **({name: before} if name in BLENDED else {})})
         most = limits.figure(name, point) * (1 + SAME)
         question = replace(question, goal=goal, limits=limits.of({**limits.most, name: most}))
-        found = search(question)
+        exactly = question.limits.of({**exactly.most, name: most / (1 + SAME)})
+        job, found = then_least_of_nests(job, question, space, lambda some, asks: search_space(some, space, asks), before, exactly)
         gap = max(sheet.gap, found.certificate.gap)
         first = f"{name} first: {limits.figure(name, point):.6g} {SYMBOLS[name]}, {status_of(sheet.gap)}"
         notes = (sheet.note, first, found.certificate.note)
         said = "; ".join(dict.fromkeys(note for note in notes if note))
         found = replace(found, certificate=replace(found.certificate, gap=gap, bound=found.certificate.objective * (1 - gap), note=said))
-    return found
+    return job, found

@@ -24,8 +24,9 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.windows import Kernels
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
-from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, regions
+from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions
 from rackmodel.mapper.fused_regions import FusedRegions, carrying
+from rackmodel.mapper.given_nests import check_given
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, sheet_of
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
@@ -56,8 +57,8 @@ class _Late(Exception):
         self.answer = answer
 
 
-def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch = UNWATCHED) -> NestInside:
-    """The loop-nest search of a mapper. Raises InputError for rules of no operation."""
+def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective, float | None], watch: Watch = UNWATCHED) -> NestInside:
+    """The loop-nest search of a mapper. aim: as of nest_aims. Raises InputError for rules of no operation."""
     for name in mapper.inside.rules:
         if name != "*" and name not in workload.ops:
             raise InputError(f"no operation '{name}'", path=f"inside.rules.{name}", known=["*", *workload.ops], given=name)
@@ -66,26 +67,28 @@ def nest_inside(mapper: MapperSpec, workload: Workload, goal: str, watch: Watch 
             raise InputError(f"{name} is no contraction and has no loop nest", path=f"inside.rules.{name}", known=known)
     rules = {(workload.ops[name].out.tensor if name != "*" else "*"): said for name, said in mapper.inside.rules.items()}
     fused = [as_declared(workload, said, number) for number, said in enumerate(mapper.inside.fuse if mapper.inside.fuse != "free" else ())]
+    check_apart(fused)
     if mapper.inside.fuse == "free":
         if workload.phases != ("forward",):
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
     written = {op.name: op.out.tensor for op in workload.ops.values()}
-    return NestInside(mapper.inside, goal, rules=rules, fused=fused, written=written, watch=watch)
+    return NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
 
 
 class NestInside(LayerInside):
     """A local_op pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
     given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
-    written: operation → the tensor it writes, for messages.
+    written: operation → the tensor it writes, for messages · second_j: joules that a second counts for, None = the static power.
     """
 
     def __init__(
         self,
         spec: InsideSpec,
-        goal: str,
+        aim: NestObjective,
         *,
+        second_j: float | None = None,
         given: Mapping[str, Mapping[str, Any]] | None = None,
         rules: Mapping[str, NestRules] | None = None,
         fused: Sequence[Fused] = (),
@@ -100,15 +103,17 @@ class NestInside(LayerInside):
         self.local_ops: dict[str, LocalOp] = {}
         self.vectors: dict[str, LocalOp] = {}  # that are no contractions, by the tensor they write
         self.ranks: set[str] = set()
-        self.aim = NestObjective("energy" if goal == "carbon" else goal)
+        self.aim, self.second_j = aim, second_j
         self.basis = self  # whose nests have each its own least of what the step is to have least
-        self.least_product = 0.0  # E T of a step at least, over several nests; 0 where nothing is known
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
+        self.hidden = False  # whether other lanes, other stages, windows or the host may hide seconds of a nest
+        self.unlike = 0.0  # by how much shares of operations that may be fused differ, of the largest
         self.around = Around()  # what else the operations of a plan are, and what links carry between them
         self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
         self.unfused = False  # whether time ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
-        self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests
+        self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests (of least latency)
+        self.charge = 0.0  # joules that are added for each second of an accelerator's device
         self.launch_s = 0.0  # what a launch saved counts for where regions are compared
         self.settled: float | None = None  # the gap, where another search told it
         self.solved: dict[NestKey, Nested] = {}
@@ -118,24 +123,47 @@ class NestInside(LayerInside):
         """The largest gap of all nests solved, of their figures; 1 where a pair was not fused for want of time."""
         if self.settled is not None:
             return self.settled
+        return 1.0 - (1.0 - self.nests_gap) * (1.0 - self.shorter) if self.shorter else self.nests_gap
+
+    @property
+    def nests_gap(self) -> float:
+        """The same of the sum of nests, whatever hides their seconds."""
         if self.unfused:
             return 1.0
         gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
         widest = max(gap / (1 + gap) for gap in (*gaps, self.not_fused))
-        return 1.0 - (1.0 - widest) * (1.0 - self.shorter) if self.shorter else widest
+        return 1.0 - (1.0 - widest) * (1.0 - self.unlike) if self.unlike and self.aim.name != "latency" else widest
 
     @property
     def plan(self) -> int:
         """Number of the plan whose operations it knows."""
         return self.around.plan
 
-    def aimed(self, aim: NestObjective, launch_s: float = 0.0) -> NestInside:
-        """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared."""
+    @property
+    def contractions(self) -> list[LocalOp]:
+        """Those of the operations it knows."""
+        return [op for op in self.local_ops.values() if op.macs]
+
+    def aimed(self, aim: NestObjective, launch_s: float = 0.0, *, second_j: float | None = None) -> NestInside:
+        """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared · second_j: joules
+        that a second counts for."""
         other = copy(self)
+        other.second_j, other.hidden, other.unlike, other.charge = second_j, False, 0.0, 0.0
         other.shorter, other.launch_s, other.settled = 0.0, launch_s, None
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0
         other.around = copy(self.around)
         return other
+
+    def charging(self, architecture: Architecture) -> NestInside:
+        """The same nests, each second of the device charged with the joules that it counts for: the very sum that they have least."""
+        other = copy(self)
+        other.charge = self.watts(architecture)
+        return other
+
+    @property
+    def second_charge(self) -> float:
+        """Joules that are added for each second of an accelerator's device."""
+        return self.charge
 
     def prepare(self, tasks: Iterable[Task]) -> None:
         """Know the forward tasks of a plan: the operations of a fused region and what links carry between them, which tensors are weights,
@@ -189,33 +217,39 @@ class NestInside(LayerInside):
         if key not in self.solved:
             problem = nest_problem(local_op, share_of(local_op, degrees))
             machine = nest_machine(architecture, local_op, problem)
-            watts = static_watts(architecture) / architecture.used
             if self.given is not None:
                 self.solved[key] = self._given(problem, machine, self.around.off_chip(degrees))
             else:
+                watts = self.watts(architecture) / self._share(local_op, degrees)
                 self.solved[key] = self._search(problem, machine, watts, self.home(local_op, problem))
             if self.given is None and self.fused:
-                self._fuse(architecture, local_op, degrees, watts)
+                self._fuse(architecture, local_op, degrees)
         return self.solved[key]
+
+    def watts(self, architecture: Architecture) -> float:
+        """Joules that a second of an accelerator counts for."""
+        return static_watts(architecture) / architecture.used if self.second_j is None else self.second_j
 
     def key(self, local_op: LocalOp, degrees: Any) -> NestKey:
         """By what the nest of a local operation is known: its sizes, and where it may be fused those of all others and what links carry."""
         alone = local_op.result is None or all(local_op.result.name not in one.taken for one in self.fused)
         return nest_name(local_op), tuple(share_of(local_op, degrees).items()), None if alone else self.around.number(degrees)
 
-    def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> None:
+    def _fuse(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> None:
         """Solve the declared region that a local operation is in, and keep it where it is better than its nests alone; where regions are to
         be found, all that save most together."""
         assert local_op.result is not None
-        search = FusedRegions(self, architecture, degrees, watts)
+        shares = [self._share(one, degrees) for one in (*self.local_ops.values(), *self.vectors.values())]
+        search = FusedRegions(self, architecture, degrees, self.watts(architecture) / max(shares))
         there = self.may_fuse(architecture, degrees)
         mine = [f for f in there if local_op.result.name in f.taken]
-        if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_products)
+        if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_trades)
             return
         at = (self.around.number(degrees), *(() if self.spec.fuse == "free" else mine[0].members))
         if at in self.fused_at:
             return
         self.fused_at.add(at)
+        self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
         try:
             chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.gain(f, -inf) > 0]
         except Exhausted:
@@ -241,9 +275,13 @@ class NestInside(LayerInside):
         return firsts_of(self, architecture, degrees) if self.fused or self.given is not None else {}
 
     def came_to(self, layer: PricedLayer) -> None:
-        """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests."""
+        """Remember by how much a layer might be shorter whose host or windows hide seconds of its nests; of nests that were given, check
+        that they agree."""
+        if self.given is not None:
+            check_given(self)
         if self.given is None and not layer.device_alone:
-            self.shorter = max(self.shorter, might_be_shorter(self, layer))
+            self.hidden = True
+            self.shorter = max(self.shorter, might_be_shorter(self, layer)) if self.aim.name == "latency" else 0.0
 
     def _between(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[Row], Array]:
         """Rows and duration of an operation that is no contraction: on tiles in place where the contractions around it are fused."""

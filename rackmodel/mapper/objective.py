@@ -39,6 +39,15 @@ class Objective:
             return carbon * seconds if self.name == "tcdp" else carbon
         return joules + 0.0 * seconds
 
+    def weights(self, static_w: float) -> tuple[float, float]:
+        """By how much the figure grows with a joule but for static power, and with a second that costs so much of that; of a product with
+        seconds those of its other factor."""
+        if self.name in ("latency", "memory"):
+            return 0.0, float(self.name == "latency")
+        if self.g_per_s:
+            return self.g_per_joule, self.g_per_joule * static_w + self.g_per_s
+        return 1.0, static_w
+
     def tie(self, seconds: Any, joules: Any) -> Any:
         """What decides between equal values."""
         return seconds if self.name in ("energy", "carbon", "memory") else joules

@@ -7,7 +7,6 @@ contractions of which one writes and another reads a tensor that stays on chip, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.cost.step.fused_kernels import might_be_less
 from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.layer_inside import PricedLayer
-from rackmodel.cost.step.ledger import static_watts
 from rackmodel.mapper.found_fusion import Fused, best_set, operations
 from rackmodel.mapper.waits_between import might_wait_less
 from rackmodel.model.architecture import Architecture
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
 def in_place(inside: NestInside, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[LocalOp], list[Nested]]:
     """The contraction that reads what an operation writes and those that make what it reads, with their nests, where it runs on tiles in
     place between them; nothing where it does not."""
-    contractions = {name: op for name, op in inside.local_ops.items() if op.macs}
+    contractions = {op.written: op for op in inside.contractions}
     reader = next((op for op in contractions.values() for x in op.operands if x.name == local_op.written), None)
     makers = [contractions[flow.name] for flow in local_op.reads if flow.name in contractions]
     if reader is None or not makers or len(makers) < len(local_op.reads):
@@ -53,9 +51,8 @@ def firsts_of(inside: NestInside, architecture: Architecture, degrees: Any) -> d
 
 def _handed_on(inside: NestInside, architecture: Architecture, degrees: Any) -> Iterator[tuple[str, str]]:
     """What two operations write of which one hands on to the other what stays on chip."""
-    contractions = [op for op in inside.local_ops.values() if op.macs]
-    kept = {op.written: set(inside.nest(architecture, op, degrees).resident) for op in contractions}
-    for reader in contractions:
+    kept = {op.written: set(inside.nest(architecture, op, degrees).resident) for op in inside.contractions}
+    for reader in inside.contractions:
         for operand in reader.operands:
             if operand.name in kept and operand.name in kept[operand.name] & kept[reader.written]:
                 yield operand.name, reader.written
@@ -72,12 +69,7 @@ def most_launches_saved(options: Sequence[Fused], launches: Mapping[str, float],
 
 
 def might_be_shorter(inside: NestInside, layer: PricedLayer) -> float:
-    """By how much of itself a layer might be shorter, were others fused, or other nests chosen."""
-    watts = static_watts(layer.architecture) / layer.architecture.used
-    if inside.aim.name == "edp" or not replace(inside.aim, static_w=watts).weights(0.0, 0.0)[1]:
-        return 0.0  # (seconds cost nothing; EDP has a bound of its own)
-    if inside.aim.name != "latency":
-        return might_be_less(layer.items, layer.host, layer.overlap, None)
+    """By how much of itself a layer might be shorter, were others fused; nests were chosen that hold the device least."""
     options = [inside.may_fuse(layer.architecture, row) for row in layer.degrees]
     if not any(options):
         return 0.0

@@ -4,13 +4,15 @@
     with other regions >= max(D, g + R - X) >= pass · D / (D + X), whatever g is (D being least)
 
 X is what the operations of regions behind that place take beyond the cycles of their units, where regions across it could trade that for
-seconds before it. So for what leaves on another lane once an operation is done, and what runs up to there (docs/loop_nests.md, section 7).
+seconds before it. So for what leaves on another lane once an operation is done and what runs up to there, and between the two
+(docs/loop_nests.md, section 7).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 from rackmodel.cost.step.items import Item
@@ -61,11 +63,12 @@ def _traded(inside: NestInside, layer: PricedLayer, column: int, regions: Sequen
                 there[item.task.local_op.written] = number
                 beyond[number] = _beyond_cycles(inside, layer, item, column)
     groups = [{there[name] for one in some for name in operations(one) if name in there} for some in rivals(regions)]
+    starts, ends = ({place for place, later in places if later == way} for way in (True, False))
     widest = 0.0
-    for place, later in places:
-        stage, more = layer.items[place].task.stage, 0.0
+    for start, end in [*product(starts, ends), *((start, len(layer.items)) for start in starts), *((0, end) for end in ends)]:
+        stage, more = layer.items[start if start in starts else end].task.stage, 0.0
         for some in groups:
-            mine = {n for n in some if (n >= place if later else n <= place)}
+            mine = {n for n in some if start <= n <= end}
             more += sum(beyond[n] for n in mine if layer.items[n].task.stage == stage) if mine < some else 0.0
         widest = max(widest, more / device[stage]) if device[stage] > 0 else widest
     return widest

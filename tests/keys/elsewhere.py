@@ -58,6 +58,7 @@ MAPPER_REFUSALS: list[Refusal] = [
     ("nest", {_RULE: {"bypass": {"core": ["NOPE"]}}}, "inside.rules.C.bypass"),
     ("chain", {"mapper.inside.fuse": [{"einsums": ["ONE", "NOPE"]}]}, "inside.fuse.0.einsums"),
     ("chain", {"mapper.inside.fuse": [{"einsums": ["ONE", "TWO"], "resident": ["NOPE"]}]}, "inside.fuse.0.resident"),
+    ("chain", {"mapper.inside.fuse": [{"einsums": ["ONE", "TWO"], "resident": ["D"]}]}, "inside.fuse.0.resident"),
     ("wafer", {"mapper.inside.home": ["NOPE"]}, "inside.home"),
     ("measured", {"mapper.inside": {"model": "loopnest"}}, "inside.model"),
 ]

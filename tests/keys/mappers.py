@@ -13,6 +13,10 @@ _OPEN = {"mapper.split.tp": "free", "mapper.axes": {"tp": {"degree": 8}}, "mappe
 _LAYOUT = {"mapper.layouts": {"one": {}}}
 _RULES = {"mapper.inside.rules": {"C": {}}}
 _FUSE = {"mapper.inside.fuse": [{"einsums": ["ONE", "TWO"]}]}
+_MADE = {
+    "work.einsums": {"PRE": "D[n,p] = F[n,q] * G[q,p]", "ONE": "C[m,n] = A[m,k] * B[k,n]", "TWO": "E[m,p] = C[m,n] * D[n,p]"},
+    "work.sizes.q": 8,
+}
 _HOST = {"mapper.offload": [["optimizer"]]}
 _LARGE = {"arch.tree.memory": {"capacity": "9 TB", "bandwidth": "5 GB/s"}}
 _STAGES = {
@@ -81,7 +85,7 @@ MAPPERS = {
         "nest", "mapper.inside.rules.C.bypass", {"core": ["C"]}, {**_RULES, "arch.tree.children.0.children.0.memory.keep": []}
     ),
     "FuseSpec.einsums": Flip("chain", "mapper.inside.fuse.0.einsums", ["TWO", "ONE"], _FUSE, refused="inside.fuse.0.einsums"),
-    "FuseSpec.resident": Flip("chain", "mapper.inside.fuse.0.resident", ["D"], _FUSE),
+    "FuseSpec.resident": Flip("chain", "mapper.inside.fuse.0.resident", ["D"], {**_FUSE, **_MADE}),
     "FuseSpec.loops": Flip("chain", "mapper.inside.fuse.0.loops", "some", _FUSE, refused="inside.fuse.0.loops"),
 }
 

@@ -86,7 +86,7 @@ MAPPINGS = {
     "NestSpec.problem": Flip("given", "mapping.nests.C = A * B.problem", "other", refused="nests.C = A * B"),
     "NestSpec.machine": Flip("given", "mapping.nests.C = A * B.machine", "other", refused="nests.C = A * B"),
     "NestSpec.levels": Flip("given", _LEVELS, [], refused="nests.C = A * B"),
-    "NestSpec.resident": Flip("given", "mapping.nests.C = A * B.resident", ["A"]),
+    "NestSpec.resident": Flip("given", "mapping.nests.C = A * B.resident", ["A"], refused="nests.C = A * B.resident"),
     "NestSpec.home": Flip("given", "mapping.nests.C = A * B.home", ["A"]),
     "NestSpec.again": Flip("given", "mapping.nests.C = A * B.again", {"again_p": 2}, refused="nests.C = A * B"),
     "LevelSpec.level": Flip("given", f"{_LEVELS}.1.level", "other", refused="nests.C = A * B"),

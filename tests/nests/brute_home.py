@@ -14,8 +14,9 @@ def cut(interval, tile):
     return [(a, min(hi, a + tile)) for a in range(lo, hi, tile)]
 
 
-def chains(size, parts, nodes, perfect):
-    """[(tiles, tiles of all cores per node, with the fan counted once, extent the first core works through)]."""
+def chains(size, parts, nodes, perfect, idle=False):
+    """[(tiles, tiles of all cores per node, with the fan counted once, extent the first core works through)]. idle: more parts are laid out
+    than work, so that there is one group."""
     found = []
 
     def extend(tiles):
@@ -28,7 +29,7 @@ def chains(size, parts, nodes, perfect):
 
     for t in range(1, size + 1):
         whole = size % (parts * t) == 0 if perfect else (parts - 1) * t < size
-        if whole:
+        if whole and (not idle or parts * t >= size):
             extend((t,))
     rows = []
     for tiles in found:
@@ -58,11 +59,17 @@ class BruteHome:
     def all(self):
         fan = self.m.levels[0].fan
         pairs = product(vectors(self.sizes, fan.x), vectors(self.sizes, fan.y))
-        for s in sorted({tuple(a * b for a, b in zip(x, y, strict=True)) for x, y in pairs}):
-            lists = [chains(n, k, len(self.p.tensors), self.perfect) for n, k in zip(self.sizes, s, strict=True)]
+        laid = sorted({tuple(a * b for a, b in zip(x, y, strict=True)) for x, y in pairs})
+        options = ([[(k, False), *self.fewer(k, n)] for k, n in zip(s, self.sizes, strict=True)] for s in laid)
+        for some in sorted({some for each in options for some in product(*each)}):
+            lists = [chains(n, k, len(self.p.tensors), self.perfect, idle) for n, (k, idle) in zip(self.sizes, some, strict=True)]
             if all(lists):
                 for order in permutations(self.p.tensors):
-                    yield self.costs(s, order, lists)
+                    yield self.costs([k for k, _ in some], order, lists)
+
+    def fewer(self, laid, size):
+        """Fewer parts at work than are laid out, of a rank that is one group."""
+        return [] if self.perfect else [(k, True) for k in range(2, min(laid - 1, size) + 1)]
 
     def costs(self, s, order, lists):
         dims, outer, inner = len(self.ranks), *self.m.levels

@@ -132,11 +132,13 @@ def device_times(one: AnyFigures, choices: StepChoices, *, split: bool = False) 
     host, none = choices.profile.host, np.zeros(1)
     forward_host_s = host.seconds(one.launches_forward, backward=False)[..., None] if one.layer else none
     launched = one.launches_backward + (0.0 if split else one.launches_weight)
-    backward_host_s = host.seconds(launched, backward=True)[..., None] if one.layer else none
+    work = one.backward + one.recompute + (0.0 if split else one.weight)
+    runs = (work > 0) | (launched > 0)  # (a pass of nothing takes no time of the host)
+    backward_host_s = np.where(runs, host.seconds(launched, backward=True), 0.0)[..., None] if one.layer else none
     forward = _Pass(choices, forward_host_s, one.forward, one.forward_hidden)
     forward.weights = [(one.forward_gather, gathers), (one.forward_reduce, gradients)]
     gather, reduced = (one.backward_gather, gathers), (one.reduce, gradients)
-    backward = _Pass(choices, backward_host_s, one.backward + one.recompute + (0.0 if split else one.weight), hidden)
+    backward = _Pass(choices, backward_host_s, work, hidden)
     backward.weights, backward.others = ([gather], []) if split else ([gather, reduced], [(one.up, gradients)])
     ahead, behind = forward.seconds(), backward.seconds()
     first = forward.seconds((one.spread, gathers), loads=one.first) - ahead

@@ -22,8 +22,6 @@ from rackmodel.cost.step.windows import Kernels
 from rackmodel.model.profile import Host, Overlap
 
 Array = NDArray[np.float64]
-PASSES = (("forward",), ("backward", "recompute", "weight"), ("backward", "recompute"))
-"""Parts of a layer that a host's time spans, weights' gradients in a pass of their own or not."""
 
 
 def numbered(tasks: Sequence[Task], firsts: Sequence[Mapping[str, str]]) -> dict[int, NDArray[np.int64]]:
@@ -46,22 +44,18 @@ def launched_once(priced: Sequence[Priced], kernels: Kernels, longer: float) -> 
     return found
 
 
-def might_be_less(items: Sequence[Item], host: Host, overlap: Overlap, saved: Array | None) -> float:
-    """By how much of itself the longest of a layer's passes [n] might be shorter with other regions, or other nests. saved: [n] launches
-    that other regions save beyond what these do, where nests hold the device least; None where a sum with joules was made least: other
-    nests may hold it longer, and the host or windows hide that."""
+def might_be_less(items: Sequence[Item], host: Host, overlap: Overlap, saved: Array) -> float:
+    """By how much of itself a layer's forward pass [n] might be shorter with other regions, where nests hold the device least. saved: [n]
+    launches that other regions save beyond what these do."""
     stages = [[item for item in items if item.task.stage == stage] for stage in {item.task.stage: None for item in items}]
-    if saved is not None:
-        forward = [_Pass.of(some, ("forward",), host) for some in stages]
-        return max(one.less(one.able(overlap), host.launch_s * saved) for one in forward)
-    each = [_Pass.of(some, parts, host) for some in stages for parts in PASSES]
-    return max(one.less(one.most, one.waits) for one in each)
+    forward = [_Pass.of(some, host) for some in stages]
+    return max(one.less(one.able(overlap), host.launch_s * saved) for one in forward)
 
 
 @dataclass(frozen=True)
 class _Pass:
-    """A layer's pass. device: what runs there · busy: [n] seconds of it, windows taken off · hidden: of collectives, by windows · most: of
-    those that have one · waits: of the host."""
+    """A layer's forward pass. device: what runs there · busy: [n] seconds of it, windows taken off · hidden: of collectives, by windows ·
+    most: of those that have one · waits: of the host."""
 
     device: Sequence[Item]
     busy: Array
@@ -70,13 +64,13 @@ class _Pass:
     waits: Array
 
     @classmethod
-    def of(cls, items: Sequence[Item], parts: Sequence[str], host: Host) -> _Pass:
-        """A layer's pass of these parts."""
-        device = [item for item in items if item.role == "device" and item.part in parts and not item.once]
+    def of(cls, items: Sequence[Item], host: Host) -> _Pass:
+        """That of these items."""
+        device = [item for item in items if item.role == "device" and item.part == "forward" and not item.once]
         launches: Any = sum((item.launches for item in device), 0)
         beside = [item for item in device if item.hidden is not None]
         hidden, most = _sum(item.hidden for item in beside), _sum(item.seconds for item in beside)
-        waits = np.asarray(host.seconds(launches, backward="backward" in parts))
+        waits = np.asarray(host.seconds(launches, backward=False))
         return cls(device, _sum(item.seconds for item in device) - hidden, hidden, most, waits)
 
     def able(self, overlap: Overlap) -> Array:

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rackmodel.cost.inside.roofline import Array, LocalPricer
 from rackmodel.cost.program.tasks import Degrees, Task
 from rackmodel.cost.step.windows import Kernels
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class PricedLayer:
     """Tasks of a layer, priced. alone: launches of each [n] as a kernel of its own · architecture, degrees: they ran at · host, overlap: of
-    a profile, no host's time where it counts none."""
+    a profile, no host's time where it counts none · piped: [n] whether stages of a pipeline run side by side."""
 
     items: Sequence[Item]
     alone: Sequence[Array | float]
@@ -30,12 +33,13 @@ class PricedLayer:
     degrees: Degrees
     host: Host
     overlap: Overlap
+    piped: NDArray[np.bool_]
 
     @property
     def device_alone(self) -> bool:
         """Whether its passes take no other seconds than those on the device."""
         apart = not (self.overlap.windows or self.overlap.weights or self.overlap.hides_gradients)
-        return self.host == Host() and apart and all(item.task.kind != "send" for item in self.items)
+        return self.host == Host() and apart and not self.piped.any()
 
 
 class LayerInside:
@@ -45,6 +49,11 @@ class LayerInside:
     def plan(self) -> int:
         """Number of the plan whose tasks it was told last."""
         return 0
+
+    @property
+    def second_charge(self) -> float:
+        """Joules that are added for each second of an accelerator's device: the price of seconds in a sum with joules."""
+        return 0.0
 
     def prepare(self, tasks: Iterable[Task]) -> None:
         """Know the tasks of a layer."""

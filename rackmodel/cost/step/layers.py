@@ -214,6 +214,7 @@ class LayerPricer:
             degrees=pricer.degrees,
             host=self.profile.host if section.layer else Host(),
             overlap=self.profile.overlap,
+            piped=pricer.columns.stages * plan.stage_count > 1,
         )
         inside.came_to(layer)
         return items
@@ -251,7 +252,7 @@ class LayerPricer:
         seconds: dict[tuple[str, str], Array] = {}
         hidden: dict[str, Array] = {}
         spent = {"device": np.zeros(n), "lanes": np.zeros(n), "once": np.zeros(n)}
-        port = np.zeros(n)
+        port, charge, lanes = np.zeros(n), self.pricer.layer_inside.second_charge, lanes_of(self.profile.overlap, hide=True)
         for item in items:
             if not item.rows:
                 continue
@@ -264,6 +265,8 @@ class LayerPricer:
                 port = port + item.port_s
             part = "once" if item.once else "device" if item.role == "device" else "lanes"
             spent[part] += item.priced.joules
+            if charge and item.hidden is None and item.task.kind != "send" and lanes.of(item.role) == DEVICE:
+                spent[part] += charge * self.pricer.per_stage * item.seconds
         bytes_here, bytes_at_home, mean = self._held(held, self.pricer.degrees)
         started = _launches(items)
         return LayerCost(

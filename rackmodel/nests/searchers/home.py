@@ -75,7 +75,8 @@ class HomeSearch:
         allowed = [self.space.allowed(q.machine.levels[0].name, d) for d in "XY"]
         sizes = list(self.p.sizes.values())
         on = [[r in a for r in self.ranks] for a in allowed]
-        self.vectors, self.x, self.y, self.note = fan_vectors(q.machine.levels[0].fan, sizes, on, self.perfect)
+        self.fan = fan_vectors(q.machine.levels[0].fan, sizes, on, self.perfect)
+        self.vectors, self.note = self.fan.parts, self.fan.note
         self.sizes, self.exact, self.least = np.array(sizes), True, inf
         self.terms = [TensorTerm.of(w, [bool(c[t]) for c in self.signatures]) for t, w in enumerate(self.cost.whole)]  # over classes
         self.rounds = [replace(term, whole=1.0) for term in self.terms]  # times a core works through its words
@@ -169,11 +170,12 @@ class HomeSearch:
     def tightened(self, picks: Ints) -> Floats:
         """[2, P] lower bounds of the key of vectors `picks`: of every run of a list, the least of each figure. Kept by order."""
         bounds = np.full((2, len(self.orders), len(picks)), inf)
-        parts = [np.unique(self.vectors[picks][:, m], axis=0, return_index=True, return_inverse=True) for m in self.members]
+        at_work = np.where(self.fan.idle, -self.vectors, self.vectors)[picks]
+        parts = [np.unique(at_work[:, m], axis=0, return_index=True, return_inverse=True) for m in self.members]
         for o, order in enumerate(self.orders):
             some, runs = np.ones(len(picks), dtype=bool), []
             for k, (_, first, which) in enumerate(parts):
-                lists = [self.tiles(k, self.vectors[picks[i]], order).corners for i in first]
+                lists = [self.tiles(k, int(picks[i]), order).corners for i in first]
                 self.exact &= all(c.exact for c in lists)
                 runs.append((stacked(lists), which.ravel()))
                 some &= np.array([len(c.cover) > 0 for c in lists])[which.ravel()]
@@ -185,16 +187,17 @@ class HomeSearch:
         return np.asarray(bounds.min(axis=1))
 
     # -- one vector, one order
-    def tiles(self, k: int, vector: Ints, order: Order) -> TileLists:
-        """Choices of class k."""
+    def tiles(self, k: int, i: int, order: Order) -> TileLists:
+        """Choices of class k under vector i."""
         has = tuple(bool(self.signatures[k][t]) for t in order)
-        key = (tuple(int(vector[r]) for r in self.members[k]), tuple(self.members[k]), has)
+        here = {r: (int(self.vectors[i, r]), bool(self.fan.idle[i, r])) for r in self.members[k]}
+        key = (tuple(here.items()), has)
         if key not in self.cache:
             parts = []
             for r in self.members[k]:
-                one = (int(vector[r]), int(self.sizes[r]), has)
+                one = (here[r], int(self.sizes[r]), has)
                 if one not in self.cache:
-                    self.cache[one] = rank_tile_lists(int(self.sizes[r]), int(vector[r]), has, self.perfect)
+                    self.cache[one] = rank_tile_lists(int(self.sizes[r]), here[r][0], has, self.perfect, idle=here[r][1])
                 parts.append(self.cache[one])
             self.cache[key] = joined(parts, has)
         return self.cache[key]
@@ -234,7 +237,7 @@ class HomeSearch:
         for o, order in enumerate(self.orders):
             if i in self.by_order and not self.beats(*self.by_order[i][:, o]):
                 continue
-            lists = [self.tiles(k, self.vectors[i], order) for k in range(len(self.signatures))]
+            lists = [self.tiles(k, i, order) for k in range(len(self.signatures))]
             self.exact &= all(c.exact for c in lists)
             if not all(len(c.cover) for c in lists):
                 continue
@@ -253,7 +256,7 @@ class HomeSearch:
         outer, inner = self.m.levels
         part = Unmerge(self.space.groups, self.space.original.sizes)
         part.cut(tuple(int(min(n, t[0] * s)) for n, t, s in zip(self.sizes, tiles, self.vectors[i], strict=True)))
-        x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v[i], strict=True)}) for v in (self.x, self.y))
+        x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v, strict=True)}) for v in self.fan.layout(i))
         nodes = [StorageNode(self.tensors[t].name, part.cut(tuple(int(u[j]) for u in tiles))) for j, t in enumerate(order)]
         whole = tuple(StorageNode(t.name, dict(self.original.sizes)) for t in self.original.tensors)
         levels = (LevelMapping(outer.name, whole, x, y), LevelMapping(inner.name, tuple(nodes)))

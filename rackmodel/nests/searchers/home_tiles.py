@@ -54,9 +54,10 @@ class TileLists:
         return self.each(lambda values: np.stack([values[run].min(axis=0) for run in runs]))
 
 
-def rank_tile_lists(size: int, parts: int, has: tuple[bool, ...], perfect: bool) -> TileLists:
-    """Choices of one rank. has: whether the tensor of each node has it."""
-    rows, exact = _rows(size, parts, has, perfect)
+def rank_tile_lists(size: int, parts: int, has: tuple[bool, ...], perfect: bool, *, idle: bool = False) -> TileLists:
+    """Choices of one rank. parts: at work · has: whether the tensor of each node has it · idle: whether more parts are laid out, so that it
+    is one group."""
+    rows, exact = _rows(size, parts, has, perfect, idle)
     part = rows[:, 0]
     groups, rest = size // (part * parts), size % (part * parts)
     every: Pieces = [(part, size // part), (size % part, np.minimum(1, size % part))]
@@ -81,14 +82,16 @@ def _cut(pieces: Pieces, tile: Ints) -> Pieces:
     return found
 
 
-def _rows(size: int, parts: int, has: tuple[bool, ...], perfect: bool) -> tuple[Ints, bool]:
+def _rows(size: int, parts: int, has: tuple[bool, ...], perfect: bool, idle: bool) -> tuple[Ints, bool]:
     """([n, nodes] tiles of one rank at every node, whether that is all that matters)."""
     most = -(-size // parts)
     listed, whole = _listed(size, parts, most, perfect)
     priced = [not all(has[j:]) for j in range(len(has))]
+    rows: list[tuple[int, ...]] = [(most,)]
     if not has[0]:
-        rows: list[tuple[int, ...]] = [(most,)]
         exact = perfect or sum(not h for h in has) == 1
+    elif idle:
+        exact = True
     else:
         rows = [(t,) for t in listed] if priced[0] else [(1,)]
         exact = whole or not priced[0]
