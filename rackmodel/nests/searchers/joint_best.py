@@ -90,6 +90,8 @@ def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     start = _known(space, best, draws)
     if start is None:
         return best, draws.cells
+    best = _better(q, best, draws.around(start, 2 * TURNS, q.effort))
+    draws.small = False
     return _better(q, best, draws.around(start, 2 * TURNS, q.effort)), draws.cells
 
 

@@ -35,12 +35,13 @@ class Drawn:
 
 
 class Draws:
-    """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far."""
+    """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far ·
+    small: tiles as small as their pieces allow, which leaves room to others; else whole leaves, parts and tiles."""
 
     def __init__(self, objective: NestObjective, idle: float, scale: float) -> None:
         self.objective, self.idle, self.scale, self.cells = objective, idle, max(scale, 1e-300), 0
         self.random = np.random.default_rng(0)
-        self.timed = not objective.energy_only
+        self.timed, self.small = not objective.energy_only, True
 
     def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
         """One row; None where it does not fit."""
@@ -83,7 +84,7 @@ class Draws:
         on = random.random(shape) < random.choice(SHARES, size=(DRAWN, 1))
         factors = np.where(on, random.normal(0.0, 1.0, shape) * random.choice(WIDTHS, size=(DRAWN, 1)), 0.0)
         whole = np.maximum(1, np.floor(ratios * np.exp(factors) + random.random(shape))).astype(np.int64)
-        rows = np.unique(plan.shrunk(plan.rows_of(whole)), axis=0)
+        rows = np.unique(plan.shrunk(plan.rows_of(whole)) if self.small else plan.rows_of(whole), axis=0)
         rows = rows[plan.fits(rows)]
         least = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0]
         rows = rows[least <= max(most, near)]
