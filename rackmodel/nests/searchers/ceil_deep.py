@@ -7,15 +7,16 @@ a candidate too. The bound drops divisibility (relaxed_bound).
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf, prod
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import TIE, better
+from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers import perfect
-from rackmodel.nests.searchers.chain_search import Joined, join_chains
+from rackmodel.nests.searchers.chain_search import Joined, join_chains, listable
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
@@ -67,7 +68,7 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     joint = all(answers(q, kept) for kept in q.masks)
-    later = joint and q.objective.name != "energy" and bool(features(q) & UNSUPPORTED)
+    later = joint and not listable(q) and bool(features(q) & UNSUPPORTED)
     best, cells, notes = _first(q) if later else _perfect(q)
     best, more = padded_best(q, best) if not joint else (best, 0)
     cells += more
@@ -191,12 +192,17 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
 
 
 def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
-    """The same by energy, which takes less time."""
-    aim = replace(q.objective, name="energy", energy_weight=0.0, latency_weight=0.0)
-    best, cells, notes = _perfect(replace(q, objective=aim))
-    if best is not None:
-        best = q.objective.key(best[2].energy_j, best[2].latency_s), best[1], best[2]
-    return best, cells, notes
+    """Some mapping to draw from: of few tiles that of least energy, or where that says nothing the optimum of perfect factors."""
+    best, cells = None, 0
+    aim = NestObjective("energy")
+    for kept in q.masks:
+        search = DeepSearch(_list_space(q, kept, FEW), aim, best, q.effort.part())
+        with suppress(InfeasibleError, Exhausted):
+            search.run()
+        best, cells = search.best, cells + search.cells
+    if best is None or not comparable(q, best):
+        return _perfect(q)
+    return (q.objective.key(best[2].energy_j, best[2].latency_s), best[1], best[2]), cells, ()
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:

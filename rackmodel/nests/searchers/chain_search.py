@@ -51,15 +51,20 @@ class Joined:
 
 def join_chains(q: NestQuestion, best: Best) -> Joined | None:
     """The search, from a known mapping on; None where the question is none of this kind or too large."""
-    sizes = [-(-n // q.machine.compute.atom.get(r, 1)) for r, n in q.problem.sizes.items()]
-    orders = [prod(map(factorial, map(len, kept[1:]))) for kept in q.masks]
-    if features(q) & UNSUPPORTED or max(sizes) > LONGEST or sum(orders) > ORDERS:
+    if not listable(q):
         return None
     search = ChainSearch(q, best)
     with suppress(TooMany):
         bound = search.run()
         return Joined(search.best, min(bound, search.best[0][0]), search.cells)
     return Joined(search.best, 0.0, search.cells)
+
+
+def listable(q: NestQuestion) -> bool:
+    """Whether a question is of this kind, and not too large."""
+    sizes = [-(-n // q.machine.compute.atom.get(r, 1)) for r, n in q.problem.sizes.items()]
+    orders = [prod(map(factorial, map(len, kept[1:]))) for kept in q.masks]
+    return not features(q) & UNSUPPORTED and max(sizes) <= LONGEST and sum(orders) <= ORDERS
 
 
 class ChainSearch:

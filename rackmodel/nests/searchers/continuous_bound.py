@@ -126,7 +126,7 @@ class Relaxed:
     def __init__(self, nest: ContinuousNest, orders: Sequence[tuple[int, ...]], copies: Copies) -> None:
         self.nest, self.space, self.copies = nest, nest.space, copies
         self.orders = ((), *orders)
-        self.versions = [node_versions(self.space, level, o) if level else ([], []) for level, o in enumerate(self.orders)]
+        self.versions = [self._versions_at(level, order) if level else ([], []) for level, order in enumerate(self.orders)]
         self.index: dict[tuple[object, ...], int] = {}
         self.low: list[float] = []
         self.high: list[float] = []
@@ -154,6 +154,10 @@ class Relaxed:
             other.low[at], other.high[at] = log(copies[f][0]), log(copies[f][1])
             other.rows[self.copy_rows[f]] = other.rows[self.copy_rows[f]][0], other.beyond(f)
         return other
+
+    def _versions_at(self, level: int, order: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
+        """(of every node of a level the version of every rank's tile, those below the last node)."""
+        return node_versions(self.space, level, order)
 
     # -- variables
     def _add(self, key: tuple[object, ...], low: float, high: float) -> None:
@@ -239,11 +243,15 @@ class Relaxed:
                 v = space.machine.levels[level]
                 row, shift = self._sum(), log(v.buffers * v.bits(space.tensors[t]) / capacity)
                 for r in (*space.terms[t].has, *(index[0][1] for index in space.terms[t].sums)):
-                    add, more = self._tile(level, r, self.versions[level][0][j][r])
+                    add, more = self._tile(level, r, self._version_of_room(level, j, r))
                     row, shift = row + add, shift + more
                 rows.append(row)
                 shifts.append(shift)
             yield Room(Exponentials(np.array(rows), np.array(shifts)), self._sum(), 1.0)
+
+    def _version_of_room(self, level: int, node: int, r: int) -> int:
+        """Of a rank's tile, that takes room at a node."""
+        return self.versions[level][0][node][r]
 
     # -- the objective
     def _tensor(self, t: int, prices: BitPrices) -> None:

@@ -247,7 +247,7 @@ class _Stack:
         if self.rooms:
             full = np.stack([*(each - more for each, more in zip(slopes, there, strict=True)), *slopes, *there], axis=1)
             by = np.concatenate([weights[:, own:most], -multipliers[:, own:most], multipliers[:, own:most]], axis=1)
-            curve += _squared(full, by)
+            curve += squared(full, by)
         at = np.arange(n)
         curve[:, at, at] += weights[:, most : most + n] + weights[:, most + n :]
         curve[:, at, at] += LEAST * (1.0 + curve[:, at, at])
@@ -339,7 +339,7 @@ def _across(rows: Floats, weights: Floats) -> Floats:
     return np.asarray(sum(each[1:], each[0]))
 
 
-def _squared(rows: Floats, weights: Floats) -> Floats:
+def squared(rows: Floats, weights: Floats) -> Floats:
     """[programs, k, k] sum over rows of their outer squares, weighted."""
     each = [np.swapaxes(rows[:, run], 1, 2) @ (rows[:, run] * weights[:, run, None]) for run in _runs(rows, rows.shape[-1] ** 2)]
     return np.asarray(sum(each[1:], each[0]))

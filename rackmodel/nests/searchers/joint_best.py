@@ -1,22 +1,23 @@
 """Any tile on deep machines, large problems: a better mapping by draws, a closer bound by branch and bound.
 
-The programs of all orders (joint_program) say where the numbers of a good mapping are near; draws start there and at the best mapping known
-(ragged_draws). Then the nodes are cut under the weights of the best (joint_search). All of it takes so many programs, so that the same
-question ends the same way.
+Programs (joint_program) say where the numbers of a good mapping are near; draws start there and at the best mapping known
+(ragged_draws), first after a few programs, then as nodes are cut under the weights of the best (joint_search). All of it takes so many
+programs, so that the same question ends the same way.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, factorial, prod
 
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import better
+from rackmodel.nests.objective import NestObjective, better
 from rackmodel.nests.searchers.contract import NestQuestion
-from rackmodel.nests.searchers.joint_program import JointProgram, Weights
+from rackmodel.nests.searchers.joint_program import JointProgram
+from rackmodel.nests.searchers.joint_ranges import Weights
 from rackmodel.nests.searchers.joint_search import JointSearch, least_at_corners
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.ragged_draws import Drawn, Draws
@@ -27,7 +28,8 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 64  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK, ALONE = 320, 60  # programs of all masks together; of the least energy and the least time alone
-STARTS, FIRST, BEST, MORE = 6, 3, 3, 6  # orders that are drawn from, turns there; the best of them, turns around each
+STARTS, BEST, TURNS = 6, 4, 6  # nodes that are drawn from; the best of them, turns around each
+TIMES, FIRST = 2, 64  # draws in the course of the work; programs before it
 SLOWER = 0.35  # of a part: what is rounded up
 
 
@@ -57,15 +59,26 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best) -> JointBest:
     """The search of one mask; best: of any mask so far."""
     space = _space(q, kept)
     macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
-    draws, work = Draws(q.objective, macs, best[2].energy_j), max(2 * STARTS, WORK // len(q.masks))
-    search = _search(q, space, best, macs)
-    best = _drawn(q, space, search, best, draws)
-    if not q.effort.over:
-        search = _search(q, space, best, macs)
-        search.run(work, q.effort)
-    bound = _bound(q, space, search, best, macs)
-    best = _drawn(q, space, search, best, draws)
-    return JointBest(best, bound, draws.cells + work)
+    work = max(2 * STARTS, WORK // len(q.masks))
+    first = min(FIRST, work // 2)
+    joules = _weights(q.objective, best).joule > 0
+    goal = q.objective if joules else replace(q.objective, name="edp")  # says where every number of a good mapping is
+    draws = Draws(goal, macs, best[2].energy_j)
+    guide = _search(space, best, macs, _weights(goal, best))
+    guide.run(first, q.effort)
+    best = _drawn(q, space, guide, best, draws)
+    search = _search(space, best, macs, _weights(q.objective, best))
+    guide = search if joules else _search(space, best, macs, _weights(goal, best))
+    for _ in range(TIMES):
+        search.run(work // TIMES, q.effort)
+        if guide is not search:
+            guide.run(first, q.effort)
+        best = _drawn(q, space, guide, best, draws)
+        search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
+    if not joules:
+        draws.objective = q.objective
+        best = _drawn(q, space, search, best, draws)
+    return JointBest(best, _bound(q, space, search, best, macs), draws.cells + work)
 
 
 def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
@@ -77,7 +90,9 @@ def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     start = _known(space, best, draws)
     if start is None:
         return best, draws.cells
-    return _better(q, best, draws.around(start, FIRST + MORE, q.effort)), draws.cells
+    best = _better(q, best, draws.around(start, 2 * TURNS, q.effort))
+    draws.small = False
+    return _better(q, best, draws.around(start, 2 * TURNS, q.effort)), draws.cells
 
 
 def _space(q: NestQuestion, kept: Stored) -> Space:
@@ -85,16 +100,19 @@ def _space(q: NestQuestion, kept: Stored) -> Space:
     return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
 
 
-def _weights(q: NestQuestion, best: Best) -> Weights:
-    """Those of the objective at the best mapping."""
+def _weights(objective: NestObjective, best: Best) -> Weights:
+    """Those of an objective at the best mapping."""
     cost = best[2]
-    return Weights(*q.objective.weights(cost.energy_j, cost.latency_s), cost.energy_j, cost.latency_s)
+    return Weights(*objective.weights(cost.energy_j, cost.latency_s), cost.energy_j, cost.latency_s)
 
 
-def _search(q: NestQuestion, space: Space, best: Best, macs: float, weights: Weights | None = None) -> JointSearch:
-    w = weights or _weights(q, best)
-    known = w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
-    return JointSearch(space, w, known)
+def _search(space: Space, best: Best, macs: float, weights: Weights) -> JointSearch:
+    return JointSearch(space, weights, _known_sum(weights, best, macs))
+
+
+def _known_sum(w: Weights, best: Best, macs: float) -> float:
+    """a E + b T of a mapping, without the MACs."""
+    return w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
 
 
 def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs: float) -> float:
@@ -105,7 +123,7 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs:
         return line
     ends = []
     for one in (Weights(1.0, 0.0, w.joules, w.seconds), Weights(0.0, 1.0, w.joules, w.seconds)):
-        alone = _search(q, space, best, macs, one)
+        alone = _search(space, best, macs, one)
         alone.run(ALONE, q.effort)
         ends.append(alone.bound + one.joule * macs)
     return least_at_corners(q.objective, w, line, *ends)
@@ -113,12 +131,11 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs:
 
 def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws) -> Best:
     """The best of draws around the mapping that is known, if it is of this space, and of where the lowest programs point."""
-    lowest = list({node.program.orders: node for node in reversed(search.nodes)}.values())[::-1][:STARTS]
-    starts = [_known(space, best, draws), *(_near(space, node.program, node.ascent.at, draws) for node in lowest)]
-    found = [draws.around(start, FIRST, q.effort) for start in starts if start is not None]
+    starts = [_known(space, best, draws), *(_near(space, program, z, draws) for program, z in search.starts(STARTS))]
+    found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
     if not found:
         return best
-    again = [draws.around(one, MORE, q.effort) for one in sorted(found, key=lambda drawn: drawn.key)[:BEST]]
+    again = [draws.around(one, TURNS, q.effort) for one in found[:BEST]]
     return _better(q, best, min(again, key=lambda drawn: drawn.key))
 
 
@@ -142,17 +159,18 @@ def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn
     plan = RaggedPlan(space, program.orders[1:])
     row = [_tile(program, z, level, first, r) for level, first, _, r in plan.tiles]
     sides = {(p.fan, p.rank): p for p in reversed(plan.parts)}
-    row += [_laid(program, z, p.fan, p.rank) if sides[p.fan, p.rank] == p else 1 for p in plan.parts]
-    ratios = np.floor(plan.ratios_of(np.array(row, dtype=np.int64)) + SLOWER).astype(np.int64)
-    return draws.at(plan, _within(plan, ratios))
+    row += [_laid(program, z, p.fan, p.rank) if sides[p.fan, p.rank] == p else 1.0 for p in plan.parts]
+    ratios = plan.ratios_of(np.array(row))
+    found = draws.near(plan, ratios)
+    return draws.at(plan, _within(plan, np.floor(ratios + SLOWER).astype(np.int64))) if found is None else found
 
 
-def _tile(program: JointProgram, z: Floats, level: int, node: int, r: int) -> int:
-    return max(1, round(exp(float(z[program.index["tile", level, r, program.versions[level][0][node][r]]]))))
+def _tile(program: JointProgram, z: Floats, level: int, node: int, r: int) -> float:
+    return max(1.0, exp(float(z[program.index["tile", level, r, program.versions[level][0][node][r]]])))
 
 
-def _laid(program: JointProgram, z: Floats, fan: int, r: int) -> int:
-    return max(1, int(exp(float(z[program.index["laid", fan, r]])) + SLOWER)) if ("laid", fan, r) in program.index else 1
+def _laid(program: JointProgram, z: Floats, fan: int, r: int) -> float:
+    return max(1.0, exp(float(z[program.index["laid", fan, r]]))) if ("laid", fan, r) in program.index else 1.0
 
 
 def _within(plan: RaggedPlan, ratios: Ints) -> Ints:

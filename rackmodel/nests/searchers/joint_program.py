@@ -9,56 +9,25 @@ section 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.searchers.continuous_bound import ContinuousNest, Copies, Relaxed, Saving
 from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
 from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.joint_ragged import Line, least_leaves, leaves_row, round_rows
+from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges, Weights
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
 
-Key = tuple[object, ...]
-Range = tuple[int, int]
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
 WAYS = "entered", "crossed", "served"  # of the output's words at a level, each with a number of its own
 NONE = -700.0  # logarithm of a term that is not there
-
-
-@dataclass(frozen=True)
-class Weights:
-    """a of a joule, b of a second · joules, seconds: of the mapping that is known."""
-
-    joule: float
-    second: float
-    joules: float
-    seconds: float
-
-    @property
-    def most(self) -> float:
-        """Twice a E + b T of the mapping that is known: what is above it is of no interest."""
-        return 2.0 * (self.joule * self.joules + self.second * self.seconds)
-
-
-@dataclass(frozen=True)
-class Ranges:
-    """Whole numbers a mapping may have. copies: of the output, by fan · whole: ("pieces", level, rank, version) or ("laid", fan,
-    rank) → least, most."""
-
-    copies: Copies
-    whole: dict[Key, Range] = field(default_factory=dict)
-
-    def narrowed(self, key: Key, part: Range) -> Ranges:
-        """With another range of one of them; ("copies", fan) too."""
-        if key[0] == "copies":
-            fan = int(str(key[1]))
-            return replace(self, copies=(*self.copies[:fan], part, *self.copies[fan + 1 :]))
-        return replace(self, whole={**self.whole, key: part})
 
 
 class JointNest(ContinuousNest):
@@ -98,12 +67,15 @@ class Port:
 
 
 class JointProgram(Relaxed):
-    """What the programs of one choice of orders have in common, whatever the ranges."""
+    """What the programs of one choice of orders have in common, whatever the ranges. free: levels whose nodes may have any order: what a
+    tensor lacks is cut as on entry, what it has as on leaving."""
 
     nest: JointNest
     shared_by = "share"
 
-    def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
+        self.free = free
+        self.known_edges: dict[object, tuple[Floats, Floats]] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
         super().__init__(nest, orders, nest.ranges().copies)
@@ -111,6 +83,37 @@ class JointProgram(Relaxed):
         joules = self.constant, self.savings
         self.ports = [self._port(port) for port in components(self.space.machine) if nest.weights.second > 0]
         self.constant, self.savings = joules
+
+    def _versions_at(self, level: int, order: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
+        if level not in self.free:
+            return super()._versions_at(level, order)
+        return [[int(on) for on in self.space.has[t]] for t in order], [1] * len(self.space.ranks)
+
+    def ordered(self, level: int, order: tuple[int, ...]) -> JointProgram:
+        """The same with an order of a level that was free."""
+        orders = [order if n == level else old for n, old in enumerate(self.orders)][1:]
+        return JointProgram(self.nest, orders, self.free - {level})
+
+    # -- of a program that was free
+    def ranges_of(self, level: int, ranges: Ranges) -> Ranges:
+        """Ranges of the program before a level had an order."""
+        exits, kept = self.versions[level][1], dict[Key, Range]()
+        for key, part in ranges.whole.items():
+            if key[0] in ("tile", "pieces") and key[1] == level and key[3] == 1:
+                r = int(str(key[2]))
+                if exits[r]:
+                    kept[key[0], level, r, exits[r]] = part
+            else:
+                kept[key] = part
+        return replace(ranges, whole=kept)
+
+    def numbers_before(self, before: JointProgram, levels: Iterable[int]) -> Ints:
+        """Of every number that of the program before levels had an order: tiles are cut as soon as any node cuts them."""
+        found = []
+        for key in self.index:
+            cut = key[0] in ("tile", "pieces") and int(str(key[1])) in levels and key[3] != 0
+            found.append(before.index[*key[:3], 1] if cut else before.index[key])
+        return np.array(found)
 
     # -- variables
     def _variables(self) -> None:
@@ -128,10 +131,14 @@ class JointProgram(Relaxed):
                 most = log(cut if fan.linear else min(cut, fan.size)) if on else 0.0
                 self._add(("laid", f, r), 0.0, most)
                 self._add(("share", f, r), 0.0, most)
+        self.dealt = {r: f for f in reversed(self.nest.fans) for r in range(len(cells)) if self.high[self.index["laid", f, r]] > 0}
         for f in self.linear:
             self._add(("waves", f), 0.0, log(prod(cells)))
         for r, cut in enumerate(cells):
             self._add(("cycles", r), 0.0, log(cut))
+            self._add(("leaves", r), log(cut), log(space.sizes[r]))
+            if r in self.dealt:
+                self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
         w = self.nest.weights
         self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
         for level in range(1, space.depth):
@@ -141,7 +148,7 @@ class JointProgram(Relaxed):
 
     def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
         if level in (0, self.space.depth):
-            return self._sum(), log(self.nest.cells[r]) if level else 0.0
+            return (self._sum((("leaves", r), 1.0)) if level else self._sum()), 0.0
         return self._sum((("pieces", level, r, version), 1.0)), 0.0
 
     # -- constraints
@@ -172,11 +179,21 @@ class JointProgram(Relaxed):
             self.rows.append((self._sum(*laid, *(((("waves", f), -1.0),) if fan.linear else ())), log(fan.size)))
             lacked = [(("laid", f, r), -1.0) for r in self.nest.lacks[space.output]]
             self.rows.append((self._sum((("copies", f), 1.0), *lacked), 0.0))
-        for r, cut in enumerate(self.nest.cells):
-            self.rows.append((self._sum((("cycles", r), -1.0), *((("laid", f, r), -1.0) for f in self.nest.fans)), -log(cut)))
+        for r in ranks:
+            all_parts = ((("laid", f, r), -1.0) for f in self.nest.fans)
+            self.rows.append((self._sum((("leaves", r), 1.0), (("cycles", r), -1.0), *all_parts), 0.0))
+        for f, r in product(self.nest.fans, ranks):
+            if f + 1 < space.depth:
+                self.rows.append((self._sum((("laid", f, r), 1.0), (("pieces", f + 1, r, 0), -1.0)), 0.0))
         for level, r, v in self.tiles:
             above = ((("laid", f, r), -1.0) for f in self._above(level))
             self.rows.append((self._sum((("pieces", level, r, v), 1.0), (("cycles", r), -1.0), *above), 0.0))
+            below = ((("laid", f, r), -1.0) for f in self.nest.fans if f >= level)
+            self.rows.append((self._sum((("tile", level, r, v), 1.0), (("cycles", r), -1.0), *below), log(self.nest.leaf[r])))
+
+    def _version_of_room(self, level: int, node: int, r: int) -> int:
+        """What a fan hands out is a tile of the first node: here lemma L3 would tell fans of tiles that take no room."""
+        return super()._version_of_room(level, node, r) if node or level in self.free else 0
 
     # -- energy
     def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
@@ -252,11 +269,12 @@ class JointProgram(Relaxed):
         """Least, most of a whole number."""
         if key in ranges.whole:
             return ranges.whole[key]
-        return 1, round(np.exp(self.high[self.index[key]]))
+        at = self.index[key]
+        return round(np.exp(self.low[at])), round(np.exp(self.high[at]))
 
     def wholes(self) -> list[Key]:
         """What is whole in a mapping."""
-        return [key for key in self.index if key[0] in ("pieces", "laid") and self.high[self.index[key]] > 0]
+        return [key for key in self.index if key[0] in ("pieces", "laid", "waves", "rounds") and self.high[self.index[key]] > 0]
 
     def fresh(self, ranges: Ranges, z: Floats, value: float) -> Iterator[tuple[float, tuple[int, ...]]]:
         """(what a copy of the output saves of a bound of `value`, or of a time, the fans whose copies count): all that chords bound."""
@@ -277,7 +295,11 @@ class JointProgram(Relaxed):
             least, most = self.range_of(("pieces", level, r, v), ranges)
             pieces, tile = self.index["pieces", level, r, v], self.index["tile", level, r, v]
             low[pieces], high[pieces] = log(least), log(most)
-            low[tile] = max(low[tile], log(-(-self.space.sizes[r] // most)))
+            ends = self.range_of(("tile", level, r, v), ranges)
+            low[tile], high[tile] = max(log(ends[0]), log(-(-self.space.sizes[r] // most))), log(ends[1])
+            low[pieces] = max(low[pieces], log(-(-self.space.sizes[r] // ends[1])))
+            leaves = self.index["leaves", r]
+            low[leaves] = max(low[leaves], log(least_leaves(self.space.sizes[r], self.nest.leaf[r], (most, ends[1]), ends[0])))
         for f in self.nest.fans:
             for r in range(len(self.space.ranks)):
                 least, most = self.range_of(("laid", f, r), ranges)
@@ -288,10 +310,20 @@ class JointProgram(Relaxed):
         for r, cells in enumerate(self.nest.cells):
             most = prod(self.range_of(("laid", f, r), ranges)[1] for f in self.nest.fans)
             low[self.index["cycles", r]] = log(-(-cells // min(cells, most)))
+            if r in self.dealt:
+                key = "rounds", self.dealt[r], r
+                low[self.index[key]], high[self.index[key]] = (log(end) for end in self.range_of(key, ranges))
         for f in self.linear:
-            least = prod(self.range_of(("laid", f, r), ranges)[0] for r in range(len(self.space.ranks)))
-            low[self.index["waves", f]] = log(-(-least // self.space.machine.levels[f].fan.size))
+            laid = prod(self.range_of(("laid", f, r), ranges)[0] for r in range(len(self.space.ranks)))
+            least, most = self.range_of(("waves", f), ranges)
+            at = self.index["waves", f]
+            low[at], high[at] = log(max(least, -(-laid // self.space.machine.levels[f].fan.size))), log(most)
         return low, np.maximum(low, high)
+
+    def moving(self, ranges: Ranges) -> list[Room]:
+        """What words take: of numbers of their own, of seconds."""
+        nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
+        return [*nets, *(self._seconds(port, ranges) for port in self.ports)]
 
     def between(self, ranges: Ranges) -> ConvexProgram:
         """The program of the whole numbers between these."""
@@ -306,10 +338,44 @@ class JointProgram(Relaxed):
             ends[self.kept.index(row)] = self.beyond(f, ranges.copies)
         for net in self.nets:
             slope[net.at] += weights.joule * weights.joules
-        nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
-        rooms = [*self.rooms, *nets, *(self._seconds(port, ranges) for port in self.ports)]
+        rooms = [*self.rooms, *self.moving(ranges)]
         if weights.second > 0:
             rooms.append(self._compute())
         shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)
         terms = Exponentials(self.objective.rows, shift)
-        return ConvexProgram(terms, slope, constant, rooms, self.stacked, np.array(ends), *self._box(ranges))
+        rows, more = self._ragged(ranges)
+        stacked = np.concatenate([self.stacked, rows])
+        return ConvexProgram(terms, slope, constant, rooms, stacked, np.concatenate([ends, more]), *self._box(ranges))
+
+    def _ragged(self, ranges: Ranges) -> tuple[Floats, Floats]:
+        """(rows, limits) of what ragged edges cost."""
+        rows, limits = [], []
+        for key in (*(("tile", *tile) for tile in self.tiles), *(("rounds", f, r) for r, f in self.dealt.items())):
+            on = key, self.range_of(key, ranges), self.range_of(("laid", *key[1:]), ranges) if key[0] == "rounds" else None
+            if on not in self.known_edges:
+                lines = self.edges(key, ranges) or [({}, 1.0)]
+                units = [max(map(abs, line.values()), default=1.0) for line, _ in lines]  # no row is steeper than others: steps go as far
+                self.known_edges[on] = (
+                    np.array([self._sum(*line.items()) / unit for (line, _), unit in zip(lines, units, strict=True)]),
+                    np.array([limit / unit for (_, limit), unit in zip(lines, units, strict=True)]),
+                )
+            rows.append(self.known_edges[on][0])
+            limits.append(self.known_edges[on][1])
+        return np.concatenate(rows), np.concatenate(limits)
+
+    def edges(self, key: Key, ranges: Ranges) -> list[Line]:
+        """What ragged edges cost where a number is within its range."""
+        if key[0] == "tile":
+            level, r, v = (int(str(k)) for k in key[1:])
+            ends = self.range_of(key, ranges)
+            line = leaves_row((key, ("pieces", level, r, v), ("leaves", r)), self.space.sizes[r], self.nest.leaf[r], ends)
+            return [] if line is None else [line]
+        if key[0] not in ("laid", "rounds"):
+            return []
+        f, r = (int(str(k)) for k in key[1:])
+        if self.dealt.get(r) != f or f + 1 == self.space.depth:
+            return []
+        keys = ("rounds", f, r), ("laid", f, r), ("tile", f + 1, r, 0), ("cycles", r)
+        inner: list[Key] = [("laid", g, r) for g in self.nest.fans if g > f]
+        sizes = self.space.sizes[r], self.nest.leaf[r]
+        return round_rows(keys, inner, sizes, self.range_of(keys[0], ranges), self.range_of(keys[1], ranges))

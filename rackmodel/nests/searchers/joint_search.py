@@ -1,51 +1,31 @@
 """A lower bound of an objective by branch and bound: the joint programs, between whole numbers that come closer.
 
-A node is a choice of orders and Ranges; its bound is that of its convex program (joint_program). The lowest nodes are cut in two at a
-whole number that their program has put between two: pieces of a rank, parts laid out, copies of the output. Which one is learnt: by how
-much the bounds of both halves rose before, for every number. The bound is that of the lowest node when the work is done. An
-objective that is a product is bounded by a line a E + b T and by the least E and T alone, at the corners of what is left.
+A node is a choice of orders and Ranges; its bound is that of its convex program (joint_program). The first node leaves the orders of every
+level open. The lowest nodes are cut in two or three at a number that their program has put between whole ones (pieces and tiles of a rank,
+parts laid out, rounds, waves, copies of the output), or into the orders of a level; where, says joint_cuts. The bound is that
+of the lowest node when the work is done. An objective that is a product is bounded by a line a E + b T and by the least E and T alone,
+at the corners of what is left.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
-from math import exp, floor, inf, log
+from math import ceil, exp, floor, inf, log
 
+from rackmodel.nests.arrays import Floats
 from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.continuous_bound import Saving
 from rackmodel.nests.searchers.continuous_program import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.joint_program import JointNest, JointProgram, Key, Range, Ranges, Weights
+from rackmodel.nests.searchers.joint_cuts import Cut, Nearness
+from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
+from rackmodel.nests.searchers.joint_ranges import Key, Ranges, Weights
 from rackmodel.nests.searchers.space import Space
 
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
-UNKNOWN = 1e3  # gain that is expected of a number never cut before, times that of chords
 DONE = 2e-5  # of what is known: how near to its optimum a program is brought
-MOST = 0.2  # of the bound: a gain counts no more
-
-
-@dataclass(frozen=True)
-class Cut:
-    """Where a range may be cut in two, and how far the program is from each half."""
-
-    key: Key
-    parts: tuple[Range, Range]
-    distances: tuple[float, float]
-
-
-@dataclass
-class Gains:
-    """Rises of both halves, and the distances they were cut at, so far."""
-
-    risen: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    distance: list[float] = field(default_factory=lambda: [1e-9, 1e-9])
-
-    def expected(self, cut: Cut) -> float:
-        """Product of what both halves should rise by; where only one rises, a little of that."""
-        low, high = (r / d * far for r, d, far in zip(self.risen, self.distance, cut.distances, strict=True))
-        return max(low, 1e-9) * max(high, 1e-9) + 1e-3 * min(low, high)
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,33 @@ class Node:
             below = floor(now + WHOLE / 2)
             if least < most and now - below > WHOLE and below < most:
                 found.append(Cut(key, ((least, below), (below + 1, most)), (log(now / below), log((below + 1) / now))))
-        return [*found, *self._chords()]
+        return [*found, *self._tiles(), *self._chords()]
+
+    def _tiles(self) -> list[Cut]:
+        """Tiles that are no whole number of leaves: at the next whole number, at the one before, half way between, and where they are no
+        whole number of elements."""
+        z, found = self.ascent.at, []
+        for level, r, v in self.program.tiles:
+            key, u = ("tile", level, r, v), self.program.nest.leaf[r]
+            least, most = self.program.range_of(key, self.ranges)
+            now = min(max(exp(z[self.program.index[key]]), least), most)
+            q = ceil(now / u * (1 - WHOLE))
+            if now > u * q * (1 - WHOLE):
+                continue
+            half = int((q - 0.5) * u)
+            ends = [end for end in ((half, q * u - 1) if now > half + 0.5 else ((q - 1) * u, half)) if least <= end < most]
+            ends = ends or [end for end in (floor(now),) if least <= end < most]
+            if ends:
+                starts = least, *(end + 1 for end in ends)
+                parts = tuple(zip(starts, (*ends, most), strict=True))
+                far = [max(0.0, log(now / last), log(first / now)) for first, last in parts]
+                found.append(Cut(key, parts, tuple(far)))
+        return found
+
+    def near(self, known: float) -> Nearness:
+        """What is near its program's numbers."""
+        gap = max(0.0, (known - self.ascent.value) / abs(known))
+        return Nearness(self.program, self.ranges, self.ascent.program, self.ascent.at, gap, abs(known))
 
     def _chords(self) -> list[Cut]:
         """Ranges of copies in whose middle the chord is far off."""
@@ -93,13 +99,13 @@ class JointSearch:
     """Branch and bound of one Space under one set of weights. known: a E + b T of a mapping, without the MACs."""
 
     def __init__(self, space: Space, weights: Weights, known: float) -> None:
-        self.nest, self.known = JointNest(space, weights), known
-        self.gains: dict[Key, Gains] = {}
-        orders = product(*(space.orders(level) for level in range(1, space.depth)))
-        programs = [JointProgram(self.nest, order) for order in orders]
-        self.nodes = [Node.of(program, self.nest.ranges(), abs(known)) for program in programs]
+        self.nest, self.known, self.space = JointNest(space, weights), known, space
+        orders = [space.orders(level) for level in range(1, space.depth)]
+        free = frozenset(level for level, some in enumerate(orders, 1) if len(some) > 1)
+        root = JointProgram(self.nest, [some[0] for some in orders], free)
+        self.programs: dict[object, JointProgram] = {}
+        self.nodes = [Node.of(root, self.nest.ranges(), abs(known))]
         rise([node.ascent for node in self.nodes], DONE)
-        self._sort()
 
     def _sort(self) -> None:
         self.nodes.sort(key=lambda node: node.ascent.value)
@@ -114,33 +120,66 @@ class JointSearch:
         """Cut nodes until none is below what is known, the lowest has nothing to be cut at, or so many programs are made."""
         while work > 0 and not (effort is not None and effort.over):
             lowest = [node for node in self.nodes[:TOGETHER] if node.ascent.value < self.known * (1 - TIE)]
-            chosen = [(node, max(cuts, key=self._expected)) for node in lowest if (cuts := node.cuts())]
+            chosen = [(node, cut) for node in lowest if (cut := self._cut(node)) is not None]
             if not chosen or chosen[0][0] is not lowest[0]:
                 break
             halves = [(node, cut, self._halves(node, cut)) for node, cut in chosen]
             rise([half.ascent for _, _, both in halves for half in both], DONE)
             gone = {id(node) for node, _ in chosen}
             self.nodes = [node for node in self.nodes if id(node) not in gone]
-            for node, cut, both in halves:
-                self._learn(node, cut, both)
-                self.nodes += both
-            work -= 2 * len(halves)
+            self.nodes += [half for _, _, both in halves for half in both]
+            work -= sum(len(both) for _, _, both in halves)
             self._sort()
 
-    def _expected(self, cut: Cut) -> float:
-        if cut.key in self.gains:
-            return self.gains[cut.key].expected(cut)
-        return UNKNOWN * max(cut.distances) * (1e6 if cut.key[0] == "copies" else 1.0)
+    def _cut(self, node: Node) -> Cut | None:
+        """Where a node is cut; None where nothing is left to be cut."""
+        near = node.near(self.known)
+        cuts = [*node.cuts(), *(self._order_cut(node, near, level) for level in sorted(node.program.free))]
+        return max(cuts, key=near.score, default=None)
+
+    def _order_cut(self, node: Node, near: Nearness, level: int) -> Cut:
+        orders = tuple(self.space.orders(level))
+        missed = []
+        for order in orders:
+            program = self._program(node.program, level, order)
+            missed.append(near.missed(program, program.ranges_of(level, node.ranges), program.numbers_before(node.program, {level})))
+        return Cut(("order", level), (), tuple(missed), orders)
+
+    def _program(self, program: JointProgram, level: int, order: tuple[int, ...]) -> JointProgram:
+        orders = [order if n == level else () if n in program.free else old for n, old in enumerate(program.orders)]
+        key = tuple(orders), program.free - {level}
+        if key not in self.programs:
+            self.programs[key] = program.ordered(level, order)
+        return self.programs[key]
 
     def _halves(self, node: Node, cut: Cut) -> list[Node]:
-        ranges = [node.ranges.narrowed(cut.key, part) for part in cut.parts]
-        return [Node.of(node.program, part, abs(self.known), node.ascent.value) for part in ranges]
+        scale, least = abs(self.known), node.ascent.value
+        if not cut.orders:
+            return [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, least) for part in cut.parts]
+        level = int(str(cut.key[1]))
+        programs = [self._program(node.program, level, order) for order in cut.orders]
+        return [Node.of(program, program.ranges_of(level, node.ranges), scale, least) for program in programs]
 
-    def _learn(self, node: Node, cut: Cut, both: list[Node]) -> None:
-        gains = self.gains.setdefault(cut.key, Gains())
-        for i, half in enumerate(both):
-            gains.risen[i] += min(MOST, (half.ascent.value - node.ascent.value) / abs(self.known))
-            gains.distance[i] += cut.distances[i]
+    def starts(self, most: int) -> list[tuple[JointProgram, Floats]]:
+        """Programs of given orders with numbers that are near those of some nodes, from the lowest to those next to what is known, as the
+        lowest may hold no mapping: of each the orders that miss least."""
+        below = [node for node in self.nodes if node.ascent.value < self.known] or self.nodes[:1]
+        nodes = below[:: -(-len(below) // most)]
+        found = [self._likely(node)[: -(-most // len(nodes))] for node in nodes]
+        return [one for some in found for one in some][:most]
+
+    def _likely(self, node: Node) -> list[tuple[JointProgram, Floats]]:
+        near, levels = node.near(self.known), sorted(node.program.free)
+        found = []
+        for orders in product(*(self.space.orders(level) for level in levels)):
+            program, ranges = node.program, node.ranges
+            for level, order in zip(levels, orders, strict=True):
+                program = self._program(program, level, order)
+                ranges = program.ranges_of(level, ranges)
+            before = program.numbers_before(node.program, set(levels))
+            found.append((near.missed(program, ranges, before), program, node.ascent.at[before]))
+        found.sort(key=lambda one: one[0])
+        return [(program, z) for _, program, z in found]
 
 
 def least_at_corners(objective: NestObjective, weights: Weights, line: float, energy: float, time: float) -> float:

@@ -35,12 +35,13 @@ class Drawn:
 
 
 class Draws:
-    """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far."""
+    """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far ·
+    small: tiles as small as their pieces allow, which leaves room to others; else whole leaves, parts and tiles."""
 
     def __init__(self, objective: NestObjective, idle: float, scale: float) -> None:
         self.objective, self.idle, self.scale, self.cells = objective, idle, max(scale, 1e-300), 0
         self.random = np.random.default_rng(0)
-        self.timed = not objective.energy_only
+        self.timed, self.small = not objective.energy_only, True
 
     def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
         """One row; None where it does not fit."""
@@ -50,13 +51,22 @@ class Draws:
         keys, near = self._keys(plan, rows)
         return Drawn(plan, row, float(keys[0]), float(near[0]))
 
+    def near(self, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
+        """The best that is drawn around ratios that are real numbers; None where none of them fits."""
+        rows = self._rows(plan, ratios, np.inf, np.inf)
+        if not len(rows):
+            return None
+        keys, near = self._keys(plan, rows)
+        i = int(np.argmin(near))
+        return Drawn(plan, rows[i], float(keys[i]), float(near[i]))
+
     def around(self, start: Drawn, turns: int, effort: Effort) -> Drawn:
         """The best that is found in so many turns."""
         now, best, stalled = start, start, 0
         for _ in range(turns):
             if effort.over or stalled >= STALLED:
                 break
-            rows = self._rows(now, best.key)
+            rows = self._rows(now.plan, now.plan.ratios_of(now.row), best.key, now.near)
             stalled += 1
             if not len(rows):
                 continue
@@ -68,17 +78,16 @@ class Draws:
                 now, stalled = Drawn(now.plan, rows[j], float(keys[j]), float(near[j])), 0
         return self._tidy(best)
 
-    def _rows(self, now: Drawn, most: float) -> Ints:
-        plan, random = now.plan, self.random
-        ratios = plan.ratios_of(now.row)
+    def _rows(self, plan: RaggedPlan, ratios: Floats, most: float, near: float) -> Ints:
+        random = self.random
         shape = DRAWN, len(ratios)
         on = random.random(shape) < random.choice(SHARES, size=(DRAWN, 1))
         factors = np.where(on, random.normal(0.0, 1.0, shape) * random.choice(WIDTHS, size=(DRAWN, 1)), 0.0)
         whole = np.maximum(1, np.floor(ratios * np.exp(factors) + random.random(shape))).astype(np.int64)
-        rows = np.unique(plan.rows_of(whole), axis=0)
+        rows = np.unique(plan.shrunk(plan.rows_of(whole)) if self.small else plan.rows_of(whole), axis=0)
         rows = rows[plan.fits(rows)]
-        keep = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0] <= max(most, now.near)
-        rows = rows[keep]
+        least = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0]
+        rows = rows[least <= max(most, near)]
         return np.asarray(rows if len(rows) <= COUNTED else rows[np.sort(random.permutation(len(rows))[:COUNTED])])
 
     def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:

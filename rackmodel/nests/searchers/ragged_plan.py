@@ -83,7 +83,21 @@ class RaggedPlan:
                 rows[:, i] = inner
         return rows
 
-    def ratios_of(self, row: Ints) -> Floats:
+    def shrunk(self, rows: Ints) -> Ints:
+        """[rows, numbers] with every tile as small as the number of pieces of a whole tile around it allows."""
+        rows = rows.copy()
+        for r, chain in enumerate(self._chains):
+            outer: Ints = np.full(len(rows), self.space.sizes[r])
+            outermost = self.tiles[chain[-1][0]].level
+            above = [q for q, part in enumerate(self.parts, len(self.tiles)) if part.rank == r and part.fan < outermost]
+            for i, between in reversed(chain):
+                group = np.prod(rows[:, above], axis=1)
+                loops = -(-outer // (rows[:, i] * group))
+                outer = np.maximum(-(-outer // (loops * group)), self.least[r])
+                rows[:, i], above = outer, between
+        return rows
+
+    def ratios_of(self, row: Ints | Floats) -> Floats:
         """The ratios of a row, as real numbers of 1 at least."""
         ratios = np.array(row, dtype=float)
         for r, chain in enumerate(self._chains):

@@ -1,0 +1,108 @@
+"""Where a node of the branch and bound is cut: at the number whose rounding takes most of what is left near by.
+
+What a cut alone adds to the bound says little where several ports, a room and the compute bind together: it often rises only after
+several. So a cut is judged by the constraints that are near: with a_i the slope of constraint i at the program's numbers, s_i what is left
+of it and M = sum_i a_i' a_i / s_i^2 (the ellipsoid within the constraints, Dikin 1967), a step d of number k, all others going along as
+they like, takes d^2 / (M^-1)_kk; a row that holds only in a part, missed by v there, takes v^2 / (a M^-1 a'). What counts is the product
+of the two parts that take least. Chords of copies are cut first: what they leave open is lost from the bound itself. Orders of a
+level come after what holds of any order, unless they take much more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Room, squared
+from rackmodel.nests.searchers.joint_program import JointProgram
+from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges
+
+NEAR = 3e-3  # of a logarithm, or of what is known: what is left of a constraint counts no less
+CHORD = 0.02  # of what is open, from which a chord is cut before all else
+ORDERED = 0.1  # of what orders take: other cuts come first, for what holds of any order holds of many at once
+EDGED = frozenset({"tile", "laid", "rounds"})  # numbers on whose range rows depend
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Where a range may be cut in two or three, and how far the program is from each part. orders: instead of parts, those of a level."""
+
+    key: Key
+    parts: tuple[Range, ...]
+    distances: tuple[float, ...]
+    orders: tuple[tuple[int, ...], ...] = ()
+
+
+class Nearness:
+    """The constraints near a program's numbers. gap: of what is known, that the bound is below it."""
+
+    def __init__(self, program: JointProgram, ranges: Ranges, made: ConvexProgram, at: Floats, gap: float, scale: float) -> None:
+        self.program, self.ranges, self.made, self.at, self.gap, self.scale = program, ranges, made, at, gap, scale
+
+    @cached_property
+    def give(self) -> Floats:
+        """M^-1."""
+        made, z = self.made, self.at
+        rows, left = [made.rows[:, :-1]], [made.limits - made.rows[:, :-1] @ z]
+        for room in made.rooms:
+            slope, over = _room(room, z)
+            rows.append(slope[None])
+            left.append(np.array([-over]))
+        terms = np.exp(np.clip(made.terms.rows[:, :-1] @ z + made.terms.shift, -700.0, 300.0))
+        rows.append(((terms @ made.terms.rows[:, :-1] + made.slope[:-1]) / self.scale)[None])
+        left.append(np.array([self.gap]))
+        stacked = np.concatenate(rows) / (np.maximum(np.concatenate(left), 0.0) + NEAR)[:, None]
+        metric = squared(stacked[None], np.ones((1, len(stacked))))[0]
+        ends = np.maximum(made.high[:-1] - z, 0.0), np.maximum(z - made.low[:-1], 0.0)
+        metric[np.diag_indices(len(z))] += sum(1.0 / (end + NEAR) ** 2 for end in ends)
+        return np.asarray(np.linalg.inv(metric))
+
+    def score(self, cut: Cut) -> float:
+        """How much a cut takes in both of the parts that take least."""
+        if cut.key[0] == "copies":
+            share = cut.distances[0] / max(self.gap, NEAR * NEAR)
+            return share**4 * (1e12 if share > CHORD else 1.0)
+        if cut.orders:
+            low, high, *_ = sorted(distance * ORDERED for distance in cut.distances)
+        else:
+            low, high, *_ = sorted(self._part(cut, i) for i in range(len(cut.parts)))
+        return low * high
+
+    def _part(self, cut: Cut, i: int) -> float:
+        index, give = self.program.index, self.give
+        at = index[cut.key]
+        found = cut.distances[i] ** 2 / float(give[at, at])
+        if cut.key[0] in EDGED:
+            for line, limit in self.program.edges(cut.key, self.ranges.narrowed(cut.key, cut.parts[i])):
+                row = np.zeros(len(self.at))
+                for key, factor in line.items():
+                    row[index[key]] = factor
+                if (over := float(row @ self.at) - limit) > 0:
+                    found = max(found, over**2 / float(row @ give @ row))
+        return found
+
+    def missed(self, program: JointProgram, ranges: Ranges, before: Ints) -> float:
+        """What words take in a program of given orders that they may not, in the same measure. before: numbers of this one."""
+        z, found = self.at[before], 0.0
+        rooms = [_room(room, z) for room in program.moving(ranges)]
+        weights = program.nest.weights
+        if weights.joule > 0:
+            now, then = (weights.joule * one.objective.at(at) / self.scale for one, at in ((self.program, self.at), (program, z)))
+            rooms.append((then @ program.objective.rows, float(then.sum() - now.sum())))
+        for slope, over in rooms:
+            if over > 0:
+                row = np.bincount(before, weights=slope, minlength=len(self.at))
+                found = max(found, over**2 / float(row @ self.give @ row))
+        return found
+
+
+def _room(room: Room, z: Floats) -> tuple[Floats, float]:
+    """(slope of the logarithm of what a room takes of what there is, that logarithm), of numbers without what may be missed."""
+    rows, slope = room.terms.rows[:, : len(z)], room.slope[: len(z)]
+    each = np.exp(np.clip(rows @ z + room.terms.shift, -700.0, 300.0))
+    there = max(float(room.constant + slope @ z), 1e-9)
+    return np.asarray(each @ rows / each.sum() - slope / there), log(max(each.sum(), 1e-300) / there)
