@@ -1,7 +1,7 @@
 """Exact latency, EDP, weighted sums and ties, by slices of equal parallelism.
 
-In a slice (the number of parts per fanout; the ranks they come from are free) compute time and the instances in use are
-constants, so energy and the time of every port are additive and the tables of cost_table.py bound them. A slice is dropped when
+In a slice (the instances that each fanout keeps busy; the parts they come from are free: 128 and 256 of 132 units, in two waves,
+are one) compute time and the instances in use are constants, so energy and the time of every port are additive and the tables of cost_table.py bound them. A slice is dropped when
 its bound F(E, T) is not better than the best mapping known: E from the whole space, then from each of its fanouts, then
 its own optimum; T from its compute time, then from the least time of every port. What survives is enumerated
 (slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
@@ -99,14 +99,11 @@ class SliceSearch:
 
     # -- quantities of slices: one class number a fanout
     def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
-        """[(instances kept busy, vectors)] of a fanout by number of parts, most busy first."""
+        """[(instances kept busy, vectors)] of a fanout by instances kept busy, most first: time depends on nothing else of the parts."""
         f = self.space.machine.levels[fan].fan
         parts = np.prod(self.space.vectors[fan], axis=1)
-        found = [
-            (p / ceil(p / f.size) if f.linear else float(p), tuple(np.flatnonzero(parts == p).tolist()))
-            for p in sorted(set(parts.tolist()))
-        ]
-        return sorted(found, key=lambda c: -c[0])
+        busy = parts / np.ceil(parts / f.size) if f.linear else parts.astype(float)
+        return [(float(n), tuple(np.flatnonzero(busy == n).tolist())) for n in sorted(set(busy.tolist()), reverse=True)]
 
     def busy(self, slice_: Sequence[int], fans: int) -> float:
         """Instances in use under the first `fans` fanouts."""
