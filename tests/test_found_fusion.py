@@ -16,7 +16,8 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers import fusion
 from rackmodel.nests.searchers.fusion import least_on_chip
-from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
+from rackmodel.nests.searchers.region_below import RegionBest
+from rackmodel.nests.searchers.region_search import RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
 from tests import samples
 from tests.nests.machines import attention, einsum, level
@@ -111,9 +112,9 @@ def again_alone(region, aim, effort, below, parts, tables):
 
 @pytest.mark.parametrize("fuse", ["[{einsums: [QK, AV]}]", "[{einsums: [gate, up, down]}]"])
 def test_what_runs_again_is_charged_in_the_ledger_as_the_search_counts_it(fuse, monkeypatch):
-    gains, once = [], FusedRegions.gain
+    gains = []
     monkeypatch.setattr(fusion, "searched", again_alone)
-    monkeypatch.setattr(FusedRegions, "gain", lambda *asked: gains.append(once(*asked)) or 1.0)
+    monkeypatch.setattr(FusedRegions, "saves", lambda self, one: gains.append(self.gain(one, -float("inf"))) or True)
     small = ["accelerators=1", "b=1", "s=4", "d=4", "g=1", "q=2", "e=4", "f=4", "phases=[forward]", "glb.memory.capacity=64 B"]
     fused, alone = (api.search("glb_pe", "llama3_8b_block", "loopnest_fused", sets=[*small, inside(what)]).result for what in (fuse, "[]"))
     assert any(nest.get("again") for nest in fused.mapping.nests.values())

@@ -39,6 +39,7 @@ View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
 """A tensor as a member reads it: by which indices, and how much of each. Read by others, or in another share, it is another tensor: no tile
 of it serves both."""
 STATISTICS = 2, 32  # of a row: a maximum and a sum, bits of each
+REGION_CELLS = 1e9  # that the search of a region may price, all of its tiles together
 Solved = dict[NestKey, Nested]
 
 
@@ -121,10 +122,7 @@ class FusedRegions:
             names = {t.name for t in problem.tensors}
             inside = frozenset(names & (on_chip | fetched))  # what an earlier member reads may be there already
             fetched |= names
-            if (problem.name, inside) not in self.least:
-                self.least[problem.name, inside] = self._least_on_chip(problem, machine, inside)
-            seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
-            least += self.figure(self.least[problem.name, inside], seconds)
+            least += self._figure_least(problem, machine, inside)
         return self._alone(one) - least
 
     def _least_on_chip(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
@@ -135,28 +133,37 @@ class FusedRegions:
 
     def gain(self, one: Fused, need: float = 0.0) -> float:
         """What a region saves; no more than `need` where it saves no more, -inf where it does not fit."""
+        try:
+            after = self._after(one, self._alone(one), need)
+        except InfeasibleError:
+            return -inf
+        except NothingBetter:
+            return need
+        return self._alone(one) - after
+
+    def saves(self, one: Fused) -> bool:
+        """Whether a declared region is better than its operations alone, which are solved only where what they cost at least does not say.
+        Raises InfeasibleError where it does not fit."""
+        after = self._after(one)
+        return after < self._alone_least(one) or after < self._alone(one)
+
+    def _after(self, one: Fused, alone: float = inf, need: float = 0.0) -> float:
+        """What a region and the makers of what stays cost, by more than `need` less than alone. Raises NothingBetter, InfeasibleError."""
         region, names = self._region(one)
         makers = [op for op in self._ops(one) if op.result is not None and op.result.name in one.resident]
-        most = inf
+        made = [self._maker(op, one.resident) for op in makers]
+        most = alone - sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made) - self._vectors(one, one.between)
         try:
-            made = [self._maker(op, one.resident) for op in makers]
-            spent = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made)
-            most = self._alone(one) - spent - self._vectors(one, one.between) - need
-            fused = self._solve(one, region, names, most)
-            nests = [*fused, *made]
-        except InfeasibleError:
-            if self.inside.spec.fuse != "free":
-                raise
-            return -inf
+            fused = self._solve(one, region, names, most - need)
         except NothingBetter as nothing:
-            self._left_open(most, nothing.bound)
-            return need
-        ops = [*self._members(one), *makers]
+            self._left_open(most - need, nothing.bound)
+            raise
+        nests, ops = [*fused, *made], [*self._members(one), *makers]
         self.nests[one] = {self.inside.key(op, self.degrees): nest for op, nest in zip(ops, nests, strict=True)}
         there = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in fused) + self.figure(*self.running)
-        self._left_open(min(there, most + need), fused[0].certificate["bound"])
+        self._left_open(min(there, most), fused[0].certificate["bound"])
         after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
-        return self._alone(one) - after - self.figure(*self.running)
+        return after + self.figure(*self.running)
 
     def _left_open(self, found: float, bound: float) -> None:
         """Remember by how much what was found, fused or not, may exceed what a region takes at least."""
@@ -178,6 +185,20 @@ class FusedRegions:
         costs = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in self._ops(one)]
         launches = self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))  # of one kernel each, less that of one for all
         return sum(self.figure(c.energy_j, c.latency_s) for c in costs) + self._vectors(one, frozenset()) + launches
+
+    def _alone_least(self, one: Fused) -> float:
+        """What they cost at least, each on its own, of perfect factors."""
+        if self.inside.spec.factors == "ceil":
+            return -inf
+        least = self._vectors(one, frozenset()) + self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))
+        return least + sum(self._figure_least(*self._asked(op), frozenset()) for op in self._ops(one))
+
+    def _figure_least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
+        """What an operation costs at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
+        if (problem.name, inside) not in self.least:
+            self.least[problem.name, inside] = self._least_on_chip(problem, machine, inside)
+        seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
+        return self.figure(self.least[problem.name, inside], seconds)
 
     def _vectors(self, one: Fused, on_chip: frozenset[str]) -> float:
         """What the operations between cost, with these tensors on chip."""
@@ -274,7 +295,7 @@ class FusedRegions:
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
         from rackmodel.nests import solve_region
 
-        effort = Effort(ends=self.inside.watch.ends)
+        effort = Effort(REGION_CELLS, self.inside.watch.ends)
         asked: dict[str, Any] = {"objective": self.aim, "factors": self.inside.spec.factors, "around_some": one.around_some}
         found = solve_region(region, **asked, effort=effort, below=below, tables=self.tables)
         self.running = found.running

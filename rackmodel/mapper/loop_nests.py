@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, fields, replace
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class NestInside(LayerInside):
         self.unlike = 0.0  # by how much shares of operations that may be fused differ, of the largest
         self.around = Around()  # what else the operations of a plan are, and what links carry between them
         self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
-        self.unfused = False  # whether time ended before a pair was tried
+        self.unfused = False  # whether time or effort ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
         self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests (of least latency)
         self.charge = 0.0  # joules that are added for each second of an accelerator's device
@@ -217,12 +217,15 @@ class NestInside(LayerInside):
         if key not in self.solved:
             problem = nest_problem(local_op, share_of(local_op, degrees))
             machine = nest_machine(architecture, local_op, problem)
+            declared = self.given is None and self.fused and self.spec.fuse != "free"
+            if declared:
+                self._fuse(architecture, local_op, degrees)
             if self.given is not None:
                 self.solved[key] = self._given(problem, machine, self.around.off_chip(degrees))
-            else:
+            elif key not in self.solved:
                 watts = self.watts(architecture) / self._share(local_op, degrees)
                 self.solved[key] = self._search(problem, machine, watts, self.home(local_op, problem))
-            if self.given is None and self.fused:
+            if self.given is None and self.fused and not declared:
                 self._fuse(architecture, local_op, degrees)
         return self.solved[key]
 
@@ -251,9 +254,10 @@ class NestInside(LayerInside):
         self.fused_at.add(at)
         self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
         try:
-            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.gain(f, -inf) > 0]
+            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.saves(f)]
         except Exhausted:
-            self.unfused = self.watch.over()
+            self.watch.over()
+            self.unfused = True
             return
         for one in chosen:
             self.solved.update(search.nests[one])

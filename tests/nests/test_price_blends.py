@@ -15,6 +15,7 @@ from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import energy_prices
+from rackmodel.nests.searchers.region_lines import SliceLines
 from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import keep_masks
@@ -76,12 +77,11 @@ def test_lines_of_branches_change_no_region(make, aim, monkeypatch):
         level("RF", 16 * 16, 0.1, 3e9, NestFan(2)),
     )
     region = Region(tuple(parts), (NestMachine("m", levels, NestCompute(1e9, 5e-13)),) * len(parts), held)
-    made, lines = [], SliceSearch._lines
-    monkeypatch.setattr(SliceSearch, "_lines", lambda self, *of: made.append(self.whole) or lines(self, *of))
+    made, line = [], SliceLines._of_line
+    monkeypatch.setattr(SliceLines, "_of_line", lambda self, *of: made.append(of) or line(self, *of))
     found = solve_region(region, objective=aim)
     assert made
-    assert not any(made)
-    monkeypatch.setattr(SliceSearch, "_ordered", lambda self, slices, *of: slices)
+    monkeypatch.setattr(SliceLines, "_of_line", lambda self, *of: -float("inf"))
     monkeypatch.setattr(SliceSearch, "_lines", lambda self, *of: [])
     plain = solve_region(region, objective=aim)
     assert aim.key(found.energy_j, found.latency_s) == pytest.approx(aim.key(plain.energy_j, plain.latency_s), rel=1e-12)

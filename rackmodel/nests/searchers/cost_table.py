@@ -241,9 +241,12 @@ class CostTable(PricedSpace):
             return
         digits = tuple(n for a in space.divisor_axes for n in a.dims)
         flat = best.reshape(digits)
-        for k, i in ((k, i) for k, members in enumerate(rows) for i in members):
-            source, target = self._share(level, ("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
-            np.minimum(flat[target], entered[k].reshape(digits)[source] - credit[i], out=flat[target])
+        for k, members in enumerate(rows):
+            for saved in sorted(set(credit[members].tolist())):
+                left = entered[k].reshape(digits) - saved if saved else entered[k].reshape(digits)
+                for i in members[credit[members] == saved]:
+                    source, target = self._share(level, ("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
+                    np.minimum(flat[target], left[source], out=flat[target])
 
     def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """(slices of y, slices of x) in exponent digits, with x = s y."""

@@ -72,8 +72,8 @@ def solve_region(
 
     objective: energy (if none), latency, or a weighted sum, with or without static power; not EDP, which is no sum over members. effort:
     where it ends first, the best found with its bound · below: what the objective must be less than, else NothingBetter is raised (also
-    where nothing fits) · around_some: whether loops may lie around some members, too, within those around all (many more prefixes) ·
-    tables: shared with searches of other regions.
+    where nothing fits, or the effort ended before) · around_some: whether loops may lie around some members, too, within those around all
+    (many more prefixes) · tables: shared with searches of other regions.
     Errors: RackmodelError if the members ask for what is not searched, InfeasibleError if nothing fits, Exhausted if nothing was found
     before the effort ended.
     """
@@ -91,8 +91,8 @@ def _perfect(
 ) -> RegionSolution:
     best = searched(region, aim, effort, below, parts, tables)
     if best.where is None:
-        raise _infeasible(region) if below[0] == np.inf else NothingBetter(below[0])
-    made, said = best.where.search.made(best.where.candidate), best.key
+        raise _infeasible(region) if below[0] == np.inf else NothingBetter(min(below[0], best.left))
+    made, said = best.where.search.made(best.where), best.key
     problems, mappings, costs, inside = zip(*made, strict=True)
     priced = PricedRegion(problems, mappings, costs, inside, best.where.candidate.running)
     key = aim.key(priced.energy_j, priced.latency_s)

@@ -19,7 +19,7 @@ from rackmodel.nests.region_mapping import RegionMapping, RegionNode
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.mapping_steps import Unmerge
 from rackmodel.nests.searchers.padded import padded_sizes, raised
-from rackmodel.nests.searchers.region_search import Where
+from rackmodel.nests.searchers.region_below import Where
 
 LARGER = 3  # sizes that are tried, the real ones among them
 WASTE = 2.0  # times the points of all ranks, beyond which larger sizes are not tried
@@ -27,7 +27,7 @@ WASTE = 2.0  # times the points of all ranks, beyond which larger sizes are not 
 
 def mapping_of(where: Where) -> RegionMapping:
     """What a search of divisors found, as a mapping of its region."""
-    search, one = where
+    search, one = where.search, where.candidate
     space, prefix = search.space, one.above[0].prefix
     sizes = space.region.sizes
     innermost = next(above for above, b in zip(one.above, search.branches, strict=True) if b.span == len(space.loops.spans) - 1)
@@ -37,7 +37,7 @@ def mapping_of(where: Where) -> RegionMapping:
         now = {**now, **chain.cut(tile)}
         nodes.append(RegionNode(k, name, now))
     branches = []
-    for branch, made in zip(search.branches, search.made(one), strict=True):
+    for branch, made in zip(search.branches, search.made(where), strict=True):
         branches.append(_own(branch.problem, made.mapping, branch.on_chip(prefix)))
     return RegionMapping(space.loops.spans, tuple(nodes), tuple(branches))
 

@@ -55,7 +55,7 @@ def solve_ragged(
         try:
             best = searched(larger, aim, effort if real else Effort(CELLS, effort.ends), start, parts, tables, most)
         except Exhausted:
-            late = late or effort.over
+            late = late or real or effort.over
             continue
         if best.where is not None:
             known.take(cut_off(mapping_of(best.where), region.sizes))

@@ -29,9 +29,10 @@ from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fewest_cycles import VECTORS, fewest_cycles
 from rackmodel.nests.searchers.list_axes import CountAxis, ListAxis
 from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
+from rackmodel.nests.searchers.region_below import RegionBest, RegionCandidate, Where
 from rackmodel.nests.searchers.region_branch import ENERGY, Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix
-from rackmodel.nests.searchers.region_search import RegionBest, RegionCandidate, RegionSearch, Where
+from rackmodel.nests.searchers.region_search import RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.relaxed_bound import LARGE, ORDERS, RelaxedSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
@@ -68,8 +69,7 @@ def least_of_region(
         try:
             search.run()
         except Exhausted:
-            found.left = min(found.left, first.least)
-            break
+            found.left = min(found.left, max(search.open, first.least))
     return min(found.key[0], found.left)
 
 
@@ -279,8 +279,8 @@ class RelaxedSearch(RegionSearch):
                 branch.ports = [*branch.ports, Component(level.name, 0, True, True, level.bandwidth_bits_per_s / share)]
                 branch.fed = own / share
 
-    def _exact(self, one: RegionCandidate) -> None:
+    def _first(self, one: RegionCandidate) -> None:
         parts = zip(one.above, self.branches, one.exits, strict=True)
-        total = self._total([one.running, *(self._at_least(*part) for part in parts)])
+        total = self._total([one.running, *(self._at_least(*part, self._coarse(part[0].taken)) for part in parts)])
         if better(total, self.best.key):
             self.best.key, self.best.where = total, Where(self, one)

@@ -6,12 +6,12 @@ What is below one tile is that tile's table of costs (cost_table), with the inte
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.errors import InfeasibleError
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
@@ -25,6 +25,7 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, NodesAbove, build_mapping
 from rackmodel.nests.searchers.prices import components
+from rackmodel.nests.searchers.region_lines import MemberBlends, Met, SliceLines, Spent, fastest, least_of
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.remade import Remade
@@ -34,6 +35,7 @@ from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.searchers.tile_options import Tile
 
 ENERGY = NestObjective("energy")
+SLACK = 1e-9  # of a key, by which what was found may be missed when it is looked for again
 
 
 class Above(NamedTuple):
@@ -56,6 +58,17 @@ class Made(NamedTuple):
     inside: frozenset[str]
 
 
+class Case(NamedTuple):
+    """What the cost of a branch depends on: tensors on chip, the tile of its own shared ranks that enters, how often it runs, what is spent
+    above by one running, bits of level 1 that are taken."""
+
+    on_chip: frozenset[str]
+    tile: tuple[tuple[str, int], ...]
+    runs: int
+    spent: Spent
+    taken: float
+
+
 class Branch:
     """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
     of its tensors tells them apart (lemma L1), which are no finer; they are shared by what is on chip and the bits taken, `like` a branch
@@ -67,10 +80,15 @@ class Branch:
         self.span, self.times = space.loops.span_of[i], space.times(i)
         self.seconds = self._seconds()
         self.ports = components(self.machine)
+        first, level, *inner = self.machine.levels
+        self.roomy = replace(self.machine, levels=(first, replace(level, capacity_bits=None), *inner))  # what lies above is checked apart
         self.constant = self.problem.macs * self.problem.density * self.machine.compute.j_per_mac
         self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
         self.below: dict[object, Floats] = {}
-        self.found: dict[object, Made | None] = {}
+        self.found: dict[object, Made | None] = like.found if like is not None else {}
+        self.beyond: dict[object, float] = like.beyond if like is not None else {}  # key that a branch is known to be beyond
+        self.blends: MemberBlends = like.blends if like is not None else MemberBlends()
+        self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
 
     def _seconds(self) -> Floats:
         """[tiles of the shared ranks] least seconds of the compute, of all runnings below a core's tile."""
@@ -125,48 +143,111 @@ class Branch:
         """Of the level of a port, on the whole machine."""
         return prod(level.fan.size for level in self.machine.levels[: self.ports[port].level])
 
-    def best(self, above: Above, aim: NestObjective, coarse: float, most: float = np.inf) -> Made | None:
-        """The nest below what is above that is best for an aim; None where none fits, or none is as good as `most`, all runnings together.
-        coarse: no more than the bits taken: what is best there and fits is best."""
-        loose = self._best(above._replace(taken=coarse), aim, most)
-        if loose is None:
-            return None
-        level, own = self.machine.levels[1], loose.mapping.levels[1].nodes[len(self._nodes(above)) :]
-        room = sum(level.buffers * level.bits(t) * t.tile_words(node.tile) for node in own for t in (self.problem.tensor(node.tensor),))
-        if level.capacity_bits is None or above.taken + room <= level.capacity_bits:
-            return loose
-        return self._best(above, aim, most)
+    # -- below one tile
+    def _case(self, above: Above, taken: float) -> Case:
+        """What a branch's cost depends on, so many bits of level 1 taken."""
+        core = above.tiles[-1]
+        runs = prod(self.space.axes[r].size // core[r] for r in self.space.lacks[self.i])
+        own = tuple((g, n) for r, (g, n) in enumerate(zip(self.space.shared, core, strict=True)) if r not in self.space.lacks[self.i])
+        spent = Spent(above.joules / runs, tuple(bits / runs for _, bits in above.bits))
+        return Case(self.on_chip(above.prefix), own, runs, spent, taken)
 
-    def _best(self, above: Above, aim: NestObjective, most: float) -> Made | None:
-        key = (self.on_chip(above.prefix), self._charged(above.prefix), *above, aim)
+    def _lines(self, prefix: Prefix, taken: float, aim: NestObjective) -> list[SliceLines]:
+        key = (self.on_chip(prefix), taken, aim)
+        if key not in self.lines:
+            self.lines[key] = [SliceLines(search, aim, self.blends) for search in self._searches(prefix, taken)]
+        return self.lines[key]
+
+    def _met(self, above: Above, aim: NestObjective, taken: float, most: float) -> tuple[Met, int, Case]:
+        case, lines = self._case(above, taken), self._lines(above.prefix, taken, aim)
+        tiles = [self._tile(one.search.space, above) for one in lines]
+        return *least_of(lines, tiles, case.spent, most / case.runs), case
+
+    def bound(self, above: Above, aim: NestObjective, taken: float, most: float) -> float:
+        """Key that no branch below what is above is below, all runnings together; how far it is beyond `most` does not matter."""
+        met, _, case = self._met(above, aim, taken, most)
+        return max(met.key * case.runs, self.beyond.get((case, aim), -np.inf))
+
+    def prime(self, above: Above, aim: NestObjective, taken: float) -> None:
+        """Make the member's first blends below a tile, if there are none yet."""
+        for lines in self._lines(above.prefix, taken, aim) if not self.blends.blends else ():
+            entry = self._entry(lines.search.space, above)
+            lines.first(lines.below(entry), Spent(entry.joules, tuple(entry.bits.values())))
+
+    def closer(self, above: Above, aim: NestObjective, taken: float, most: float) -> bool:
+        """Look for a blend that bounds the branch more closely; whether one was found."""
+        met, number, _ = self._met(above, aim, taken, most)
+        if met.slice_ is None:
+            return False
+        lines = self._lines(above.prefix, taken, aim)[number]
+        entry = self._entry(lines.search.space, above)
+        return lines.closer(met.slice_, Spent(entry.joules, tuple(entry.bits.values())), lines.below(entry))
+
+    def best(self, above: Above, aim: NestObjective, coarse: Sequence[float], most: float = np.inf) -> Made | None:
+        """The nest below what is above that is best for an aim; None where none fits, or none is as good as `most`, all runnings together.
+        coarse: no more than the bits taken, rising: what is best there and fits is best."""
+        for taken in coarse:
+            if taken < above.taken:
+                loose = self._best(above, aim, taken, most)
+                if loose is None or self._fits(loose, above):
+                    return loose
+        return self._best(above, aim, above.taken, most)
+
+    def _fits(self, made: Made, above: Above) -> bool:
+        """Whether a nest that was found with fewer bits taken has room."""
+        level, own = self.machine.levels[1], made.mapping.levels[1].nodes[len(self._nodes(above)) :]
+        room = sum(level.buffers * level.bits(t) * t.tile_words(node.tile) for node in own for t in (self.problem.tensor(node.tensor),))
+        return level.capacity_bits is None or above.taken + room <= level.capacity_bits
+
+    def _best(self, above: Above, aim: NestObjective, taken: float, most: float) -> Made | None:
+        key = (self._case(above, taken), aim)
         if key not in self.found:
-            made = self._search(above, aim, most)
+            if self.beyond.get(key, -np.inf) >= most:
+                return None
+            made = self._search(above._replace(taken=taken), aim, most)
             if made is None and most < np.inf:
+                self.beyond[key] = most
                 return None
             self.found[key] = made
         return self.found[key]
 
+    def made(self, above: Above, aim: NestObjective, coarse: Sequence[float]) -> Made | None:
+        """As `best`, below the very tiles that lie above: a branch of the same cost that was found may lie below others."""
+        most = np.inf
+        for taken in (*coarse, above.taken):
+            known = self.found.get((self._case(above, taken), aim))
+            if known is not None:
+                most = float(aim.key(known.cost.energy_j, known.cost.latency_s)[0]) * (1 + SLACK)
+            made = self._search(above._replace(taken=taken), aim, most)
+            if made is None or self._fits(made, above):
+                break
+        return None if made is None else made._replace(cost=evaluate(made.problem, self.machine, made.mapping, made.inside))
+
+    def of_least_energy(self, above: Above, aim: NestObjective) -> Made | None:
+        """The nest below what is above that takes least energy, or least of the slice of the fastest compute, where that is better; None
+        where none fits."""
+        found = []
+        for search in self._searches(above.prefix, above.taken):
+            entry = self._entry(search.space, above)
+            tables = [search.energy] if np.isfinite(optimum(search.energy, entry.tile)) else []
+            if tables and not aim.energy_only:
+                tables += [search.restricted(search.energy, slice_) for slice_ in fastest(search, entry.tile)]
+            for table in tables:
+                found.append(self._made(build_mapping(search.space, best_path(table, entry.tile), entry.above), entry))
+        return min(found, key=lambda made: aim.key(made.cost.energy_j, made.cost.latency_s), default=None)
+
     def _search(self, above: Above, aim: NestObjective, most: float) -> Made | None:
         if aim.energy_only:
-            one = min(self._searches(above.prefix, above.taken), key=lambda s: optimum(s.energy, self._tile(s.space, above)))
-            entry = self._entry(one.space, above)
-            if optimum(one.energy, entry.tile) == np.inf:
-                return None
-            return self._made(build_mapping(one.space, best_path(one.energy, entry.tile), entry.above), entry)
+            return self.of_least_energy(above, aim)
         best: Best | None = None
-        for like in self._searches(above.prefix, above.taken):
-            entry = self._entry(like.space, above)
-            search = SliceSearch(like.space, aim, best, self.effort, entry, like, most=(most / entry.remade.runs, np.inf))
-            try:
-                search.run()
-            except InfeasibleError:
-                continue
-            best = search.best
-        return None if best is None else self._made(best[1], self._entry(like.space, above))
+        for lines in self._lines(above.prefix, above.taken, aim):
+            entry = self._entry(lines.search.space, above)
+            best = lines.search_below(entry, most / entry.remade.runs, best)
+        return None if best is None else self._made(best[1], self._entry(lines.search.space, above))
 
     def _made(self, mapping: NestMapping, entry: Entry) -> Made:
         problem, whole = entry.remade.problem(self.problem), entry.remade.mapping(mapping)
-        return Made(problem, whole, evaluate(problem, self.machine, whole, entry.inside), entry.inside)
+        return Made(problem, whole, evaluate(problem, self.roomy, whole, entry.inside), entry.inside)
 
     def _tile(self, space: Space, above: Above) -> Tile:
         sizes = dict(zip(self.ranks, self._full(above.tiles[-1]), strict=True))
@@ -210,7 +291,7 @@ class Branch:
         remade = self._remade([tile for (number, _), tile in zip(nodes, cuts, strict=True) if number is not None], above.tiles[-1])
         bits = {name: n / remade.runs for name, n in above.bits}
         where = NodesAbove(self.ranks, tuple(nodes))
-        return Entry(self._tile(space, above), where, inside, above.joules / remade.runs, bits, remade)
+        return Entry(self._tile(space, above), where, inside, above.joules / remade.runs, bits, remade, self.roomy)
 
     def _remade(self, nodes: Sequence[tuple[int, ...]], core: tuple[int, ...]) -> Remade:
         """Ranks that it lacks, of which loops around it cut the whole to a core's tile; nodes: tiles of the shared ranks at those above."""

@@ -10,7 +10,8 @@ from rackmodel.nests.objective import Key, NestObjective
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops, every_nesting
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.region_search import RegionBest, RegionSearch
+from rackmodel.nests.searchers.region_below import RegionBest
+from rackmodel.nests.searchers.region_search import RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
 
@@ -25,8 +26,8 @@ def parts_of(region: Region, *, around_some: bool) -> list[RegionLoops]:
 def searched(
     region: Region, aim: NestObjective, effort: Effort, below: Key, parts: Sequence[RegionLoops], tables: SharedTables, most: float = np.inf
 ) -> RegionBest:
-    """The best of perfect factors that is better than `below`, over these parts. most: tiles that are tried. Raises Exhausted where the
-    effort ended before anything was found."""
+    """The best of perfect factors that is better than `below`, over these parts; `left`: what the rest is not below, where the effort ended
+    first. most: tiles that are tried. Raises Exhausted where nothing is known then: nothing was found, and anything will do."""
     best = RegionBest(below, most=most)
     first: RegionSearch | None = None
     for loops in parts:
@@ -35,7 +36,7 @@ def searched(
         try:
             search.run()
         except Exhausted:
-            if best.where is None:
-                raise
-            best.left = min(best.left, first.least)
+            best.left = min(best.left, max(search.open, first.least))
+    if best.where is None and best.left < np.inf and below[0] == np.inf:
+        raise Exhausted
     return best

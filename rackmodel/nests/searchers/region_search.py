@@ -10,8 +10,7 @@ at their true capacity until no bound is lower. Any number of loops. Derivation:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +18,14 @@ from rackmodel.nests.arrays import Bools, Floats, Ints
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
-from rackmodel.nests.searchers.region_branch import Above, Branch, Made
+from rackmodel.nests.searchers.region_below import Lined, RegionBelow, RegionBest, RegionCandidate, value_at
+from rackmodel.nests.searchers.region_branch import Above, Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix, equals, prefixes
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.region_tiles import PrefixTiles
+from rackmodel.nests.searchers.region_waiting import Waiting
 from rackmodel.nests.searchers.shared_tables import SharedTables
 
-LADDER = 32  # parts of level 1 at which branches are priced before they are at what is left
 JOINT = 500_000  # joint cells of a prefix that are priced at once
 TOGETHER = 2_000_000  # joint cells beyond which each tile of a core is looked at by itself
 
@@ -40,44 +40,12 @@ class Priced(NamedTuple):
     running: tuple[Floats, Floats]
 
 
-class RegionCandidate(NamedTuple):
-    """One tile of a prefix: what lies above each member's branch, the tiles that enter it, what statistics and operations made again cost,
-    lower bound of the seconds."""
-
-    above: tuple[Above, ...]
-    exits: tuple[tuple[int, ...], ...]
-    running: tuple[float, float]
-    seconds: float
-
-
 class Cells(NamedTuple):
     """Tiles of a core by number [n, shared ranks], and what its members spend at least: joules, seconds [n]."""
 
     tiles: Ints
     energy: Floats
     seconds: Floats
-
-
-class Where(NamedTuple):
-    """A candidate of a search."""
-
-    search: RegionSearch
-    candidate: RegionCandidate
-
-
-@dataclass
-class RegionBest:
-    """The best of a region so far, whatever the loops: key and where it was met · left: of the objective, at least, what was not tried ·
-    most: tiles that are tried, beyond which the search ends as where its effort does."""
-
-    key: Key
-    where: Where | None = None
-    left: float = np.inf
-    tried: int = 0
-    bounded: int = 0
-    candidates: int = 0
-    prefixes: int = 0
-    most: float = np.inf
 
 
 class Floor(NamedTuple):
@@ -87,7 +55,7 @@ class Floor(NamedTuple):
     seconds: list[Floats]
 
 
-class RegionSearch:
+class RegionSearch(RegionBelow):
     """One region, one choice of loops; see the module docstring. like: another search of the region, whose tables this one shares · tables:
     of searches of other regions, to be shared."""
 
@@ -102,47 +70,48 @@ class RegionSearch:
         like: RegionSearch | None = None,
         tables: SharedTables | None = None,
     ) -> None:
-        self.space, self.region, self.aim, self.effort, self.best = space, space.region, aim, effort, best
         self.tables: SharedTables = like.tables if like is not None else tables or SharedTables()
-        others: Sequence[Branch | None] = like.branches if like is not None else [None] * len(self.region.members)
-        self.branches: list[Branch] = [self.branch(space, i, effort, self.tables, other) for i, other in enumerate(others)]
-        self.capacity = np.inf if space.level.capacity_bits is None else space.level.capacity_bits
+        others: Sequence[Branch | None] = like.branches if like is not None else [None] * len(space.region.members)
+        branches = [self.branch(space, i, effort, self.tables, other) for i, other in enumerate(others)]
+        super().__init__(space, aim, effort, best, branches)
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
         self.asked = [self._asked(k) for k in self.cores]
         self.least = 0.0  # that the objective is not below, whatever the loops: nests whose tiles loops cut are nests of whole tiles
+        self.open = 0.0  # that what was left open is not below, where the effort ended
 
     def run(self) -> None:
-        """Leave what is better in `best`. Raises Exhausted where nothing was found before the effort ended."""
+        """Leave what is better in `best`. Raises Exhausted where the effort ended first; `open` is what the rest is not below."""
         every = prefixes(self.space)
         self.best.prefixes += len(every)
         scalars = [self._scalar(prefix) for prefix in every]
-        self.least = min(first for first, _ in scalars)
+        self.least = self.open = min(first for first, _ in scalars)
         hopeful = [prefix for prefix, scalar in zip(every, scalars, strict=True) if better(scalar, self.best.key)]
         self.best.bounded += len(every) - len(hopeful)
         floor_of = {sets: self._floors(prefix) for sets, prefix in {self._sets(prefix): prefix for prefix in hopeful}.items()}
         least_of = {sets: self._least(floor) for sets, floor in floor_of.items()}
-        for least, k in sorted((least_of[self._sets(prefix)], k) for k, prefix in enumerate(hopeful)):
+        order = sorted((least_of[self._sets(prefix)], k) for k, prefix in enumerate(hopeful))
+        left = np.inf
+        for n, (least, k) in enumerate(order):
             if not better(least, self.best.key):
                 self.best.bounded += 1
                 continue
             try:
-                self._prefix(hopeful[k], floor_of[self._sets(hopeful[k])])
-            except Exhausted:
-                if self.best.where is None:
-                    raise
-                self.best.left = min(self.best.left, least[0])
-                break
+                self._prefix(hopeful[k], floor_of[self._sets(hopeful[k])], least[0])
+            except Exhausted:  # what is known by now may say more of the others than their least
+                left = min(left, self.open)
+                if self.effort.over or self.best.tried > self.best.most:
+                    left = min(left, *(following[0] for following, _ in order[n + 1 :]), np.inf)
+                    break
+        if left < np.inf:
+            self.open = left
+            raise Exhausted
 
     @staticmethod
     def _sets(prefix: Prefix) -> tuple[frozenset[str], ...]:
         return tuple(frozenset(names) for names in prefix)
 
     # -- bounds
-    def _keys(self, energy: Any, seconds: Any) -> tuple[Any, Any]:
-        """Keys of figures; of energy alone the first of equal ones stands, whatever its seconds."""
-        return (energy, np.zeros_like(energy)) if self.aim.energy_only else self.aim.key(energy, seconds)
-
     def _words_once(self, prefix: Prefix) -> float:
         """Joules of the prefix at least: every word once."""
         total = 0.0
@@ -233,14 +202,25 @@ class RegionSearch:
         return slowest
 
     # -- one prefix
-    def _prefix(self, prefix: Prefix, floor: Floor) -> None:
+    def _prefix(self, prefix: Prefix, floor: Floor, least: float) -> None:
         """Look at every tile of a prefix that may be better than the best. Where one would be with fewer rows of statistics than it has
-        with loops where the lemmas put them, loops lie anywhere."""
-        missed = [self._joint(prefix, floor, above) for above in self._parts(prefix, self._hopeful(floor), 0, every=False)]
+        with loops where the lemmas put them, loops lie anywhere. least: that none of them is below."""
+        missed, parts, self.open = list[Key](), self._parts(prefix, self._hopeful(floor), 0, every=False), least
+        for above in parts:
+            try:
+                missed.append(self._joint(prefix, floor, above))
+            except Exhausted:
+                if np.isfinite([key for key, _ in missed]).any() or next(parts, None) is not None:
+                    self.open = least
+                raise
         if any(better(key, self.best.key) for key in missed):
-            for same in equals(self.space, prefix):
-                for above in self._parts(same, self._hopeful(floor), 0, every=True):
-                    self._joint(same, floor, above)
+            try:
+                for same in equals(self.space, prefix):
+                    for above in self._parts(same, self._hopeful(floor), 0, every=True):
+                        self._joint(same, floor, above)
+            except Exhausted:
+                self.open = least
+                raise
 
     def _hopeful(self, floor: Floor) -> list[Cells]:
         """Per core: the tiles that may be better than the best, others at their least."""
@@ -299,13 +279,14 @@ class RegionSearch:
         held = fits
         for used in tiles.used:
             held = held & (used <= self.capacity)
-        self._try(prefix, above, priced, tiles.used, keys, held)
-        missed = [k[fits & ~held] for k in keys]
-        return (float(missed[0].min()), -np.inf) if missed[0].size else (np.inf, np.inf)
+        missed = float(keys[0][fits & ~held].min(initial=np.inf))
+        self._try(prefix, above, priced, tiles.used, keys, held, missed)
+        return (missed, -np.inf) if missed < np.inf else (np.inf, np.inf)
 
     def _new(self, prefix: Prefix, above: PrefixTiles) -> Bools:
-        """[joint] whether loops around some members do something: they cut, or hold what several of these members read."""
-        new: Bools = above.ones.astype(bool)
+        """[joint] whether tiles are not those of another prefix, and whether loops around some members do something: they cut, or hold what
+        several of these members read."""
+        new = above.distinct()
         for k, (first, last) in enumerate(self.space.loops.spans[1:], 1):
             several = [n for n in prefix[k] if sum(first <= i <= last for i in self.space.users[n]) > 1]
             if not several:
@@ -313,78 +294,42 @@ class RegionSearch:
                 new = new & np.any(np.broadcast_arrays(*(i > o for o, i in zip(outer, inner, strict=True))), axis=0)
         return new
 
-    def _try(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], keys: list[Floats], held: Bools) -> None:
-        """The cells that have room, best bound first, until none is better than the best."""
+    def _try(
+        self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], keys: list[Floats], held: Bools, missed: float
+    ) -> None:
+        """The cells that have room, best bound first, until none is better than the best. What lines leave of one is looked at where none
+        has a lower bound. missed: the least key of other cells, which are open where the effort ends."""
         cells = np.flatnonzero(held)
         bounds = [np.broadcast_to(k, held.shape).ravel()[cells] for k in keys]
-        for n, k in enumerate(np.lexsort((bounds[1], bounds[0]))):
-            if bounds[0][k] > self.best.key[0] * (1 + TIE):
-                self.best.bounded += len(cells) - n
-                break
-            if better((bounds[0][k], bounds[1][k]), self.best.key):
-                self.best.tried += 1
-                if self.best.tried > self.best.most:
-                    raise Exhausted
-                cell = tuple(int(i) for i in np.unravel_index(cells[k], held.shape))
-                self._exact(self._candidate(prefix, above, priced, used, cell))
+        waiting = Waiting(bounds[0], bounds[1])
+        try:
+            while waiting.least <= self.best.key[0] * (1 + TIE) and waiting.least < np.inf:
+                one = waiting.pop()
+                if isinstance(one, Lined):
+                    again = self._closer(one) if better((sum(one.keys), one.second), self.best.key) else None
+                elif better((bounds[0][one], bounds[1][one]), self.best.key):
+                    self.best.tried += 1
+                    if self.best.tried > self.best.most:
+                        raise Exhausted
+                    cell = tuple(int(i) for i in np.unravel_index(cells[one], held.shape))
+                    again = self._first(self._candidate(prefix, above, priced, used, cell))
+                else:
+                    continue
+                if again is not None:
+                    waiting.push(again)
+        except Exhausted:
+            self.open = max(self.open, min(waiting.now, waiting.least, missed))
+            raise
+        self.best.bounded += waiting.unseen
 
     def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]) -> RegionCandidate:
         places, tiles = [], above.node_tiles(cell)
         for branch, own, taken in zip(self.branches, priced.prefix, used, strict=True):
             mine = branch.charged(prefix)
             ports = () if self.aim.energy_only else branch.ports
-            bits = tuple((c.name, _at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
+            bits = tuple((c.name, value_at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
             here = tiles[: above.core[branch.span] + 1]
-            places.append(Above(prefix, here, _at(taken, cell), _at(own, cell), bits))
-        running = _at(priced.running[0], cell), _at(priced.running[1], cell)
+            places.append(Above(prefix, here, value_at(taken, cell), value_at(own, cell), bits))
+        running = value_at(priced.running[0], cell), value_at(priced.running[1], cell)
         exits = tuple(above.exit_tile(cell, branch.span) for branch in self.branches)
-        return RegionCandidate(tuple(places), exits, running, _at(priced.seconds, cell))
-
-    def _exact(self, one: RegionCandidate) -> None:
-        """Keep a tile where its branches, at the capacity that is left, are better than the best. Each is solved only while those solved
-        and the bounds of the others are."""
-        parts = list(zip(one.above, self.branches, one.exits, strict=True))
-        spent = [one.running, *(self._at_least(*part) for part in parts)]
-        for n, (above, branch, tile) in enumerate(parts, 1):
-            if not better(self._total(spent), self.best.key):
-                return
-            if self.aim.energy_only:
-                spent[n] = above.joules + _at(branch.least(above.prefix, above.taken), tile), 0.0
-                continue
-            left = self.best.key[0] - self._total(spent[:n] + spent[n + 1 :])[0]  # the aim is a sum over members
-            made = branch.best(above, self.aim, self._coarse(above.taken), left + TIE * abs(self.best.key[0]))
-            if made is None:
-                return
-            spent[n] = made.cost.energy_j, made.cost.latency_s
-        if better(self._total(spent), self.best.key):
-            self.best.key, self.best.where = self._total(spent), Where(self, one)
-
-    def _total(self, spent: Sequence[tuple[float, float]]) -> Key:
-        """The key of joules and seconds of several, one after another."""
-        first, second = self._keys(sum(joules for joules, _ in spent), sum(seconds for _, seconds in spent))
-        return float(first), float(second)
-
-    def _at_least(self, above: Above, branch: Branch, tile: Sequence[int]) -> tuple[float, float]:
-        """Joules and seconds of a member at least, no more bits taken than are."""
-        taken = self._coarse(above.taken)
-        seconds = [_at(branch.seconds, tile)]
-        for k, (_, bits) in enumerate(above.bits):
-            port = branch.ports[k]
-            below = _at(branch.least(above.prefix, taken, k), tile)
-            seconds.append((bits + below) / (port.bandwidth * branch.instances(k)))
-        return above.joules + _at(branch.least(above.prefix, taken), tile), max(seconds)
-
-    def _coarse(self, taken: float) -> float:
-        """No more than the bits taken, one of few: branches at it are bounds, and shared by many tiles."""
-        step, held = self.capacity / LADDER, self.space.resident_bits
-        return held + step * ((taken - held) // step) if np.isfinite(step) else held
-
-    def made(self, one: RegionCandidate) -> list[Made]:
-        """The members of a candidate."""
-        found = [b.best(a, self.aim, self._coarse(a.taken)) for a, b in zip(one.above, self.branches, strict=True)]
-        return [made for made in found if made is not None]
-
-
-def _at(values: Floats, cell: Sequence[int]) -> float:
-    """Of an array over some of the joint axes, the value at a cell."""
-    return float(values[tuple(i if n > 1 else 0 for i, n in zip(cell, values.shape, strict=True))])
+        return RegionCandidate(tuple(places), exits, running, value_at(priced.seconds, cell))

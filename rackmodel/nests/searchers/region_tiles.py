@@ -194,6 +194,30 @@ class PrefixTiles:
                 legal = legal & nested.reshape(shape)
         return legal
 
+    def distinct(self) -> Bools:
+        """Which tiles are not those of another prefix that costs no more. Where nothing is cut between two tensors of one span, the first
+        by name stands first (lemmas L2 and L3 go on from there); where nothing is cut between the last one and the core, and one member
+        alone uses it, right below that core, its branch has it instead."""
+        space, found = self.space, self.ones.astype(bool)
+        for j, (k, name) in enumerate(self.nodes[:-1]):
+            if name is None:
+                continue
+            after = self.nodes[j + 1][1]
+            first, last = space.loops.spans[k]
+            users = [i for i in space.users[name] if first <= i <= last]
+            if name > after if after is not None else len(users) == 1 and space.loops.span_of[users[0]] == k:
+                found = found & self._cut_after(j)
+        return found
+
+    def _cut_after(self, j: int) -> Bools:
+        """Which tiles differ between a node and the next."""
+        cut: Bools = ~self.ones.astype(bool)
+        for r, (v, w) in enumerate(zip(self.versions[j], self.versions[j + 1], strict=True)):
+            if v < w:
+                outer = self._spread(np.arange(len(self.space.axes[r])), (r, v)) if v else np.array(self.space.axes[r].top)
+                cut = cut | (outer != self._spread(np.arange(len(self.space.axes[r])), (r, w)))
+        return cut
+
     def exits(self, values: Floats, span: int) -> Floats:
         """Joint array of a table over the tile of a span's core."""
         picks, shape = [], [1] * len(self.axes)

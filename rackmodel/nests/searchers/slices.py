@@ -1,17 +1,17 @@
 """Exact latency, EDP, weighted sums and ties, by slices of equal parallelism.
 
-In a slice (the number of parts per fanout; the ranks they come from are free) compute time and the instances in use are
-constants, so energy and the time of every port are additive and the tables of cost_table.py bound them. A slice is dropped when
-its bound F(E, T) is not better than the best mapping known: E from the whole space, then from each of its fanouts, then
-its own optimum; T from its compute time, then from the least time of every port. What survives is enumerated
-(slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
+In a slice (the instances that each fanout keeps busy; the parts they come from are free: 128 and 256 of 132 units, in two waves,
+are one) compute time and the instances in use are constants, so energy and the time of every port are additive and the tables of
+cost_table.py bound them. A slice is dropped when its bound F(E, T) is not better than the best mapping known: E from the whole space,
+then from each of its fanouts, then its own optimum; T from its compute time, then from the least time of every port. What survives is
+enumerated (slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import ceil, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
+from rackmodel.nests.problem import NestMachine
 from rackmodel.nests.searchers.backtrack import best_path, optimum, tied_vectors, top
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
@@ -45,7 +46,8 @@ Best = tuple[Key, NestMapping, NestCost]
 @dataclass(frozen=True)
 class Entry:
     """Where a nest's own loops begin, if not at the whole einsum. tile: that enters · above: nodes of level 1 before it · inside: tensors
-    without traffic to level 0 · joules, bits: spent on those nodes, of every port, by one running · remade: loops that run it again."""
+    without traffic to level 0 · joules, bits: spent on those nodes, of every port, by one running · remade: loops that run it again ·
+    machine: that mappings are recounted on, if not the search's own: what lies above may take more room there than the search knows."""
 
     tile: Tile
     above: NodesAbove
@@ -53,6 +55,7 @@ class Entry:
     joules: float = 0.0
     bits: Mapping[str, float] = field(default_factory=dict)
     remade: Remade = field(default_factory=Remade)
+    machine: NestMachine | None = None
 
 
 class SliceSearch:
@@ -99,14 +102,11 @@ class SliceSearch:
 
     # -- quantities of slices: one class number a fanout
     def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
-        """[(instances kept busy, vectors)] of a fanout by number of parts, most busy first."""
+        """[(instances kept busy, vectors)] of a fanout by instances kept busy, most first: time depends on nothing else of the parts."""
         f = self.space.machine.levels[fan].fan
         parts = np.prod(self.space.vectors[fan], axis=1)
-        found = [
-            (p / ceil(p / f.size) if f.linear else float(p), tuple(np.flatnonzero(parts == p).tolist()))
-            for p in sorted(set(parts.tolist()))
-        ]
-        return sorted(found, key=lambda c: -c[0])
+        busy = parts / np.ceil(parts / f.size) if f.linear else parts.astype(float)
+        return [(float(n), tuple(np.flatnonzero(busy == n).tolist())) for n in sorted(set(busy.tolist()), reverse=True)]
 
     def busy(self, slice_: Sequence[int], fans: int) -> float:
         """Instances in use under the first `fans` fanouts."""
@@ -148,7 +148,7 @@ class SliceSearch:
         """The cost of the mapping of `steps`, which is kept if it is better."""
         space = self.space
         mapping = build_mapping(space, steps, self.entry.above)
-        cost = self.entry.remade.each(space.original, space.machine, mapping, self.entry.inside)
+        cost = self.entry.remade.each(space.original, self.entry.machine or space.machine, mapping, self.entry.inside)
         key = self.objective.key(cost.energy_j, cost.latency_s)
         if better(key, self.known):
             self.best = (key, mapping, cost)
@@ -186,6 +186,10 @@ class SliceSearch:
         for slice_ in slices:
             self._slice(slice_, least, floor)
             self.open = self.open[1:]
+
+    def look_at(self, slice_: tuple[int, ...]) -> None:
+        """Leave the best of one slice in `best`, if it is better than what is known."""
+        self._slice(slice_, self._least(self.energy) + self.constant, 0.0)
 
     def _widest(self, widest: tuple[int, ...]) -> float:
         """Seconds of the least-energy mapping of the slice of most instances; inf where it has none."""
@@ -248,7 +252,7 @@ class SliceSearch:
         if not self.objective.energy_only and self._below(slice_, least, max(own, floor)):
             self.pruned[TOGETHER] += 1
             return
-        if self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1 and slice_ not in self.offered:
+        if self.whole and self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1 and slice_ not in self.offered:
             bound = max(self._fan_energy(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1)
             if bound == np.inf or not self.beats(bound, max(own, floor)):
                 self.pruned["energy of a fanout"] += 1
@@ -280,8 +284,8 @@ class SliceSearch:
         enumerate_slice(self, table, ports, lines, own)
 
     def _refine(self) -> None:
-        """What the tables may take is more, once they are made and slices are left."""
-        if not self.refined:
+        """What the tables may take is more, once they are made and slices are left; branches share what their region may take."""
+        if self.whole and not self.refined:
             self.energy.effort.cells *= REFINING
         self.refined = True
 
@@ -310,7 +314,9 @@ class SliceSearch:
         each follow the times of the mapping that is least under the one before."""
         if not self.whole and self.blends:  # those of branches below other tiles, whose tables are there
             there = [self._line(slice_, *one) for one in reversed(self.blends)]
-            return there if all(self._leaves(line, energy, own, scales) for line in there) else None
+            keys = [min(float(self.objective.key(*end)[0]) for end in line.corners(energy, own, scales)) for line in there]
+            best = [there[n] for n in sorted(range(len(there)), key=lambda n: -keys[n])[:POOL]]
+            return best if all(self._leaves(line, energy, own, scales) for line in there) else None
         found: list[tuple[float, BlendLine]] = []
         ports, shares = [c for c, _ in self.ports], self.shares
         for turn in range(TURNS if ports else 0):

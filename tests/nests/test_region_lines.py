@@ -1,0 +1,77 @@
+"""Regions whose tiles are bounded by energy and time together: what is dropped is never the optimum, a budget of work ends honestly."""
+
+import pytest
+
+from rackmodel.nests import Region, solve_region
+from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
+from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.fusion import NothingBetter
+from rackmodel.nests.searchers.region_branch import Branch
+from rackmodel.nests.searchers.region_lines import SliceLines
+from rackmodel.nests.searchers.region_tiles import PrefixTiles
+from tests.nests.machines import level
+from tests.nests.test_nest_regions import crossed, gated, scores
+
+SIZES = {"m": 2, "p": 4, "f": 2, "n": 2}
+POWER = NestObjective("energy", static_w=0.3)
+LEVELS = (
+    level("DRAM", None, 10, 1e9),
+    level("GLB", 16 * 16, 1, 3e9, NestFan(3, linear=True, multicast_width=2)),
+    level("RF", 16 * 10, 0.1, 3e9, NestFan(2)),
+    level("acc", 16 * 4, 0.01, 3e9),
+)
+
+
+def region(make, memories):
+    parts, held = make(SIZES)
+    machine = NestMachine("m", LEVELS[:memories], NestCompute(1e9, 5e-13))
+    return Region(tuple(parts), (machine,) * len(parts), held)
+
+
+@pytest.mark.parametrize(
+    ("make", "memories", "aim"),
+    [
+        (scores, 3, POWER),
+        (scores, 4, NestObjective("latency")),
+        (crossed, 2, NestObjective("weights", 1.0, 0.1)),
+        (gated, 2, NestObjective("latency")),
+    ],
+)
+def test_what_is_dropped_is_never_the_optimum(make, memories, aim, monkeypatch):
+    """Against a search that looks into every tile whose energy and compute are low enough, one prefix as well as another."""
+    asked = region(make, memories)
+    found = solve_region(asked, objective=aim)
+    monkeypatch.setattr(SliceLines, "_of_line", lambda *of: -float("inf"))
+    monkeypatch.setattr(SliceLines, "_of_tables", lambda *of: -float("inf"))
+    monkeypatch.setattr(SliceLines, "closer", lambda *of: False)
+    monkeypatch.setattr(PrefixTiles, "distinct", lambda self: self.ones.astype(bool))
+    monkeypatch.setattr(Branch, "best", lambda self, above, aim, _, most: self._search(above, aim, float("inf")))
+    plain = solve_region(asked, objective=aim)
+    assert aim.key(found.energy_j, found.latency_s) == pytest.approx(aim.key(plain.energy_j, plain.latency_s), rel=1e-12)
+    assert found.certificate.proven
+
+
+def test_a_region_ends_where_its_work_does_and_says_how_far_it_may_be_from_the_best():
+    asked, every = region(scores, 3), Effort()
+    best = solve_region(asked, objective=POWER, effort=every).certificate.objective[0]
+    gaps = []
+    for part in (0.3, 0.6, 0.9):
+        try:
+            once, again = (solve_region(asked, objective=POWER, effort=Effort(every.spent * part)) for _ in range(2))
+        except Exhausted:
+            continue
+        sheet = once.certificate
+        assert sheet.bound <= best * (1 + 1e-12) <= sheet.objective[0] * (1 + 2e-12)
+        assert (sheet.objective, sheet.bound, once.mappings) == (again.certificate.objective, again.certificate.bound, again.mappings)
+        gaps.append(sheet.gap)
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] > 0
+
+
+def test_what_is_asked_for_in_vain_leaves_a_bound():
+    asked, every = region(scores, 3), Effort()
+    best = solve_region(asked, objective=POWER, effort=every).certificate.objective[0]
+    with pytest.raises(NothingBetter) as nothing:
+        solve_region(asked, objective=POWER, effort=Effort(every.spent * 0.3), below=best * (1 - 1e-6))
+    assert 0 < nothing.value.bound < best
