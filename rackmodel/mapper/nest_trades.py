@@ -120,7 +120,10 @@ class _Trades:
 
     def _others_may_be_better(self, first: Offer | None) -> bool:
         """Whether nests of other aims may make a better step than those of the very figure, or the same under the limits."""
-        goal = self.question.goal
+        goal, workload = self.question.goal, self.job.workload
+        alone = sum(len(section.workload.ops) for section in workload.sections) == 1
+        if goal.name == self.inside.aim.name == "edp" and alone and not self.inside.hidden and not self.limited:
+            return False  # its own search has tried them
         if not goal.additive or first is None or first.value > self.unlimited * (1 + SLACK):
             return True
         return self.inside.hidden and all(goal.weights(self.static_w))
