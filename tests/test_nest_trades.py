@@ -54,6 +54,20 @@ def test_the_product_of_several_nests_is_proven_and_the_least_of_all_combination
     assert result.certificate.objective == pytest.approx(result.energy_j * result.latency_s, rel=1e-9)
 
 
+def test_one_nest_is_its_own_product_and_one_with_others_beside_it_is_not(tmp_path: Path):
+    """Of (E + e) (T + t) the least E T says nothing, as it was said to."""
+    said = workload(random.Random(3), 1) | {"sizes": {"m": 8, "k": 6, "n": 8}}
+    notes = {}
+    for name, more in (("alone", {}), ("beside", {"R": "Z[m,n] = relu(Y0[m,n])"})):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(said | {"einsums": {**said["einsums"], **more}}, sort_keys=False), encoding="utf-8")
+        certificate = api.search("glb_pe", str(path), "loopnest_perfect", minimize="edp").result.certificate
+        notes[name] = certificate.note
+        assert certificate.gap == 0.0
+    assert "weighted sums" in notes["beside"]
+    assert "weighted sums" not in notes["alone"]
+
+
 def test_lines_bound_a_product_where_they_meet():
     lines = Hull([SupportLine(1.0, 0.0, 2.0, (2.0, 9.0)), SupportLine(1.0, 1.0, 7.0, (3.0, 4.0)), SupportLine(0.0, 1.0, 1.0, (8.0, 1.0))])
     assert lines.lowest(lambda joules, seconds: joules * seconds) == (pytest.approx(6.0), (1,))

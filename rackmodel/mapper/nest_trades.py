@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import inf, isfinite, sqrt
+from math import inf, isclose, isfinite, sqrt
 
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
@@ -120,9 +120,8 @@ class _Trades:
 
     def _others_may_be_better(self, first: Offer | None) -> bool:
         """Whether nests of other aims may make a better step than those of the very figure, or the same under the limits."""
-        goal, workload = self.question.goal, self.job.workload
-        alone = sum(len(section.workload.ops) for section in workload.sections) == 1
-        if goal.name == self.inside.aim.name == "edp" and alone and not self.inside.hidden and not self.limited:
+        goal = self.question.goal
+        if goal.name == "edp" and self._is_one_nest and not self.limited:
             return False  # its own search has tried them
         if not goal.additive or first is None or first.value > self.unlimited * (1 + SLACK):
             return True
@@ -184,12 +183,22 @@ class _Trades:
             each.setdefault(name, []).append(float(nest.certificate["bound"]) if nest.certificate else 0.0)
         least = [min(bounds) for bounds in each.values()]
         staged = any(axis.stages is not None for axis in self.space.mapper.axes.values())
-        if len(least) == 1 and not inside.hidden and not inside.ragged and self.offers:
+        if self._is_one_nest:
             gap = max(self.offers[0].found.certificate.gap, inside.widest_gap)
             return self.offers[0].value * (1 - gap) if not self.limited else 0.0
         bound = sum(least) if staged else sum(map(sqrt, least)) ** 2
         open_ = [offer.found.certificate.bound for offer in self.offers if offer.found.certificate.gap]  # time was up
         return float(min([bound, *open_]))
+
+    @property
+    def _is_one_nest(self) -> bool:
+        """Whether the first step is a nest, once or more often, and nothing beside it: it draws the same watts."""
+        inside = self.inside.basis
+        if not self.offers or len({name for name, *_ in inside.solved}) > 1 or inside.hidden or inside.ragged:
+            return False
+        joules, seconds = self._figures(self.offers[0].found)
+        costs = (nest.cost for nest in inside.solved.values())
+        return any(isclose(joules * one.latency_s, seconds * self.used * one.energy_j, rel_tol=CLOSE) for one in costs)
 
     # -- lines
     def _traded(self, bound: float) -> float:
