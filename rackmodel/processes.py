@@ -74,6 +74,9 @@ class Crew:
         return [found[number] for number in range(len(tasks))]
 
 
+ALONE = Crew()
+
+
 @dataclass(frozen=True)
 class _Numbered(Generic[Task, Answer]):
     """Work that says which task its answer is of."""

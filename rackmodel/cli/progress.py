@@ -47,7 +47,7 @@ class Progress:
 
 
 class PointsLine:
-    """'812/2,000 points, 214 a second, 6 s left', written over; the rate is of the points that this sweep solved. what: is counted."""
+    """'812/2,000 points, 214 a second, 6 s left', written over; the rate is of those done since the last begin. what: is counted."""
 
     def __init__(self, what: str = "points") -> None:
         self.what = what
@@ -56,7 +56,7 @@ class PointsLine:
     def __call__(self, done: int, total: int) -> None:
         """Say how far it is, where it is time to."""
         now = time.monotonic()
-        if self.first < 0:
+        if self.first < 0 or not done:
             self.started, self.first = now, done
         if not sys.stderr.isatty() or (now - self.last < EVERY and done < total):
             return

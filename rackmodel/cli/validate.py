@@ -39,7 +39,7 @@ def validate(
     from rackmodel.validation.run import validate as run
     from rackmodel.validation.table import report_lines
 
-    line = PointsLine("rows")
+    line = PointsLine("cases")
     try:
         report = run(files or shipped_files(), anchor or (), sets or (), crew=Crew(workers or cores(), line))
     finally:

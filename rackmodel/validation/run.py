@@ -12,7 +12,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.overrides import OF_PROFILE
-from rackmodel.processes import Crew
+from rackmodel.processes import ALONE, Crew
 from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.best_served import best_rows
 from rackmodel.validation.choices import ChoiceScore, choice_scores
@@ -54,7 +54,6 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
 SERVED = ("served", "served by plan", "served at most", "served at best")
 """Kinds of rows that take long: those of each engine by themselves."""
-ALONE = Crew()
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,7 @@ def validate(
 ) -> ValidationReport:
     """Price and score the rows of files. sets: overrides of the profiles of training runs · intervals: false where neither they nor bins
     are looked at, which saves time · most: rows of a data set, evenly spaced, None = all · crew: who prices them, which changes no figure.
-    Raises InputError where a file cannot be read, or
-    an anchor is no row that was priced."""
+    Raises InputError where a file cannot be read, or an anchor is no row that was priced."""
     published = _some([row for file in files for row in read_rows(file)], most)
     for text in sets:
         if not text.strip().startswith(OF_PROFILE):
@@ -163,7 +161,7 @@ def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, 
 
 
 def _engines(rows: Sequence[PublishedRow]) -> list[list[PublishedRow]]:
-    """Rows of one model, machine and engine together: no two parts have work in common."""
+    """Rows of one data set, model, machine and engine together, as far as columns say so: they are priced together."""
     apart: dict[tuple[str, ...], list[PublishedRow]] = {}
     for row in rows:
         key = row.dataset, row.text("model", "model_path"), row.text("gpu", "system"), row.text("framework", "backend")

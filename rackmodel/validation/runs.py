@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rackmodel.errors import InputError
-from rackmodel.processes import Crew
+from rackmodel.processes import ALONE, Crew
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import families, price_cases
@@ -17,14 +17,14 @@ from rackmodel.validation.words import Refused, Words, words
 
 GIB = float(1 << 30)
 TERA = 1e12
-SHARES = 4  # of a process
+SHARES = 4  # of each of several processes, so that none waits long for the last
 
 
 def training_rows(
-    rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, crew: Crew | None = None
+    rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, crew: Crew = ALONE
 ) -> list[ScoredRow]:
     """Each row scored, or refused with why. sets: overrides of every profile ('profile.variation=0') · intervals: whether other readings
-    of what a row leaves open are priced, for its interval, and bins · crew: who prices them, None = this process."""
+    of what a row leaves open are priced, for its interval, and bins · crew: who prices them."""
     said, refused = words(), dict[int, str]()
     readings: list[Reading] = []
     for number, row in enumerate(rows):
@@ -35,7 +35,7 @@ def training_rows(
             refused[number] = str(problem)
     cases = [reading.case for reading in readings]
     cases = [replace(case, key=replace(case.key, sets=tuple(sets))) for case in cases] if sets else cases
-    steps = price_cases(cases) if crew is None or crew.count == 1 else _spread(cases, crew)
+    steps = _dealt(cases, crew)
     priced: dict[int, list[tuple[Reading, PricedStep]]] = {}
     for reading, step in zip(readings, steps, strict=True):
         priced.setdefault(reading.number, []).append((reading, step))
@@ -48,9 +48,9 @@ def training_rows(
     return found
 
 
-def _spread(cases: Sequence[TrainingCase], crew: Crew) -> list[PricedStep]:
-    """The steps of cases, those that are priced together dealt to several."""
-    shares: list[list[int]] = [[] for _ in range(crew.count * SHARES)]
+def _dealt(cases: Sequence[TrainingCase], crew: Crew) -> list[PricedStep]:
+    """The steps of cases, dealt to a crew; those that are priced together stay so."""
+    shares: list[list[int]] = [[] for _ in range(crew.count * SHARES if crew.count > 1 else 1)]
     for own in sorted(families(cases), key=lambda own: -len(own)):
         min(shares, key=len).extend(own)
     shares = [sorted(share) for share in shares if share]
