@@ -195,7 +195,7 @@ def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
     """Some mapping to draw from: of few tiles that of least energy, or where that says nothing the optimum of perfect factors."""
     best, cells = None, 0
     aim = NestObjective("energy")
-    for kept in q.masks:
+    for kept in q.masks if not q.effort.over else ():
         search = DeepSearch(_list_space(q, kept, FEW), aim, best, q.effort.part())
         with suppress(InfeasibleError, Exhausted):
             search.run()
