@@ -1,10 +1,12 @@
 """Tensors at home in the cores of a memory, a fan and cores: searched by spatial vectors, best bound first.
 
 A vector s fixes who shares a word (q) and the room of what rests in a core; for every order of the nodes the classes of
-ranks (those that index the same tensors) offer lists of tiles (home_chains), and their joint array is priced whole
+ranks (those that index the same tensors) offer lists of tiles (home_tiles), and their joint array is priced whole
 (home_costs). A vector's bound: every part used once, every word fetched once (all = s, once = 1, cover = ceil(D / s));
-where that is not enough, the same over runs of the lists, each with the least of every figure.
-Perfect factors: exact. Ceil: exact where all tiles were listed, else the certificate's bound is the least of all vectors'.
+where that is not enough, the same over runs of the lists, each with the least of every figure. Of a large fan some vectors are
+listed; the others are met where ranges of parts are taken apart (home_boxes).
+Perfect factors: exact. Ceil: exact where all tiles were listed and all ranges taken apart, else the certificate's bound is the least of
+all vectors' and ranges'.
 """
 
 from collections.abc import Iterator
@@ -23,9 +25,10 @@ from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.divisor_axis import factorize
 from rackmodel.nests.searchers.effort import Exhausted
+from rackmodel.nests.searchers.home_boxes import OpenRanges, layouts_of
 from rackmodel.nests.searchers.home_costs import HomeCost, Moved
 from rackmodel.nests.searchers.home_tiles import TileLists, joined, rank_tile_lists, stacked
-from rackmodel.nests.searchers.home_vectors import fan_vectors
+from rackmodel.nests.searchers.home_vectors import EVERY, fan_vectors
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.mapping_steps import Unmerge
 from rackmodel.nests.searchers.slices import Best
@@ -49,16 +52,16 @@ def solve_home(q: NestQuestion) -> NestSolution:
     if search.best is None:
         raise search.infeasible() or infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = search.best
-    bound = key[0] if search.exact else min(search.least, key[0])
-    pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
+    bound = min(key[0], search.apart, inf if search.exact else search.least)
+    pruned = {"bound of the spatial vector": search.number - search.tried}
     notes = (search.note, "every tile" if search.exact else "tiles from a list; bound over tiles of any size")
     gap = key[0] / bound - 1.0 if bound else 0.0
     return NestSolution(mapping, cost, NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
 
 
 class HomeSearch:
-    """The search. best: (key, mapping, cost) · least: the least bound of any vector · exact: no better mapping exists
-    under the vectors tried."""
+    """The search. best: (key, mapping, cost) · least: the least bound of any vector tried · exact: no better mapping exists
+    under these · apart: the least bound of the others."""
 
     def __init__(self, q: NestQuestion) -> None:
         self.perfect = q.factors == "perfect"
@@ -74,9 +77,12 @@ class HomeSearch:
         self.orders = self.space.orders(1)
         allowed = [self.space.allowed(q.machine.levels[0].name, d) for d in "XY"]
         sizes = list(self.p.sizes.values())
-        on = [[r in a for r in self.ranks] for a in allowed]
-        self.fan = fan_vectors(q.machine.levels[0].fan, sizes, on, self.perfect)
-        self.vectors, self.note = self.fan.parts, self.fan.note
+        self.on = [[r in a for r in self.ranks] for a in allowed]
+        self.grid = q.machine.levels[0].fan
+        self.fan = fan_vectors(self.grid, sizes, self.on, self.perfect)
+        self.vectors, self.idle, self.note = self.fan.parts, self.fan.idle, self.fan.note
+        self.laid: dict[int, tuple[Ints, Ints]] = {}  # vector that was not listed → parts on X, on Y
+        self.number, self.apart = len(self.vectors), inf
         self.sizes, self.exact, self.least = np.array(sizes), True, inf
         self.terms = [TensorTerm.of(w, [bool(c[t]) for c in self.signatures]) for t, w in enumerate(self.cost.whole)]  # over classes
         self.rounds = [replace(term, whole=1.0) for term in self.terms]  # times a core works through its words
@@ -118,7 +124,25 @@ class HomeSearch:
             moved.append(Moved(self.terms[t].words(parts.__getitem__) * np.ones(len(q)), whole, ever, ever, q))
             used = used + self.cost.room(t, 1.0, moved[-1])
         energy, time = self.cost.total(moved, np.prod(cover, axis=1, dtype=float))
-        self.need = float(used.min(initial=inf))
+        self.need = min(self.need, float(used.min(initial=inf)))
+        first, second = (np.where(used <= self.capacity, k, inf) for k in self.objective.key(energy, time))
+        return first, second
+
+    def range_bounds(self, low: Ints, high: Ints) -> tuple[Floats, Floats]:
+        """The same of every vector with parts between `low` and `high` [B, ranks]."""
+        if self.best is not None:
+            self.effort.spend(len(low))
+        cover = -(-self.sizes // high)
+        ends: list[tuple[Moved, Moved]] = []
+        used: Floats = np.zeros(len(low))
+        for t, (fewest, most) in enumerate(zip(self.shared(low), self.shared(high), strict=True)):
+            ever = np.prod(cover[:, self.has[t]], axis=1, dtype=float)
+            whole = np.full(len(low), self.terms[t].whole)
+            copies = (fewest, np.minimum(most, self.grid.size))
+            ends.append((Moved(whole * copies[0], whole, ever, ever, copies[0]), Moved(whole * copies[1], whole, ever, ever, copies[1])))
+            used = used + self.cost.room(t, 1.0, ends[-1][1])
+        busy = prod(map(float, self.sizes)) / self.grid.size
+        energy, time = self.cost.least(ends, np.prod(cover, axis=1, dtype=float), busy)
         first, second = (np.where(used <= self.capacity, k, inf) for k in self.objective.key(energy, time))
         return first, second
 
@@ -143,9 +167,10 @@ class HomeSearch:
         self.least = float(first.min(initial=inf))
         queue = np.lexsort((np.arange(len(first)), second, first))
         queue = queue[np.isfinite(first[queue])]
+        listed = self.vectors, first, second
         for i in self._in_order(queue[:SOON], first, second):
             self.offer(i)
-        queue = np.array([i for i in queue[SOON:] if self.beats(first[i], second[i])], dtype=int)
+        queue = queue[SOON:][self.beats(first[queue[SOON:]], second[queue[SOON:]])]
         if self.best is not None and len(queue):
             first, second = first.copy(), second.copy()
             for part in np.array_split(queue, -(-len(queue) // BLOCK)):
@@ -153,10 +178,39 @@ class HomeSearch:
             queue = queue[np.lexsort((queue, second[queue], first[queue]))]
         for i in self._in_order(queue, first, second):
             self.offer(i)
+        if self.note != EVERY and not self.perfect:
+            self._unlisted(*listed)
 
-    def beats(self, first: float, second: float) -> bool:
-        """Could a key of these bounds be better than the best?"""
-        return self.best is None or bool(better((first, second), self.best[0]))
+    def _unlisted(self, vectors: Ints, first: Floats, second: Floats) -> None:
+        """Vectors that are not among those that were listed (with bounds of their keys): what ranges of parts leave."""
+        limits = [[fan if r else 1 for r in on] for fan, on in zip((self.grid.x, self.grid.y), self.on, strict=True)]
+        most = [min(int(n), x * y) for n, x, y in zip(self.sizes, *limits, strict=True)]
+        ranges = OpenRanges(most, self.grid.size, self.range_bounds)
+        listed = set(map(tuple, vectors[self.beats(first, second) & ~self.idle.any(axis=1)].tolist()))
+        self.apart = ranges.least
+        while ranges.left:
+            points = ranges.step(self.beats)
+            self._offer_unlisted(points[[tuple(p) not in listed for p in points.tolist()]])
+            self.apart = ranges.least
+        self.note = f"{self.note}; bound over any" if self.apart < inf else EVERY
+
+    def _offer_unlisted(self, points: Ints) -> None:
+        """Vectors [V, ranks] as numbers 0 to V - 1 instead of those before; bounded from the lists, then priced best first."""
+        if not len(points):
+            return
+        self.vectors, self.idle, self.by_order, self.laid = points, np.zeros(points.shape, dtype=bool), {}, {}
+        self.number += len(points)
+        self.least = min(self.least, float(self.bounds()[0].min(initial=inf)))
+        parts = np.array_split(np.arange(len(points)), -(-len(points) // BLOCK))
+        first, second = np.concatenate([self.tightened(some) for some in parts], axis=1)
+        for i in self._in_order(np.lexsort((second, first)), first, second):
+            for idle, x, y in layouts_of(points[i], self.grid, self.on):
+                self.idle[i], self.laid[i] = idle, (x, y)
+                self.offer(i)
+
+    def beats(self, first: Any, second: Any) -> Any:
+        """Could keys of these bounds be better than the best?"""
+        return np.isfinite(first) if self.best is None else better((first, second), self.best[0])
 
     def _in_order(self, queue: Ints, first: Floats, second: Floats) -> Iterator[int]:
         """Vectors of the queue whose bound still beats the best, while there are such."""
@@ -170,7 +224,7 @@ class HomeSearch:
     def tightened(self, picks: Ints) -> Floats:
         """[2, P] lower bounds of the key of vectors `picks`: of every run of a list, the least of each figure. Kept by order."""
         bounds = np.full((2, len(self.orders), len(picks)), inf)
-        at_work = np.where(self.fan.idle, -self.vectors, self.vectors)[picks]
+        at_work = np.where(self.idle, -self.vectors, self.vectors)[picks]
         parts = [np.unique(at_work[:, m], axis=0, return_index=True, return_inverse=True) for m in self.members]
         for o, order in enumerate(self.orders):
             some, runs = np.ones(len(picks), dtype=bool), []
@@ -190,7 +244,7 @@ class HomeSearch:
     def tiles(self, k: int, i: int, order: Order) -> TileLists:
         """Choices of class k under vector i."""
         has = tuple(bool(self.signatures[k][t]) for t in order)
-        here = {r: (int(self.vectors[i, r]), bool(self.fan.idle[i, r])) for r in self.members[k]}
+        here = {r: (int(self.vectors[i, r]), bool(self.idle[i, r])) for r in self.members[k]}
         key = (tuple(here.items()), has)
         if key not in self.cache:
             parts = []
@@ -256,7 +310,7 @@ class HomeSearch:
         outer, inner = self.m.levels
         part = Unmerge(self.space.groups, self.space.original.sizes)
         part.cut(tuple(int(min(n, t[0] * s)) for n, t, s in zip(self.sizes, tiles, self.vectors[i], strict=True)))
-        x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v, strict=True)}) for v in self.fan.layout(i))
+        x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v, strict=True)}) for v in self.laid.get(i) or self.fan.layout(i))
         nodes = [StorageNode(self.tensors[t].name, part.cut(tuple(int(u[j]) for u in tiles))) for j, t in enumerate(order)]
         whole = tuple(StorageNode(t.name, dict(self.original.sizes)) for t in self.original.tensors)
         levels = (LevelMapping(outer.name, whole, x, y), LevelMapping(inner.name, tuple(nodes)))

@@ -76,6 +76,26 @@ class HomeCost:
             time = np.maximum(time, _sum(prices, [s for _, s in streamed], [f for _, f in fed]) / port.bandwidth)
         return energy, time
 
+    def least(self, ends: list[tuple[Moved, Moved]], cycles: Number, busy: float) -> tuple[Any, Any]:
+        """Lower bounds of (energy, latency) of all numbers of parts between two ends. ends: of each tensor, what it moves with the fewest
+        copies and with the most: prices are linear in the copies q or in 1 / q, and least at q = 1, where nothing is shared. cycles: the
+        fewest · busy: MACs of the fullest compute where all are as full."""
+        p, compute = self.problem, self.machine.compute
+        both = [[(self._streamed(t, m), self._fed(t, m, cycles)) for m in end] for t, end in enumerate(ends)]
+
+        def lesser(prices: HomePrices, side: int) -> Number:
+            found: Number = 0.0
+            for streamed, fed, end in zip(prices.streamed, prices.compute, both, strict=True):
+                low, high = (streamed.total(s[side], prices.hop[0]) + fed.total(f[side], prices.hop[1]) for s, f in end)
+                found = found + np.minimum(low, high)
+            return found
+
+        energy = p.macs * p.density * compute.j_per_mac + lesser(self.energy, 0)
+        time: Any = np.maximum(cycles, busy) * p.density / compute.macs_per_s
+        for port, prices in self.ports:
+            time = np.maximum(time, lesser(prices, 1) / port.bandwidth)
+        return energy, time
+
     def _streamed(self, t: int, m: Moved) -> tuple[Tallies, Tallies]:
         """Tallies between the memory and the cores, or among the cores: of all cores, of the fullest core."""
         whole = self.whole[t]
