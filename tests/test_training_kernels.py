@@ -32,13 +32,67 @@ def brief(*sets: str, **cells: str) -> PricedStep:
     return price_cases([replace(case, key=replace(case.key, sets=sets), brief=True)])[0]
 
 
-def test_a_mask_is_written_once_and_read_once() -> None:
-    """A byte an element of the scores that attention drops, of both results of a layer and of what it begins with."""
-    cells = {"arch": "gpt", "dataset": "korthikanti22_t5", "n_gpus": "1", "tp": "1", "pp": "1", "dp": "1", "sharding": "none", "gbs": "4"}
-    masked, plain = (brief("profile.host={}", *sets, **cells).seconds for sets in ((), ("profile.composites={}",)))
-    scores, results = HEADS * SEQUENCE**2, 2 * SEQUENCE * HIDDEN
-    at_peak = 2.0 * SAMPLES * (LAYERS * (scores + results) + SEQUENCE * HIDDEN) / BYTES_PER_S
-    assert at_peak < masked - plain < 2 * at_peak
+def alone(*sets: str, **cells: str) -> float:
+    """Seconds of a step of four sequences of a GPT on one A100 under megatron_2022, without its host."""
+    one = {"arch": "gpt", "dataset": "korthikanti22_t5", "n_gpus": "1", "tp": "1", "pp": "1", "dp": "1", "sharding": "none", "gbs": "4"}
+    return brief("profile.host={}", *sets, **{**one, **cells}).seconds
+
+
+def of(kind: str, profile: str) -> str:
+    """What a profile says of one kind of operation, as its file does."""
+    found = read_profile(profile).composites[kind]
+    passes = ((way, getattr(found, way)) for way in ("forward", "backward"))
+    said = (f"{way}: {{bytes: {float(one.bytes)}, skipped: {one.skipped}, streams: {str(one.streams).lower()}}}" for way, one in passes)
+    return f"{kind}: {{{', '.join(said)}}}"
+
+
+TOKENS, STREAMED, ROWS = SAMPLES * SEQUENCE, 0.88, 0.564  # shares of the bandwidth that sums reach, and norms
+LOGITS = 6 + 4 + 8 + 8 + 4 + 8 - 2 + 8 + 6  # cast, looked through, subtracted, raised, summed, divided, of 16 bit; multiplied, cast back
+
+
+@pytest.mark.parametrize(
+    ("profile", "kind", "moved"),
+    [  # bytes of a step, over the share of the bandwidth that they reach
+        ("megatron_2022", "cross_entropy", TOKENS * 51200 * (LOGITS / STREAMED - 12 / ROWS)),  # in the place of three passes at 4 B
+        ("megatron_2021", "layernorm", TOKENS * HIDDEN * (2 * LAYERS + 1) * 4 / ROWS),  # gradient and operand once more
+        ("megatron_2021", "gelu", TOKENS * 4 * HIDDEN * LAYERS * 2 / ROWS),  # a bias' gradient
+        ("megatron_2021", "add", TOKENS * HIDDEN * (2 * LAYERS + 1) * (2 + 2) / STREAMED),  # and gradients of both branches
+    ],
+)
+def test_kernels_beside_products_move_what_their_framework_reads_and_writes(profile: str, kind: str, moved: float) -> None:
+    plain, more = alone("profile.composites={}"), alone(f"profile.composites={{{of(kind, profile)}}}")
+    assert more - plain == pytest.approx(moved / BYTES_PER_S, rel=1e-3)
+
+
+def test_a_masked_softmax_reads_half_of_the_scores() -> None:
+    """Forward half of what it reads, backward half of both: of four passes over the scores of 16 bit, one and two halves less."""
+    whole, half = alone("profile.composites={}"), alone(f"profile.composites={{{of('softmax', 'megatron_2021')}}}")
+    scores = 2.0 * SAMPLES * LAYERS * HEADS * SEQUENCE**2
+    assert whole - half == pytest.approx(1.5 * scores / (0.564 * BYTES_PER_S), rel=1e-3)
+
+
+def test_parts_of_queries_keys_and_values_are_put_together_around_attention() -> None:
+    """16 bytes an element of the queries forward and 26 backward, at the rate of copies; forward twice where a layer is made again."""
+    start = 5.7e-6  # of each of two kernels forward and four backward, in each of four micro-batches
+    for recompute, runs in (("none", 1), ("full", 2)):
+        bare, moved = (alone(*sets, recompute=recompute) for sets in (("profile.heads={}",), ()))
+        copied = TOKENS * HIDDEN * LAYERS * (16 * runs + 26) / (STREAMED * BYTES_PER_S)
+        assert moved - bare == pytest.approx(copied + SAMPLES * LAYERS * (2 * runs + 4) * start, rel=1e-3)
+
+
+@pytest.mark.parametrize(("parallel", "each"), [("false", {"all_reduce": 4}), ("true", {"all_gather": 6, "reduce_scatter": 4})])
+def test_collectives_of_the_backward_pass_run_beside_the_other_product_of_their_operation(parallel: str, each: dict[str, int]) -> None:
+    """Of column-parallel products, two of a layer and the head: what their operand is gathered by once more, and what reduces its gradient.
+    What the forward pass waits for stays, and what row-parallel products begin their backward pass with. each: collectives of a layer."""
+    cells = {"arch": "gpt", "dataset": "korthikanti22_t5", "tp": "8", "dp": "1", "sharding": "none", "gbs": "4", "mbs": "4", "sp": parallel}
+    cells |= {"hidden": "8192", "heads": "64"}
+    free, serial = ("profile.host={}", "profile.overlap.contention=0"), "profile.overlap.windows={}"
+    asked = ((), "4"), ((serial,), "4"), ((serial,), "3")
+    beside, waited, less = (priced(*free, *sets, **cells, layers=layers) for sets, layers in asked)
+    for action, count in each.items():
+        of_all, of_three, exposed = (step.bins[f"network {action}"] for step in (waited, less, beside))
+        one = (of_all - of_three) / count
+        assert of_all - exposed == pytest.approx((2 * LAYERS + 1) * one, rel=1e-6)
 
 
 def passes(name: str) -> list[LocalOp]:

@@ -10,11 +10,12 @@ from typing import Any
 
 from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, grad_leaves, leaves, need
 from rackmodel.model.mapping import HandoverSpec, HomeSpec
-from rackmodel.model.profile import Casts, Composite, Updates
+from rackmodel.model.profile import Casts, Composite, Heads, Updates
 from rackmodel.model.workload import Op, Workload
 
 RESIDENT = HomeSpec()
 NO_UPDATES = Updates()
+NO_HEADS = Heads()
 MICRO = "micro"
 """The axis of a plan that is time: its degree is the number of micro-batches."""
 
@@ -25,8 +26,9 @@ class Plan:
     axis · boundary: tensor → layout in which it arrives or leaves · stages: op → pipeline stage of a cut below the layer · homes, save:
     by tensor · flat: axis → indices of a flattening that the degree does not factor (compute takes the fullest share of their product) ·
     on_chip: tensors that never leave the chip, because the kernels that write and read them are one (flash: those of the attention
-    kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · casts: bits of a
-    product's operands → what casting them takes · joined: operations that another one's kernel makes as well, without a start of
+    kernel, made again in the backward pass) · composites: kind of operation → the kernels that it runs as · heads: those around
+    attention, beside its operations; attending: products of queries and keys · casts: bits of a product's operands → what casting them
+    takes · joined: operations that another one's kernel makes as well, without a start of
     their own · handed: those that take their first operand from the kernel that made it · summed:
     normalisations that an all-reduce's kernel goes on with → its axes · adds_apart: whether a kernel of its own adds
     up a weight's gradients · unpacked, packed: bytes that kernels move for an element of a weight after it was gathered, of its gradient
@@ -47,6 +49,8 @@ class Plan:
     on_chip: frozenset[str] = frozenset()
     flash: frozenset[str] = frozenset()
     composites: AbcMapping[str, Composite] = field(default_factory=dict)
+    heads: Heads = NO_HEADS
+    attending: frozenset[str] = frozenset()
     casts: AbcMapping[int, Casts] = field(default_factory=dict)
     joined: frozenset[str] = frozenset()
     handed: frozenset[str] = frozenset()

@@ -20,10 +20,11 @@ Share = Annotated[Plain, Field(ge=0.0, le=1.0)]
 class Window(Spec):
     """The operation beside which a collective on activations runs, and how much of that operation's time may hide it."""
 
-    beside: Literal["reader", "maker", "pass", "none"] = Field(
+    beside: Literal["reader", "maker", "sibling", "pass", "none"] = Field(
         default="none",
-        description="reader: the contractions that read what it brings; maker: those that made what it moves; pass: all of the layer's "
-        "pass, for those of another micro-batch run meanwhile, which are as long",
+        description="reader: the contractions that read what it brings; maker: those that made what it moves; sibling: the others of these "
+        "operations' backward passes, which do not wait for it; pass: all of the layer's pass, for those of another micro-batch run "
+        "meanwhile, which are as long",
     )
     share: Share = Field(default=1.0, description="share of that time that may hide the collective")
 
@@ -125,19 +126,35 @@ class Host(Spec):
         return self.layer_s + (self.backward_s if backward else 0.0) + self.launch_s * launches
 
 
-class KernelRun(Spec):
-    """What one pass of an operation takes where nothing fuses it."""
+class Moves(Spec):
+    """Kernels of one pass that move what lies in memory, and do nothing else that takes time."""
 
     kernels: PositiveInt = Field(default=1, description="kernels that it runs as")
+    bytes: Plain = Field(
+        default=0.0,
+        description="bytes that they move for an element of the first operand (of `dispatch`: of its result; of `heads`: of the queries), "
+        "beside the operation's operands and result",
+    )
+
+
+class KernelRun(Moves):
+    """What one pass of an operation takes where nothing fuses it."""
+
     prompts: PositiveInt | None = Field(
         default=None, description="kernels that the host launches for it in a step that has prompts; absent = as many as `kernels`"
     )
-    bytes: Plain = Field(
-        default=0.0,
-        description="bytes that they move for an element of the first operand (of `dispatch`: of its result), beside the operation's "
-        "operands and result",
-    )
     held: Plain = Field(default=0.0, description="bytes that they hold at once for such an element, beside the operands' gradients")
+    skipped: Share = Field(default=0.0, description="share of its operands that it does not read, as a causal mask hides it")
+    streams: bool = Field(
+        default=False, description="true: they reach what sums and casts do of the memory's bandwidth, not what norms and softmax do"
+    )
+
+
+class Heads(Spec):
+    """Kernels around attention beside its operations: queries, keys and values put together, their biases, results transposed."""
+
+    forward: Moves = Field(default=Moves(), description="forward pass")
+    backward: Moves = Field(default=Moves(), description="backward pass")
 
 
 class Composite(Spec):
@@ -299,6 +316,11 @@ class ProfileSpec(Spec):
     )
     composites: dict[str, Composite] = Field(
         default_factory=dict, description="kind of operation → the kernels that it runs as; absent = one, that moves operands and result"
+    )
+    heads: Heads = Field(
+        default=Heads(),
+        description="kernels around attention beside its operations: queries, keys and values put together, their biases, results "
+        "transposed; absent = none",
     )
     casts: dict[str, Casts] = Field(
         default_factory=dict, description="width of operands ('8 bit', 'fp8') → what casting them takes; absent = nothing"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
-from rackmodel.model.profile import Composite, KernelRun, ProfileSpec
+from rackmodel.model.profile import Composite, Heads, Moves, ProfileSpec
 from rackmodel.model.resources import Kernels
 from rackmodel.units import Quantity
 
@@ -129,6 +129,7 @@ def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int 
 
 
 Spread = Callable[[str, float], Any]
+Both = TypeVar("Both", Composite, Heads)
 
 
 def _range(name: str, value: object) -> Iterator[tuple[Unknown, float]]:
@@ -147,6 +148,8 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     for operation, composite in profile.composites.items():
         yield from _range(f"composites.{operation}.forward.bytes", composite.forward.bytes)
         yield from _range(f"composites.{operation}.backward.bytes", composite.backward.bytes)
+    yield from _range("heads.forward.bytes", profile.heads.forward.bytes)
+    yield from _range("heads.backward.bytes", profile.heads.backward.bytes)
     for operands, casts in profile.casts.items():
         for kind in CAST:
             yield from _range(f"casts.{operands}.{kind}", getattr(casts, kind))
@@ -193,6 +196,7 @@ def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
             "buckets": profile.buckets.model_copy(update={"rank_s": spread("buckets.rank", profile.buckets.rank_s)}),
             "overlap": overlap.model_copy(update={"windows": windows, "contention": contention}),
             "composites": _composites(profile, spread),
+            "heads": _both_ways("heads", profile.heads, spread),
             "casts": {
                 name: casts.model_copy(update={kind: spread(f"casts.{name}.{kind}", getattr(casts, kind)) for kind in CAST})
                 for name, casts in profile.casts.items()
@@ -209,13 +213,14 @@ def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
 
 
 def _composites(profile: ProfileSpec, spread: Spread) -> dict[str, Composite]:
-    def run(name: str, way: str, one: KernelRun) -> KernelRun:
-        return one.model_copy(update={"bytes": spread(f"composites.{name}.{way}.bytes", one.bytes)})
+    return {name: _both_ways(f"composites.{name}", one, spread) for name, one in profile.composites.items()}
 
-    return {
-        name: Composite.model_construct(forward=run(name, "forward", one.forward), backward=run(name, "backward", one.backward))
-        for name, one in profile.composites.items()
-    }
+
+def _both_ways(name: str, one: Both, spread: Spread) -> Both:
+    def run(way: str, moves: Moves) -> Moves:
+        return moves.model_copy(update={"bytes": spread(f"{name}.{way}.bytes", moves.bytes)})
+
+    return one.model_copy(update={"forward": run("forward", one.forward), "backward": run("backward", one.backward)})
 
 
 def _kernels(facts: Kernels, spread: Spread) -> Kernels:

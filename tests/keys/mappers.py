@@ -98,6 +98,8 @@ _CALLS = {"arch.tree.children.0.network.start": "10 ms"}
 
 _KNOWN = {"arch.tree.children.0.network.calls": "nvlink_h100", "profile.collectives": {"library": "vllm"}}
 _SEVERAL = {"profile.composites": {"gelu": {"forward": {"kernels": 2, "bytes": 6}, "backward": {"bytes": 2}}}}
+_STREAMING = {"arch.tree.children.0.children.0.compute.kernels.stream_memory_efficiency": 0.01}
+_AROUND = {"profile.heads": {"forward": {"bytes": 64}}}
 _CAST = {"profile.casts": {"16 bit": {"activation": 4, "weight": 4, "gradient": 4}}}
 
 _ROTATED = {
@@ -188,6 +190,13 @@ PROFILES = {
     "KernelRun.kernels": Flip("measured", "profile.composites.gelu.forward.kernels", 9, _SEVERAL),
     "KernelRun.prompts": Flip("measured", "profile.composites.gelu.forward.prompts", 9, _SEVERAL | {"profile.host": {"launch": "1 ms"}}),
     "KernelRun.bytes": Flip("measured", "profile.composites.gelu.forward.bytes", 640, _SEVERAL),
+    "KernelRun.streams": Flip("measured", "profile.composites.gelu.forward.streams", True, _SEVERAL | _STREAMING),
+    "KernelRun.skipped": Flip("measured", "profile.composites.gelu.forward.skipped", 0.5, _SEVERAL),
+    "ProfileSpec.heads": Flip("measured", "profile.heads", {"forward": {"bytes": 640}}),
+    "Heads.forward": Flip("measured", "profile.heads.forward", {"bytes": 640}),
+    "Heads.backward": Flip("measured", "profile.heads.backward", {"bytes": 640}),
+    "Moves.kernels": Flip("measured", "profile.heads.forward.kernels", 9, _AROUND),
+    "Moves.bytes": Flip("measured", "profile.heads.forward.bytes", 640, _AROUND),
     "KernelRun.held": Flip("measured", "profile.composites.gelu.backward.held", 64000, _SEVERAL),
     "ProfileSpec.casts": Flip("measured", "profile.casts", {"16 bit": {"activation": 40}}),
     "Casts.activation": Flip("measured", "profile.casts.16 bit.activation", 400, _CAST),

@@ -23,6 +23,7 @@ from rackmodel.cost.program.local_ops import (
     cast_ops,
     forward_op,
     halo,
+    head_ops,
     optimizer_op,
     ordered_op,
     sharded_sum_op,
@@ -120,9 +121,11 @@ class _Derivation:
         self.ready.setdefault(("back", (op.out.tensor, stage), self.plan.leaves(op)), done)
 
     def _cast(self, op: Op, phase: str, after: list[int]) -> list[int]:
-        """Casts of the operands of a product of low precision, before it."""
-        for local_op in cast_ops(op, self.plan, self.workload, backward=phase == "backward"):
-            after = [self._local_op(op, phase, local_op, after)]
+        """Casts of the operands of a product of low precision, and kernels around attention, before it."""
+        backward = phase == "backward"
+        for found in (cast_ops, head_ops):
+            for local_op in found(op, self.plan, self.workload, backward=backward):
+                after = [self._local_op(op, phase, local_op, after)]
         return after
 
     def _local_op(self, op: Op, phase: str, local_op: LocalOp, after: Iterable[int]) -> int:

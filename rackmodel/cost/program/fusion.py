@@ -28,7 +28,8 @@ POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu
 
 def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what a profile's kernels keep on the chip."""
-    flash = frozenset(scores(workload)) if profile.attention == "flash" else frozenset()
+    within = scores(workload)
+    flash = frozenset(within) if profile.attention == "flash" else frozenset()
     chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
     apart = profile.accumulation == "separate"
     casts = {width(name): found for name, found in profile.casts.items()}
@@ -46,6 +47,8 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         on_chip=flash | chains,
         flash=flash,
         composites=profile.composites,
+        heads=profile.heads,
+        attending=frozenset(_attending(workload, within)),
         casts=casts,
         adds_apart=apart,
         unpacked=profile.buckets.unpacked,
@@ -184,6 +187,15 @@ def loosest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
 def plainest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what stays on the chip under every layout."""
     return replace(fuse(workload, plan, profile), on_chip=frozenset(scores(workload)) if profile.attention == "flash" else frozenset())
+
+
+def _attending(workload: Workload, within: set[str]) -> set[str]:
+    """Products of queries and keys: those that make scores of what are none."""
+    return {
+        op.name
+        for op in workload.ops.values()
+        if op.kind.name == "einsum" and op.out.tensor in within and not any(access.tensor in within for access in op.ins)
+    }
 
 
 def _chains(workload: Workload, plan: Plan) -> set[str]:

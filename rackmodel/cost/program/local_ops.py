@@ -289,7 +289,7 @@ def _local_op(
     return LocalOp(
         **_of_sizes(op, plan, workload, reads, writes, backward=backward),
         macs=op.kind.name == "einsum",
-        kind="" if op.kind.name == "einsum" else op.kind.name,
+        kind="" if op.kind.name == "einsum" or run.streams else op.kind.name,
         per_element=float(op.kind.flops[int(backward)]),
         bits=_bits(op, tensors, workload),
         operands=operands,
@@ -321,14 +321,22 @@ def _of_sizes(
     gathered = reads_itself and op.name in plan.joined and not backward
     kept = tuple(replace(flow, volume=Volume(0.0)) for flow in writes) if gathered else _moved(writes, plan)
     there = read_as_keys(op, plan.flash, workload) if plan.flash and not backward else frozenset[str]()
+    run = _series(op, plan, backward=backward)
     return {
-        "reads": _moved(reads, plan, there),
-        "writes": (*kept, *_temporaries(op, _series(op, plan, backward=backward), plan, workload)),
+        "reads": _read_parts(_moved(reads, plan, there), run),
+        "writes": (*kept, *_temporaries(op, run, plan, workload)),
         "space": iteration_space(op, plan, workload),
         "density": _least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
         "weight_density": _least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
         "each": _experts(op, plan, workload),
     }
+
+
+def _read_parts(flows: tuple[Flow, ...], run: KernelRun) -> tuple[Flow, ...]:
+    """What kernels read of their operands that skip a share of them."""
+    if not run.skipped:
+        return flows
+    return tuple(replace(flow, volume=replace(flow.volume, total=flow.volume.total * (1.0 - run.skipped))) for flow in flows)
 
 
 def _experts(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[int, ...]], ...]:
@@ -392,6 +400,17 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
         found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), plan, workload, each)), access))
     experts = _experts(op, plan, workload)
     return tuple(replace(_cast(flow, access, plan, workload), each=experts) for flow, access in found if not flow.volume.empty)
+
+
+def head_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:
+    """Kernels around attention beside its operations, before the product of queries and keys; none of another."""
+    run = plan.heads.backward if backward else plan.heads.forward
+    if op.name not in plan.attending:
+        return ()
+    queries = op.ins[0]
+    flow = Flow(queries.tensor, _elements(queries, plan.needs(op, 0, workload), plan, workload, run.bytes), gradient=backward)
+    moved = replace(_cast(flow, queries, plan, workload), kernels=run.kernels)
+    return () if flow.volume.empty else (replace(moved, writes=(replace(flow, tensor=f"{flow.tensor}.heads"),)),)
 
 
 def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: float, plan: Plan, *, gradient: bool) -> LocalOp:

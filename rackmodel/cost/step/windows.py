@@ -1,10 +1,11 @@
 """Which contraction hides which collective: a profile's windows, resolved on a program of tasks.
 
 A collective on activations may run beside the contractions that read what it brings (the gathered operand, chunk by
-chunk), beside those that made what it moves, or beside those of another micro-batch, as long as its own pass. It is hidden for at
-most `share` of their time, and no contraction's time is used twice. What depends on what is read off the program; what reads or makes
-is of the same pass (a copy gathered forward may be read by the backward pass too, which runs long after it). Where a contraction is fused
-with others, its window is their whole kernel's.
+chunk), beside those that made what it moves, beside their siblings of the backward pass (the input's gradient is made while an operand
+is gathered for the weight's, which is made while the input's is reduced), or beside those of another micro-batch, as long as its own
+pass. It is hidden for at most `share` of their time, and no contraction's time is used twice. What depends on what is read off the
+program; what reads or makes is of the same pass (a copy gathered forward may be read by the backward pass too, which runs long after
+it). Where a contraction is fused with others, its window is their whole kernel's.
 """
 
 from __future__ import annotations
@@ -58,8 +59,23 @@ def _partners(number: int, tasks: Sequence[Task], window: Window, readers: Seque
     """The contractions that may hide a collective."""
     if window.beside == "pass":
         return [other for other, task in enumerate(tasks) if _contracts(task)]
-    found = _reached(number, tasks, readers if window.beside == "reader" else [list(task.after) for task in tasks])
-    return [other for other in found if _forward(tasks[other]) == _forward(tasks[number])]
+    brings = window.beside == "reader" or (window.beside == "sibling" and tasks[number].action == "all_gather")
+    found = _reached(number, tasks, readers if brings else [list(task.after) for task in tasks])
+    same = [other for other in found if _forward(tasks[other]) == _forward(tasks[number])]
+    return _siblings(same, tasks, tasks[number].tensor if brings else "") if window.beside == "sibling" else same
+
+
+def _siblings(found: Sequence[int], tasks: Sequence[Task], brought: str) -> list[int]:
+    """The contractions of the same operations' backward passes beside those found. brought: the tensor that these alone read, which all of
+    them are made to wait for; '' = they have made it."""
+    names = {tasks[number].einsum for number in found if tasks[number].phase == "backward"}
+    others = [number for number, task in enumerate(tasks) if task.einsum in names and task.phase == "backward" and _contracts(task)]
+    return [number for number in others if (not _reads(tasks[number], brought) if brought else number not in found)]
+
+
+def _reads(task: Task, tensor: str) -> bool:
+    assert task.local_op is not None
+    return any(operand.tensor == tensor for operand in task.local_op.operands)
 
 
 def _forward(task: Task) -> bool:

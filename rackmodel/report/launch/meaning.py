@@ -51,7 +51,7 @@ def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profil
 
     batch, data = workload.sizes[workload.batch], degree("data") * degree("expert")
     stage, copies, doubts = _zero(mapping, roles)
-    windows = profile is None or any(window.beside != "none" for window in profile.overlap.windows.values())
+    windows = profile is None or any(window.beside not in ("none", "sibling") for window in profile.overlap.windows.values())
     reductions = profile is None or profile.overlap.weights or profile.overlap.hides_gradients
     return Meaning(
         degrees={
