@@ -192,3 +192,13 @@ def test_ranks_of_a_context_send_each_other_the_heads_that_are_there(
             for action in ("all_gather", "reduce_scatter")
         }
         assert sent == {"all_gather": 2 * once, "reduce_scatter": once * gradient / 2}  # for each pass over attention; and summed
+
+
+def test_a_hand_over_between_stages_takes_its_host_behind_every_pass() -> None:
+    """Forward and backward passes of one micro-batch on two stages, as sends that hold a device do (docs/clock.md, rule 9); without a
+    pipeline nothing is handed over."""
+    cells = {"arch": "gpt", "dataset": "vtrain_single", "n_gpus": "2", "tp": "1", "sharding": "none"}
+    said = [f"profile.host={{hand_over: {time}}}" for time in ("0 us", "1 ms")]
+    none, some = (brief(one, **cells, pp="2", dp="1", gbs="1").seconds for one in said)
+    assert some - none == pytest.approx(4e-3, rel=1e-6)
+    assert len({brief(one, **cells, pp="1", dp="2", gbs="2").seconds for one in said}) == 1

@@ -121,6 +121,12 @@ class Host(Spec):
         default=0.0, alias="backward", description="host time of a backward pass beside that: gradients added up, biases, reruns"
     )
 
+    hand_over_s: Seconds = Field(
+        default=0.0,
+        alias="hand_over",
+        description="host time of a hand-over between stages that nothing hides, as where the device is waited for before work goes on",
+    )
+
     def seconds(self, launches: Any, *, backward: bool) -> Any:
         """Of one pass over a layer that launches so many kernels and collectives; of many where `launches` is an array."""
         return self.layer_s + (self.backward_s if backward else 0.0) + self.launch_s * launches

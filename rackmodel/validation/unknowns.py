@@ -158,6 +158,7 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     yield from _range("host.layer", profile.host.layer_s)
     yield from _range("host.backward", profile.host.backward_s)
     yield from _range("host.launch", profile.host.launch_s)
+    yield from _range("host.hand_over", profile.host.hand_over_s)
 
 
 def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
@@ -187,7 +188,7 @@ def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
         for name, window in overlap.windows.items()
     }
     contention = spread("overlap.contention", overlap.contention)
-    hosts = {f"{name}_s": spread(f"host.{name}", getattr(host, f"{name}_s")) for name in ("layer", "backward", "launch")}
+    hosts = {f"{name}_s": spread(f"host.{name}", getattr(host, f"{name}_s")) for name in ("layer", "backward", "launch", "hand_over")}
     return profile.model_copy(
         update={
             "variation": spread("variation", profile.variation),

@@ -183,6 +183,7 @@ PROFILES = {
     "Window.share": Flip("overlapped", "profile.overlap.windows.all_gather.share", 0.25, _BESIDE),
     "Host.layer": Flip("overlapped", "profile.host.layer", "1 ms"),
     "Host.backward": Flip("overlapped", "profile.host.backward", "1 ms"),
+    "Host.hand_over": Flip("overlapped", "profile.host.hand_over", "1 ms"),
     "Host.launch": Flip("overlapped", "profile.host.launch", "1 ms"),
     "ProfileSpec.composites": Flip("measured", "profile.composites", {"gelu": {"forward": {"bytes": 64}}}),
     "Composite.forward": Flip("measured", "profile.composites.gelu.forward", {"bytes": 64}, _SEVERAL),

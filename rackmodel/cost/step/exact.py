@@ -176,12 +176,7 @@ class ExactStep:
         plan = self.structure.parts[0][1]
         if self.structure.stages:
             return sends_between(self.handed, self.structure.cut.chunks, *summed(self.pricer, self.job.workload, plan, self.ends))
-        return sends_of(self.pricer, self.job.workload, [plan], scattered=self.scattered)
-
-    @property
-    def scattered(self) -> bool:
-        """Whether ranks that hold the same of the stream hand over a part each."""
-        return self.job.profile.hand_over == "scattered"
+        return sends_of(self.pricer, self.job.workload, [plan], self.job.profile)
 
     @cached_property
     def handed(self) -> tuple[HandOver, ...]:
@@ -203,7 +198,7 @@ class ExactStep:
     def _handed(self, pool: int, links: LinkArrays) -> HandOver:
         """The stream over some links, to a stage of a pool."""
         pricer = self.of_pools[pool].pricer
-        return hand_over(pricer, self.job.workload, self.structure.parts[0][1], links, scattered=self.scattered)
+        return hand_over(pricer, self.job.workload, self.structure.parts[0][1], links, self.job.profile)
 
     def _between(self, pool: int, then: int, far: bool) -> LinkArrays:
         """Links from a stage of a pool to one of that pool or another. far: between the ends of the pipeline."""

@@ -143,7 +143,7 @@ def _piece(
     return GroupPrice(
         columns=columns,
         sections=found,
-        sends=sends_of(pricer, job.workload, plans, scattered=job.profile.hand_over == "scattered"),
+        sends=sends_of(pricer, job.workload, plans, job.profile),
         repeats=tuple(one.repeat for one in found),
         layers=tuple(one.layer for one in found),
         host_bytes=host.capacity_bytes if host is not None else float("inf"),

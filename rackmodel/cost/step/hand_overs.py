@@ -19,6 +19,7 @@ from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import Plan
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
 Array = NDArray[np.float64]
@@ -53,8 +54,10 @@ class HandOver:
         return np.asarray(sum(one.links.joules(one.mean) for one in self.messages))
 
 
-def hand_over(pricer: Pricer, workload: Workload, plan: Plan, links: LinkArrays, *, scattered: bool = False) -> HandOver:
-    """The stream over some links between stages. scattered: ranks that hold the same part of it send it in parts, and gather them after."""
+def hand_over(pricer: Pricer, workload: Workload, plan: Plan, links: LinkArrays, profile: ProfileSpec) -> HandOver:
+    """The stream over some links between stages: under a profile that scatters it, ranks that hold the same part of it send it in parts,
+    and gather them after; what the host takes that nothing hides is a part of the sends."""
+    scattered, links = profile.hand_over == "scattered", links.later(profile.host.hand_over_s)
     mean, volume = stream_volume(workload, plan).both(pricer.degrees)
     same = _same(workload, plan) if scattered else []
     parts = pricer.degrees[:, same].prod(axis=1)
@@ -66,9 +69,9 @@ def hand_over(pricer: Pricer, workload: Workload, plan: Plan, links: LinkArrays,
     return HandOver((sent, Message(pricer.links(task, volume), np.asarray(mean), np.asarray(volume), "all_gather")))
 
 
-def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scattered: bool = False) -> Sends:
+def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], profile: ProfileSpec) -> Sends:
     """What the residual stream's hand-over costs, and the sum of gradients of weights that two sections share. A cut below the layer
-    hands over by tasks of its own. scattered: as of `hand_over`."""
+    hands over by tasks of its own. profile: as of `hand_over`."""
     if plans[0].stage_count > 1 or not bool((pricer.stages > 1).any()):
         none = np.zeros((len(plans), pricer.n))
         return Sends(seconds=none, joules=none, tied=none, tied_joules=none)
@@ -76,7 +79,7 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], *, scatt
     seconds, joules, tied, tied_joules = [], [], [], []
     first, of = np.unique(first_said(handed_alike(workload, plans)), return_inverse=True)
     for plan in (plans[number] for number in first):
-        one = hand_over(pricer, workload, plan, near, scattered=scattered)
+        one = hand_over(pricer, workload, plan, near, profile)
         seconds.append(one.seconds)
         joules.append(one.joules)
         both = summed(pricer, workload, plan, far)

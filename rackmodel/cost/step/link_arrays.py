@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,13 @@ class LinkArrays:
     def joules(self, volume: Array) -> Array:
         """[n] joules of it."""
         return np.asarray((self.joules_per_byte * volume).sum(axis=0))
+
+    def later(self, seconds: Array | float) -> LinkArrays:
+        """With so many seconds more ([n], or one for all) of each message, on the outermost tier that carries it."""
+        if not np.any(seconds):
+            return self
+        tiers = np.arange(len(self.levels))[:, None]
+        return replace(self, latency_s=self.latency_s + np.where(tiers == self.outermost, seconds, 0.0))
 
     def pick(self, which: Ints) -> LinkArrays:
         """Some of the columns, which may come again."""
