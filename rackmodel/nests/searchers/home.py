@@ -49,6 +49,9 @@ def solve_home(q: NestQuestion) -> NestSolution:
     except Exhausted:
         q.effort.late |= search.effort.late
         search.exact = False
+    if search.best is None and search.apart < inf:
+        why = f"{q.problem.name} on {q.machine.name}: no mapping was found with {', '.join(sorted(q.home))} at home; "
+        raise InfeasibleError(why + "that there is none is not proven", resource="mapping", need=1.0, have=0.0, unit="mapping")
     if search.best is None:
         raise search.infeasible() or infeasible(q.problem, q.machine, q.masks, q.constraints)
     key, mapping, cost = search.best
