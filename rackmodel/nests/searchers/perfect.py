@@ -65,7 +65,7 @@ def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
     """The search over some of the divisors, 1 and the whole among them: what fits at all fits there. First 1 and the whole alone, then
     more, as far as the effort goes and better may be left: what the full search met before it was stopped may be far from the best."""
     space, search = full.space, full
-    whole: set[str] = {fixed.rank for fixed in q.constraints.tiles} | set(q.machine.compute.atom)
+    whole = {fixed.rank for fixed in q.constraints.tiles} | {r for r, u in zip(space.ranks, space.leaf, strict=True) if u > 1}
     for tiles, cells in COARSE:
         best = search.best
         enough = q.effort.over or cells > 10 * q.effort.cells < inf

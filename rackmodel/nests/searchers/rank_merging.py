@@ -1,23 +1,35 @@
 """Ranks that no tensor tells apart are one rank to a search with perfect factors (lemma L1, docs/loop_nests.md).
 
 Ranks that index the same tensors multiply. Exact: the exponent chain of each prime of the product splits into chains of
-the parts. Not for a rank that a constraint names, that sits in a sum of indices, or that an instruction's atom cuts.
+the parts. One of them may have an instruction's atom: it is cut last (split_factor takes primes in the order of the parts), and
+every tile has the atom left. Not for a second rank with an atom, one that a constraint names, or one in a sum of indices.
 """
 
+from collections.abc import Collection, Mapping
 from math import prod
 
 from rackmodel.nests.problem import NestProblem, NestTensor
 from rackmodel.nests.searchers.divisor_axis import factorize
 
 
-def merged_ranks(problem: NestProblem, apart: set[str]) -> dict[str, list[str]]:
-    """Merged rank → its parts; ranks in `apart` and ranks inside a sum stay alone."""
-    apart = apart | {r for t in problem.tensors for r in t.affine_ranks}
+def merged_ranks(
+    problem: NestProblem, apart: Collection[str], atoms: Collection[str] = (), among: Mapping[str, Collection[str]] | None = None
+) -> dict[str, list[str]]:
+    """Merged rank → its parts, the one with an atom last; ranks in `apart` and ranks inside a sum stay alone. atoms: ranks that have one
+    (of a merged rank one part) · among: ranks that are merged already, which are merged further if none of them has an atom: a tile of
+    these may leave less of the one with an atom than it needs."""
+    alone = {r for t in problem.tensors for r in t.affine_ranks} | set(apart)
+    merged = {r: name for name, parts in (among or {}).items() for r in parts if not set(atoms).isdisjoint(parts)}
     groups: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    with_atom: dict[tuple[tuple[str, ...], str], str] = {}
     for r in problem.sizes:
         signature = tuple(t.name for t in problem.tensors if r in t.ranks)
-        groups.setdefault((signature, r if r in apart else ""), []).append(r)
-    return {"__".join(parts): parts for parts in groups.values()}
+        key = (signature, r if r in alone else merged.get(r, ""))
+        if r in atoms and with_atom.setdefault(key, r) != r:
+            key = (signature, r)
+        groups.setdefault(key, []).append(r)
+    every = (sorted(parts, key=lambda r: r in atoms) for parts in groups.values())
+    return {"__".join(parts): parts for parts in every}
 
 
 def merge_problem(problem: NestProblem, groups: dict[str, list[str]]) -> NestProblem:
@@ -33,7 +45,7 @@ def merge_problem(problem: NestProblem, groups: dict[str, list[str]]) -> NestPro
 
 
 def split_factor(factor: int, left: dict[str, int]) -> dict[str, int]:
-    """Share out the primes of `factor` over the parts; `left` holds what each part has and is reduced."""
+    """Share out the primes of `factor` over the parts, the first that has one; `left` holds what each part has and is reduced."""
     taken = dict.fromkeys(left, 1)
     for p, e in factorize(factor):
         for _ in range(e):

@@ -25,6 +25,7 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, NodesAbove, build_mapping
 from rackmodel.nests.searchers.prices import components
+from rackmodel.nests.searchers.rank_merging import merged_ranks
 from rackmodel.nests.searchers.region_lines import MemberBlends, Met, SliceLines, Spent, fastest, least_of
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_space import RegionSpace
@@ -71,8 +72,8 @@ class Case(NamedTuple):
 
 class Branch:
     """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
-    of its tensors tells them apart (lemma L1), which are no finer; they are shared by what is on chip and the bits taken, `like` a branch
-    of the same member with other loops."""
+    of its tensors tells them apart (lemma L1) and none has an atom, which are no finer; they are shared by what is on chip and the bits
+    taken, `like` a branch of the same member with other loops."""
 
     def __init__(self, space: RegionSpace, i: int, effort: Effort, tables: SharedTables, like: Branch | None = None) -> None:
         self.space, self.i, self.effort, self.tables = space, i, effort, tables
@@ -109,7 +110,9 @@ class Branch:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
         key = (self.on_chip(prefix), reserved)
         if key not in self.searches:
-            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), on_chip=OnChip(*key)) for kept in self.space.masks[self.i]]
+            groups, on_chip = merged_ranks(self.problem, (), self.machine.compute.atom, self.ranks), OnChip(*key)
+            masks = self.space.masks[self.i]
+            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), groups=groups, on_chip=on_chip) for kept in masks]
             self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort, tables=self.tables) for space in spaces]
         return self.searches[key]
 

@@ -39,7 +39,7 @@ class RegionSpace:
     Errors: RackmodelError where the members ask for what is not searched."""
 
     def __init__(self, region: Region, loops: RegionLoops | None = None, axis: Callable[[int], TileAxis] = DivisorAxis) -> None:
-        self.region, self.axis = region, axis
+        self.region, self.axis, self.exact = region, axis, axis is DivisorAxis
         self.loops = loops or RegionLoops(region, ((0, len(region.members) - 1),), again=False)
         self.masks = [self._masks(i) for i in range(len(region.members))]
         self.groups = self._groups()
@@ -51,7 +51,6 @@ class RegionSpace:
         self.lacks = [[r for r, parts in enumerate(self.parts.values()) if parts[0] not in p.sizes] for p in region.members]
         self.sizes = {g: prod(every[g][1].sizes[r] for r in parts) for g, parts in self.parts.items()}
         self.axes = [axis(self.sizes[g]) for g in self.shared]
-        self.exact = axis is DivisorAxis
         self.level = region.machines[0].levels[1]
         self.tensors = region.outer
         self.of = {name: t for name, (t, _) in self.tensors.items()} | {name: region.intermediate(name) for name in region.held}
@@ -73,17 +72,21 @@ class RegionSpace:
         return list(masks)
 
     def _groups(self) -> list[dict[str, list[str]]]:
-        """Merged ranks of every member: ranks that index the same tensors of the whole region. Those of an atom and running rows stay."""
-        region = self.region
-        apart = {r for machine in region.machines for r in machine.compute.atom} | {rows.over for rows in region.running} | region.whole
+        """Merged ranks of every member: ranks that index the same tensors of the whole region, one of them with an atom of some member at
+        most, which is cut last. Those of running rows stay; of tiles of any size, those of an atom as well."""
+        region, atoms = self.region, {r for machine in self.region.machines for r in machine.compute.atom}
+        apart = {rows.over for rows in region.running} | region.whole | (set() if self.exact else atoms)
         every = [(t.name, t.ranks) for p in region.members for t in p.tensors]
+        indexed = {r: tuple(dict.fromkeys(n for n, ranks in every if r in ranks)) for r in region.sizes}
+        first = {indexed[r]: r for r in sorted(atoms & set(indexed), reverse=True) if r not in apart}
+        apart |= {r for r in atoms if first.get(indexed.get(r, ())) != r}
         found = []
         for p in region.members:
             groups: dict[tuple[str, ...], list[str]] = {}
             for r in p.sizes:
-                key = tuple(dict.fromkeys(n for n, ranks in every if r in ranks))
-                groups.setdefault((*key, "apart", r) if r in apart else key, []).append(r)
-            found.append({"__".join(sorted(g)): sorted(g) for g in groups.values()})
+                groups.setdefault((*indexed[r], "apart", r) if r in apart else indexed[r], []).append(r)
+            parts = [sorted(g, key=lambda r: (r in atoms, r)) for g in groups.values()]
+            found.append({"__".join(g): g for g in parts})
         return found
 
     @cached_property

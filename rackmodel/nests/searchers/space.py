@@ -52,8 +52,8 @@ class Space:
     ) -> None:
         self.original, self.machine, self.kept, self.constraints = problem, machine, kept, constraints
         self.on_chip = on_chip or OnChip()
-        apart = constraints.named_ranks() | set(machine.compute.atom)
-        self.groups = dict(groups) if groups else merged_ranks(problem, apart) if axes is None else alone(problem)
+        merged = merged_ranks(problem, constraints.named_ranks(), machine.compute.atom) if axes is None else alone(problem)
+        self.groups = dict(groups) if groups else merged
         self.problem = merge_problem(problem, self.groups)
         self.ranks = list(self.problem.sizes)
         self.sizes = tuple(self.problem.sizes.values())
@@ -61,7 +61,7 @@ class Space:
         self.output = next(i for i, t in enumerate(self.tensors) if t.is_output)
         self.depth = len(machine.levels)
         self.axes: list[TileAxis] = list(axes) if axes is not None else [DivisorAxis(n) for n in self.sizes]
-        self.leaf = [machine.compute.atom.get(r, 1) for r in self.ranks]
+        self.leaf = [prod(machine.compute.atom.get(r, 1) for r in parts) for parts in self.groups.values()]
         self.aligned = self.axes[0].aligned
         if self.aligned and any(n % u for n, u in zip(self.sizes, self.leaf, strict=True)):
             raise RackmodelError(
