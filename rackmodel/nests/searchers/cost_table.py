@@ -172,12 +172,17 @@ class CostTable(PricedSpace):
         for plan, head, done in heads:
             joint = head[None]
             halo = bool(plan.order) and bool(self.space.affine[plan.order[0]].any())
+            price: Floats | None = None  # of nodes between which nothing is eliminated: small beside the joint array
             for j in reversed(range(len(plan.order))):
                 if j or halo:
-                    joint = self._add(plan, joint, j, state, picks)
-                for r in plan.cuts[j] if j else []:
-                    if (r, plan.versions[j][r]) not in done:
-                        joint = self._eliminate(plan, joint, plan.position[r, plan.versions[j][r]], 1)
+                    node = self.node_price(plan, j, state, picks)
+                    price = node if price is None else price + node
+                cut = [(r, plan.versions[j][r]) for r in plan.cuts[j]] if j else []
+                if not j or any(one not in done for one in cut):
+                    joint, price = joint if price is None else self._add(plan, joint, price), None
+                for one in cut:
+                    if one not in done:
+                        joint = self._eliminate(plan, joint, plan.position[one], 1)
             first = plan.order[0] if plan.order and not halo else None
             left = tuple(r for r in plan.cuts[0] if (r, 1) not in done) if plan.order else ()
             flat = self._squeeze(plan, joint)
@@ -199,9 +204,8 @@ class CostTable(PricedSpace):
             return np.full((len(picks), *(len(a) for a in self.space.axes)), np.inf)
         return best
 
-    def _add(self, plan: OrderPlan, joint: Floats, j: int, state: FanState, picks: Ints) -> Floats:
-        """joint + price of node j; a boxed y axis that the price sees is widened first."""
-        price = self.node_price(plan, j, state, picks)
+    def _add(self, plan: OrderPlan, joint: Floats, price: Floats) -> Floats:
+        """joint + price of nodes; a boxed y axis that the price sees is widened first."""
         for i in range(len(plan.axes_of)):
             n, have = price.shape[i + 1], joint.shape[i + 1]
             if n > 1 and have not in (1, n):
@@ -244,20 +248,33 @@ class CostTable(PricedSpace):
         for k, members in enumerate(rows):
             for saved in sorted(set(credit[members].tolist())):
                 left = entered[k].reshape(digits) - saved if saved else entered[k].reshape(digits)
-                for i in members[credit[members] == saved]:
-                    source, target = self._share(level, ("shift", level - 1, int(i)), partial(self._shift, level - 1, int(i)))
+                for i in self._fewest(level, members[credit[members] == saved]):
+                    source, target = self._share(level, ("shift", level - 1, i), partial(self._shift, level - 1, i))
                     np.minimum(flat[target], left[source], out=flat[target])
+
+    def _fewest(self, level: int, members: Ints) -> list[int]:
+        """Of spatial vectors of one price: those whose parts no other one's divide. A larger tile that enters costs no more."""
+
+        def make() -> list[int]:
+            digits = self._share(level, ("digits", level - 1), partial(self._digits, level - 1))[members]
+            divided = np.ones((len(members), len(members)), dtype=bool)
+            for exponents in digits.T:
+                divided &= exponents[None, :] <= exponents[:, None]
+            return [int(i) for i in members[divided.sum(axis=1) == 1]]
+
+        return [int(members[0])] if len(members) == 1 else self._share(level, ("fewest", level - 1, members.tobytes()), make)
 
     def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """(slices of y, slices of x) in exponent digits, with x = s y."""
-        source: list[slice] = []
-        target: list[slice] = []
-        for r, axis in enumerate(self.space.divisor_axes):
-            digits = np.unravel_index(axis.index[int(self.space.vectors[fan][i, r])], axis.dims)
-            for e, n in zip(digits, axis.dims, strict=True):
-                source.append(slice(0, n - int(e)))
-                target.append(slice(int(e), n))
-        return tuple(source), tuple(target)
+        digits = self._share(fan + 1, ("digits", fan), partial(self._digits, fan))[i].tolist()
+        dims = [n for axis in self.space.divisor_axes for n in axis.dims]
+        source = tuple(slice(0, n - e) for e, n in zip(digits, dims, strict=True))
+        return source, tuple(slice(e, n) for e, n in zip(digits, dims, strict=True))
+
+    def _digits(self, fan: int) -> Ints:
+        """[S, digits] exponents of every rank's parts."""
+        parts = zip(self.space.divisor_axes, self.space.vectors[fan].T, strict=True)
+        return np.stack([each for axis, of in parts for each in np.unravel_index(axis.numbers(of), axis.dims)], axis=1)
 
 
 def _along(values: Bools, r: int, dims: int) -> Bools:

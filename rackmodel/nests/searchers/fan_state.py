@@ -65,9 +65,7 @@ def start(space: Space) -> FanState:
 def cross_fan(space: Space, fan: int, state: FanState, vectors: Ints) -> Crossing:
     """State under fanout `fan` for each spatial vector [S, ranks]."""
     f = space.machine.levels[fan].fan
-    lacks = ~space.has
-    copies = np.array([[float(np.prod(v[lacks[t]])) for t in range(len(space.tensors))] for v in vectors])
-    copies = copies.reshape(len(vectors), len(space.tensors))
+    copies = np.stack([np.prod(vectors[:, lacks], axis=1) for lacks in ~space.has], axis=1).astype(float)
     width = np.array([(f.reduction_width if t.is_output else f.multicast_width) or np.inf for t in space.tensors])
     now = np.minimum(copies, width)
     sig = state.sig * copies[:, space.output]
@@ -76,7 +74,19 @@ def cross_fan(space: Space, fan: int, state: FanState, vectors: Ints) -> Crossin
     return Crossing(sig, np.array(state.served) * now, hops, np.array(state.hop_sig) + counts * sig[:, None])
 
 
-def handed_on(space: Space, level: int, state: FanState, crossing: Crossing, i: int) -> FanState:
+def handed_on(space: Space, level: int, state: FanState, crossing: Crossing) -> tuple[list[FanState], Ints]:
+    """(the states below `level`, as they are met, [S] number of that of every spatial vector)."""
+    stored = set(space.present(level)) if level < space.depth else set()
+    passed = [t for t in range(len(space.tensors)) if t not in stored]
+    count = len(crossing.sig)
+    parts = [crossing.sig[:, None], crossing.served[:, passed], crossing.hops[:, passed].reshape(count, -1), crossing.hop_sig]
+    columns = np.concatenate(parts[: 3 if space.output in stored else 4], axis=1)
+    _, first, number = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return [_handed_on(space, level, state, crossing, int(i)) for i in first[order]], np.argsort(order)[number.ravel()]
+
+
+def _handed_on(space: Space, level: int, state: FanState, crossing: Crossing, i: int) -> FanState:
     """State below `level` for spatial vector i: tensors stored here start afresh."""
     stored = set(space.present(level)) if level < space.depth else set()
     tensors, none = range(len(space.tensors)), (0.0,) * space.depth

@@ -85,13 +85,7 @@ class PricedSpace:
 
     def next_states(self, level: int, state: FanState) -> tuple[list[FanState], Ints]:
         """(the states below `level`, [S] number of that of every spatial vector)."""
-
-        def make() -> tuple[list[FanState], Ints]:
-            crossed, numbers = self.crossed(level - 1, state), dict[FanState, int]()
-            each = [numbers.setdefault(handed_on(self.space, level, state, crossed, i), len(numbers)) for i in range(len(crossed.sig))]
-            return list(numbers), np.array(each)
-
-        return self._share(level, ("next", level, state), make)
+        return self._share(level, ("next", level, state), lambda: handed_on(self.space, level, state, self.crossed(level - 1, state)))
 
     # -- what of a state matters
     def seen(self, level: int, state: FanState) -> FanState:

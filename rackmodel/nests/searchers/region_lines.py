@@ -7,7 +7,7 @@ the mapping that is least under the last one, at the slice that leaves a tile mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import product
 from typing import NamedTuple
@@ -76,29 +76,32 @@ class SliceLines:
     # -- what bounds a tile
     def least(self, tile: Tile, above: Spent, most: float) -> Met:
         """The key that no branch below a tile is below, of one running, and the slice that has it; inf where it is beyond `most`."""
-        return next(self.rising(tile, above, most), Met(np.inf, None))
+        return next(self.rising(tile, above, lambda: most), Met(np.inf, None))
 
-    def rising(self, tile: Tile, above: Spent, most: float) -> Iterator[Met]:
-        """Slices with the keys that nothing in them is below, least first, as far as they are no more than `most`: each is bounded more
-        closely only where it is the least so far."""
+    def rising(self, tile: Tile, above: Spent, most: Callable[[], float]) -> Iterator[Met]:
+        """Slices with the keys that nothing in them is below, least first, as far as they are no more than `most` says by then: each is
+        bounded more closely only where it is the least so far, what is dearer last: lines, the energy, then the times of the ports."""
         joules = self._at(self.search.energy, None, tile) + self.search.constant + above.joules
         if not np.isfinite(joules):
             return
         keys = np.broadcast_to(self.aim.key(joules, self.compute)[0], self.compute.shape)
-        near, blends = keys <= most, self.shared.blends[::-1]
+        near, blends = keys <= most(), self.shared.blends[::-1]
         groups = (tuple(clusters[n] for clusters, n in zip(self.clusters, at, strict=True)) for at in np.argwhere(near).tolist())
         heap = [(float(key), group, 0) for key, group in zip(keys[near], groups, strict=True)]
         heapify(heap)
-        while heap and heap[0][0] <= most:
+        while heap and heap[0][0] <= most():
             key, group, step = heappop(heap)
-            if step > len(blends):
-                yield Met(key, tuple(n for n, in group))
+            if step > len(blends) + 1:
+                yield Met(key, tuple(n for (n,) in group))
             elif step == min(1, len(blends)) and any(len(classes) > 1 for classes in group):
                 for slice_ in product(*group):
                     own = float(self.aim.key(joules, self._times(_alone(slice_))[0])[0])
                     heappush(heap, (max(key, own), _alone(slice_), 0))
             else:
-                closer = self._of_line(group, blends[step], tile, above) if step < len(blends) else self._of_tables(group, tile, above)
+                further = step - len(blends)
+                closer = (
+                    self._of_line(group, blends[step], tile, above) if further < 0 else self._of_tables(group, tile, above, further > 0)
+                )
                 heappush(heap, (max(key, closer), group, step + 1))
 
     def _of_line(self, group: Group, blend: Blend, tile: Tile, above: Spent, own: tuple[float, float] | None = None) -> float:
@@ -111,12 +114,12 @@ class SliceLines:
             return np.inf
         return min(float(self.aim.key(*end)[0]) for end in BlendLine(blend, table, least).corners(joules, seconds, scales))
 
-    def _of_tables(self, group: Group, tile: Tile, above: Spent) -> float:
-        """The least key of a group by its energy, the times of its ports and the lines that are above these."""
+    def _of_tables(self, group: Group, tile: Tile, above: Spent, timed: bool) -> float:
+        """The least key of a group by its energy, the times of its ports if asked for, and the lines that are above these."""
         joules, (seconds, scales) = self._at(self.search.energy, group, tile) + self.search.constant + above.joules, self._times(group)
         if not np.isfinite(joules):
             return np.inf
-        ports = zip(self.search.ports, above.bits, scales, strict=True)
+        ports = zip(self.search.ports if timed else (), above.bits, scales, strict=False)
         seconds = max([seconds, *((bits + self._at(t, group, tile)) * k for (_, t), bits, k in ports)])
         lines = [self._of_line(group, blend, tile, above, (joules, seconds)) for blend in self.shared.blends]
         return max([float(self.aim.key(joules, seconds)[0]), *lines])
@@ -194,10 +197,9 @@ class SliceLines:
         if search.offer(best_path(search.energy, entry.tile)) <= float(self.compute.min()) * (1 + TIE):
             return search.best
         self.search.blends[:] = [(blend, self._table(blend)) for blend in self.shared.blends]
-        for met in self.rising(entry.tile, spent, search.known[0] * (1 + TIE)):
-            if met.key > search.known[0] * (1 + TIE) or met.slice_ is None:
-                break
-            search.look_at(met.slice_)
+        for met in self.rising(entry.tile, spent, lambda: search.known[0] * (1 + TIE)):
+            if met.slice_ is not None:
+                search.look_at(met.slice_)
         return search.best
 
     def first(self, search: SliceSearch, spent: Spent) -> None:

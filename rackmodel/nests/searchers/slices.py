@@ -252,8 +252,9 @@ class SliceSearch:
         if not self.objective.energy_only and self._below(slice_, least, max(own, floor)):
             self.pruned[TOGETHER] += 1
             return
-        if self.whole and self.objective.name != "latency" and sum(len(c) > 1 for c in self.classes) > 1 and slice_ not in self.offered:
-            bound = max(self._fan_energy(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1)
+        fans = [(f, i) for f, i in enumerate(slice_) if len(self.classes[f]) > 1]
+        if self.whole and not self.blends and self.objective.name != "latency" and len(fans) > 1 and slice_ not in self.offered:
+            bound = max(self._fan_energy(f, i) for f, i in fans)
             if bound == np.inf or not self.beats(bound, max(own, floor)):
                 self.pruned["energy of a fanout"] += 1
                 return
