@@ -13,7 +13,6 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.region_lines import SliceLines
@@ -88,17 +87,6 @@ def test_lines_of_branches_change_no_region(make, aim, monkeypatch):
     assert aim.key(found.energy_j, found.latency_s) == pytest.approx(aim.key(plain.energy_j, plain.latency_s), rel=1e-12)
     assert found.certificate.proven
     assert plain.certificate.proven
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_vectors_that_another_one_divides_make_no_table_less(seed, monkeypatch):
-    p, m, _ = asked(seed)
-    tables = [CostTable(Space(p, m, keep_masks(p, m, NestConstraints())[0], NestConstraints()), energy_prices(m)) for _ in range(2)]
-    few = tables[0].value(1, start(tables[0].space))
-    monkeypatch.setattr(CostTable, "_fewest", lambda self, level, members: members.tolist())
-    every = tables[1].value(1, start(tables[1].space))
-    assert np.array_equal(np.isfinite(few), np.isfinite(every))
-    assert few[np.isfinite(few)] == pytest.approx(every[np.isfinite(every)], rel=1e-12)
 
 
 def test_weights_move_to_the_ports_that_bind():

@@ -89,7 +89,7 @@ def best_path(table: CostTable, x: Tile | None = None) -> list[LevelChoice]:
 def _cheapest(table: CostTable, level: int, state: FanState, x: Tile) -> Entries:
     """The first vector, with its entry tile, of least price."""
     least: Entries | None = None
-    for found in entries(table, level, state, x):
+    for found in entries(table, level, state, x, table.cheapest(level, state, x)):
         if not len(found.picks):
             continue
         i = int(found.price.argmin())

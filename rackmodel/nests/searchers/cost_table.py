@@ -6,6 +6,7 @@ through x (lemma L4), so the minimum is exact. Joint arrays of tiles are reduced
 spatial vectors side by side. Derivation: docs/loop_nests.md, sections 3 and 4.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.objective import TIE
 from rackmodel.nests.searchers.fan_state import FanState
 from rackmodel.nests.searchers.node_prices import PricedSpace
 from rackmodel.nests.searchers.order_plan import OrderPlan
@@ -65,14 +67,24 @@ class CostTable(PricedSpace):
         return table
 
     def _memory(self, level: int, state: FanState) -> Floats:
-        space = self.space
-        shape = [len(a) for a in space.axes]
-        best = np.full(shape, np.inf)
+        best = np.full([len(a) for a in self.space.axes], np.inf)
         below, saved = self._below(level, state)
-        for inner, picks in below:
-            for rows, entered in self._enter(level, state, inner, picks):
+        of, least = np.zeros(best.shape, dtype=np.int16), best.copy()
+        same = Counter(inner.without_copies for inner, _ in below)
+        for n, (inner, picks) in enumerate(below):
+            for rows, entered in self._enter(level, state, inner, picks, same[inner.without_copies]):
                 self._assemble(level, best, entered, rows, saved)
+            less = best < least * (1 - TIE)
+            of[less], least[less] = n, best[less]
+        self.known(level)["least of", level, state, self.suffix[level]] = of, [picks for _, picks in below]
         return best
+
+    def cheapest(self, level: int, state: FanState, x: tuple[int, ...]) -> Ints:
+        """Spatial vectors, of one state below, among which is the first of least price for tile x."""
+        self.value(level, state)
+        of, groups = self.known(level)["least of", level, self.seen(level, state), self.suffix[level]]
+        found: Ints = groups[of[x]]
+        return found
 
     def _below(self, level: int, state: FanState) -> tuple[list[tuple[FanState, Ints]], Floats]:
         """(spatial vectors of the fan above `level` by the state that tables below see, what fresh outputs save by each of them)."""
@@ -84,15 +96,15 @@ class CostTable(PricedSpace):
         first = np.array([seen.index(one) for one in seen])
         return self._grouped(level, seen, first[number]), self.coefficients(level, state).credit + further[number]
 
-    def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints) -> list[Entered]:
+    def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints, same: int = 1) -> list[Entered]:
         """What enters a level, for spatial vectors with one state below; remembered where that state has no copies of outputs: states
-        which differ in them alone ask for the same."""
-        key = ("entered", level, state.without_copies, inner, tuple(picks), self.suffix[level + 1])
+        which differ in them alone ask for the same. same: states asked for that differ from `inner` in copies alone, with it."""
+        key = ("entered", level, state.without_copies, inner, picks.tobytes(), self.suffix[level + 1])
         known, size = self.known(level), prod(len(a) for a in self.space.axes)
         if key in known:
             again: list[Entered] = known[key]
             return again
-        heads, found = self.heads(level, inner), []
+        heads, found = self.heads(level, inner, same), []
         for rows, part in self.alike(level, state, picks, max(1, CELLS // size)):
             self.effort.spend(size * len(part))
             found.append((rows, self.entered(level, state, heads, part)))
@@ -116,26 +128,27 @@ class CostTable(PricedSpace):
         rows = [np.array([i]) for i in picks]
         if self.space.aligned and len(picks):
             each = (fill + serve / self.crossed(level - 1, state).served)[picks]
-            _, row = np.unique(each, axis=0, return_inverse=True)
+            row = np.zeros(len(each), dtype=int) if (each == each[0]).all() else np.unique(each, axis=0, return_inverse=True)[1]
             order = np.argsort(row, kind="stable")
             rows = np.split(picks[order], np.flatnonzero(np.diff(row[order])) + 1)
         for i in range(0, len(rows), most):
             yield rows[i : i + most], np.array([members[0] for members in rows[i : i + most]])
 
-    def heads(self, level: int, state: FanState) -> list[Head]:
+    def heads(self, level: int, state: FanState, same: int = 1) -> list[Head]:
         """Every order of a level, with all that no price of the level sees already minimised; remembered where tables of other
-        vectors above the level will ask again."""
+        vectors above the level will ask again. same: as of _enter."""
         key, known = ("heads", level, state, self.suffix[level + 1]), self.known(level)
         if key not in known:
-            found = self._heads(level, state)
+            shares = self._shares(level + 1, state, same)
+            found = self._heads(level, self.value(level + 1, state)) if shares is None else self._shared_heads(level, state, shares)
             if level == 1 or sum(head.joint.nbytes for head in found) > HEADS:
                 return found
             known[key] = found
         kept: list[Head] = known[key]
         return kept
 
-    def _heads(self, level: int, state: FanState) -> list[Head]:
-        inner = self.value(level + 1, state)
+    def _heads(self, level: int, inner: Floats) -> list[Head]:
+        """From the table of the level below."""
         heads = []
         for plan in self.plans(level):
             self.effort.spend(plan.cells)
@@ -151,6 +164,42 @@ class CostTable(PricedSpace):
                     done.add((r, v))
             heads.append(Head(plan, joint, done))
         return heads
+
+    def _shares(self, level: int, state: FanState, same: int) -> dict[float, float] | None:
+        """Copies of outputs over the fan above `level` → what fresh outputs save there by each: states that differ in copies alone have
+        tables that are the least of a few, less these. None where that is no shorter way to so many states."""
+        if level == self.space.depth or not self.space.aligned or not self.forced(level + 1):
+            return None
+        picks = self.picked(level - 1)
+        copies = self.crossed(level - 1, state.without_copies).sig[picks]
+        every = np.unique(copies)
+        if len(every) >= same:
+            return None
+        saved = self._below(level, state)[1][picks]
+        each = {float(n): saved[copies == n] for n in every}
+        return {n: float(of[0]) for n, of in each.items()} if all((of == of[0]).all() for of in each.values()) else None
+
+    def _shared_heads(self, level: int, state: FanState, shares: dict[float, float]) -> list[Head]:
+        """The same from heads that states which differ in copies alone share."""
+        every = [(self._heads_of(level, state.without_copies, copies), saved) for copies, saved in shares.items()]
+        found = []
+        for of in zip(*(heads for heads, _ in every), strict=True):
+            least = np.minimum.reduce([head.joint - saved for head, (_, saved) in zip(of, every, strict=True)])
+            found.append(of[0]._replace(joint=least))
+        return found
+
+    def _heads_of(self, level: int, state: FanState, copies: float) -> list[Head]:
+        """Heads above the spatial vectors with so many copies of outputs, what these save apart."""
+        key, known = ("heads of", level, state, copies, self.suffix[level + 1]), self.known(level)
+        if key not in known:
+            best, within = np.full([len(a) for a in self.space.axes], np.inf), self.crossed(level, state).sig == copies
+            below, saved = self._below(level + 1, state)
+            for inner, picks in below:
+                for rows, entered in self._enter(level + 1, state, inner, picks):
+                    self._assemble(level + 1, best, entered, [members[within[members]] for members in rows], 0.0 * saved)
+            known[key] = self._heads(level, best)
+        found: list[Head] = known[key]
+        return found
 
     def exits(self, plan: OrderPlan, inner: Floats) -> Floats:
         """Joint array of V_{level+1} at the exit tile."""
@@ -256,11 +305,12 @@ class CostTable(PricedSpace):
         """Of spatial vectors of one price: those whose parts no other one's divide. A larger tile that enters costs no more."""
 
         def make() -> list[int]:
-            digits = self._share(level, ("digits", level - 1), partial(self._digits, level - 1))[members]
-            divided = np.ones((len(members), len(members)), dtype=bool)
-            for exponents in digits.T:
-                divided &= exponents[None, :] <= exponents[:, None]
-            return [int(i) for i in members[divided.sum(axis=1) == 1]]
+            digits, left, found = self._share(level, ("digits", level - 1), partial(self._digits, level - 1)), members, list[int]()
+            while len(left):
+                one = left[np.prod(self.space.vectors[level - 1][left], axis=1).argmin()]
+                found.append(int(one))
+                left = left[(digits[left] < digits[one]).any(axis=1)]
+            return sorted(found)
 
         return [int(members[0])] if len(members) == 1 else self._share(level, ("fewest", level - 1, members.tobytes()), make)
 

@@ -39,6 +39,9 @@ class PricedSpace:
         self.space, self.price = space, price
         self.allowed = allowed or [None] * space.depth
         self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
+        self.numbers: list[Ints] = [
+            np.arange(len(every)) if some is None else np.array(some) for every, some in zip(space.vectors, self.allowed, strict=True)
+        ]
         self.tables: SharedTables | None = like.tables if like is not None else tables
         self.values: list[dict[Any, Any]] = like.values if like is not None and like.price == price else self._store(price)
         self.shared: list[dict[Any, Any]] = like.shared if like is not None else self._store()  # geometry, common to all prices
@@ -68,8 +71,7 @@ class PricedSpace:
 
     def picked(self, fan: int) -> Ints:
         """Numbers of the spatial vectors of `fan` in play."""
-        chosen = self.allowed[fan]
-        return np.arange(len(self.space.vectors[fan])) if chosen is None else np.array(chosen)
+        return self.numbers[fan]
 
     def crossed(self, fan: int, state: FanState) -> Crossing:
         """State quantities under every spatial vector of `fan` (all of them, in order)."""
@@ -97,7 +99,7 @@ class PricedSpace:
 
     def forced(self, level: int) -> bool:
         """Whether one spatial vector is in play in each fan from the one above `level` inwards."""
-        return all(len(self.picked(fan)) == 1 for fan in range(level - 1, self.space.depth))
+        return all(len(numbers) == 1 for numbers in self.numbers[level - 1 :])
 
     def _free(self, level: int) -> bool:
         """Whether nothing from `level` inwards is priced."""
@@ -106,7 +108,7 @@ class PricedSpace:
             stored = [(n, t) for n in range(level, space.depth) for t in space.stored(n)]
             moved = [*stored, *((space.depth, t) for t in range(len(space.tensors)))]
             known[key] = not any(
-                p.words or p.hops
+                p.words or (p.hops and any(self.price.hop))
                 for n, t in moved
                 for p in (tally_prices(space.machine, self.price, space.tensors[t], space.parent(n, t), n),)
             )

@@ -77,14 +77,17 @@ class Entries(NamedTuple):
     price: Floats
 
 
-def entries(table: CostTable, level: int, state: FanState, x: Tile) -> list[Entries]:
-    """The best entry tile of every spatial vector at memory `level` given tile x, with its price."""
+def entries(table: CostTable, level: int, state: FanState, x: Tile, among: Ints | None = None) -> list[Entries]:
+    """The best entry tile of every spatial vector at memory `level` given tile x, with its price; among: of these vectors at least."""
     key, known = ("entries", level, state, x, table.suffix[level]), table.known(level)
-    if key not in known:
-        whole = known.get(("entries", level, state, x, (None, *table.suffix[level][1:])))
-        known[key] = list(_priced(table, level, state, x)) if whole is None else _among(whole, table.picked(level - 1))
-    found: list[Entries] = known[key]
-    return found
+    some = key if among is None else (*key, among.tobytes())
+    if key in known or some in known:
+        found: list[Entries] = known[key if key in known else some]
+        return found
+    whole = known.get(("entries", level, state, x, (None, *table.suffix[level][1:])))
+    picks = table.picked(level - 1) if among is None else among
+    known[some] = list(_priced(table, level, state, x, picks)) if whole is None else _among(whole, picks)
+    return entries(table, level, state, x, among)
 
 
 def _among(whole: list[Entries], picks: Ints) -> list[Entries]:
@@ -93,10 +96,10 @@ def _among(whole: list[Entries], picks: Ints) -> list[Entries]:
     return [Entries(e.picks[on], e.below, e.entry[on], e.price[on]) for e, on in held]
 
 
-def _priced(table: CostTable, level: int, state: FanState, x: Tile) -> Iterator[Entries]:
+def _priced(table: CostTable, level: int, state: FanState, x: Tile, among: Ints) -> Iterator[Entries]:
     credit, size = table.coefficients(level, state).credit, prod(len(a) for a in table.space.axes)
     for below, group in table.by_state(level, state):
-        picks, tiles = _entries(table, level, x, group)
+        picks, tiles = _entries(table, level, x, group[np.isin(group, among)])
         if tiles is not None and len(credit) == 1:  # one vector: the table itself, which other tiles ask as well
             yield Entries(picks, below, tiles, np.full(len(picks), table.value(level, state)[x]))
             continue
