@@ -58,6 +58,7 @@ class RegionSpace:
         self.users |= {name: (first, last) for name, (first, last) in region.held.items()}
         self.terms = {name: TensorTerm.of(self.whole(t, self.users[name][0]), self.has(t)) for name, t in self.of.items()}
         self.widths = {name: self._width(t, self.users[name][0]) for name, t in self.of.items()}
+        self.each_price: dict[tuple[str, BitPrices], tuple[float, float]] = {}
         self.resident_bits = sum(self.widths[n] * prod(self._whole_tile(self.of[n])) for n in region.resident)
 
     def _masks(self, i: int) -> list[Stored]:
@@ -130,11 +131,13 @@ class RegionSpace:
 
     def price(self, name: str, prices: BitPrices) -> tuple[float, float]:
         """(price of a word that enters level 1, price of fresh words, <= 0) of a prefix tensor."""
-        tensor, users = self.tensors[name]
-        words = tally_prices(self.region.machines[users[0]], prices, tensor, 0, 1).words
-        each, fresh = (Tally.ENTERED, Tally.SERVED), (Tally.FRESH_CHILD, Tally.FRESH_PARENT)  # one instance of level 1
-        saved = sum(words.get(tally, 0.0) for tally in fresh)
-        return sum(words.get(tally, 0.0) for tally in each), saved * self.terms[name].whole
+        if (name, prices) not in self.each_price:
+            tensor, users = self.tensors[name]
+            words = tally_prices(self.region.machines[users[0]], prices, tensor, 0, 1).words
+            each, fresh = (Tally.ENTERED, Tally.SERVED), (Tally.FRESH_CHILD, Tally.FRESH_PARENT)  # one instance of level 1
+            saved = sum(words.get(tally, 0.0) for tally in fresh)
+            self.each_price[name, prices] = sum(words.get(tally, 0.0) for tally in each), saved * self.terms[name].whole
+        return self.each_price[name, prices]
 
     def least_bits(self) -> float:
         """Bits of level 1 that any fused mapping takes: of the member that needs most, its residents, a word of each other tensor."""
