@@ -62,6 +62,9 @@ def _command() -> int:
     except (OverflowError, ZeroDivisionError, FloatingPointError) as problem:
         _say(f"no answer: a number of the input is too large or too small to be meant ({problem})")
         return BAD_INPUT
+    except MemoryError as problem:
+        _say(f"no answer: it takes more memory than this computer has ({problem or 'no room left'}); ask for fewer accelerators or mappings")
+        return FAILED
     return 0
 
 
