@@ -63,7 +63,8 @@ def _command() -> int:
         _say(f"no answer: a number of the input is too large or too small to be meant ({problem})")
         return BAD_INPUT
     except MemoryError as problem:
-        _say(f"no answer: it takes more memory than this computer has ({problem or 'no room left'}); ask for fewer accelerators or mappings")
+        why = f" ({problem})" if str(problem) else ""
+        _say(f"no answer: it takes more memory than this computer has{why}; ask for fewer accelerators or mappings")
         return FAILED
     return 0
 
