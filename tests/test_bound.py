@@ -16,6 +16,7 @@ from rackmodel.mapper import in_order
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Question, _Search, search_space
+from rackmodel.model.mapping import HomeSpec
 from tests import samples
 from tests.audit.drawing import draw as audit_draw
 from tests.step_points import SPACES, draw, job_under, space_called
@@ -123,3 +124,18 @@ def test_what_reductions_outlast_a_last_pass_is_never_more_than_the_clock_has(
     points = [blocks.point(*listed[number], 0.0) for number in some]
     exact = spaces[0].clocked.exact(points)
     assert [bound.order for bound, one in zip(points, exact, strict=True) if bound.seconds > one.seconds * (1 + 1e-12)] == []
+
+
+def test_joules_of_a_search_have_what_is_gathered_when_it_is_needed(tmp_path: Path) -> None:
+    """Plans of several policies and homes are put together from a few: a gather that holds the device was left out, so that a search
+    claimed less energy than its own ledger has (until 27 November 2026)."""
+    profile = tmp_path / "needed.yaml"
+    profile.write_text("profile: needed\noverlap: {ahead: 1000}\n", encoding="utf-8")
+    case = audit_draw("offload", 1000078)
+    machine, workload, mapper = case.read()
+    zero = {"axes": ["dp"], "state": "shard", "grad": "shard"}
+    homes = {"weights": [HomeSpec.model_validate(one) for one in ({}, zero, zero | {"param": "shard"})]}
+    alone = {"offload": [], "host": None, "layouts": {}, "schedule": "1f1b", "interleave": 1}
+    mapper = mapper.model_copy(update={"homes": homes, "recompute": ["selective", "pointwise"], **alone})
+    found = api.search_mapper(machine, workload, mapper, minimize="energy", profile=str(profile)).result
+    assert found.certificate.objective == pytest.approx(found.energy_j, rel=1e-12)
