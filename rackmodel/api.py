@@ -51,7 +51,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.pooled import check_pooled, on_pools
 from rackmodel.mapper.rules import stages_of
-from rackmodel.mapper.search import Question
+from rackmodel.mapper.search import Found, Question
 from rackmodel.mapper.way_out import with_way_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import KNOWN_KERNELS
@@ -230,25 +230,26 @@ def search_mapper(
             least = LeastOperations(job, space_of(every), free, watch, worth.seen)
             laid_out, question = settled(job, (laid_out, every), space_of, question, free, least)
             space = replace(space_of(laid_out), note=NOTE)
-        job, found = search_in_order(job, space, question, goals)
+        found, fronted = search_in_order(job, space, question, goals)
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 
-    def result(point: Point, step: ExactStep) -> Result:
-        group, priced = found.groups[point.group], found.prices[point.group]
+    def result(source: Found, last: int, point: Point, step: ExactStep) -> Result:
+        group, priced = source.groups[point.group], source.prices[point.group]
         mapping = to_mapping(space, group, point, mapper.name, chosen.name, host)
         held = held_by(point, priced, group)
-        sheet = found.certificate
-        if point is not found.points[0]:
-            sheet = sheet.of(float(goals[-1].value(point.seconds, point.joules, point.memory)))
-        return _named(result_of(step, held, mapping, sheet, mapper.name, warnings), names[-1])
+        sheet = source.certificate
+        if point is not source.points[0]:
+            sheet = sheet.of(float(goals[last].value(point.seconds, point.joules, point.memory)))
+        return _named(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last])
 
-    asked = [*found.points, *found.front]
-    found.clocked.expect(asked)
-    steps = [found.clocked.step(point) for point in asked]
+    asked = [(found, len(goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
+    for source in (found, fronted):
+        source.clocked.expect([point for of, _, point in asked if of.clocked is source.clocked])
+    steps = [source.clocked.step(point) for source, _, point in asked]
     walk_together(steps)
-    results = tuple(map(result, asked, steps))
-    status = PROVEN if found.complete else BEST_FOUND
+    results = tuple(result(*one, step) for one, step in zip(asked, steps, strict=True))
+    status = PROVEN if fronted.complete else BEST_FOUND
     return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status, steps[0])
 
 

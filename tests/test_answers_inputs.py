@@ -189,6 +189,23 @@ def test_arithmetic_out_of_range_is_no_traceback(run, monkeypatch):
     assert err.startswith("no answer: a number of the input is too large or too small to be meant")
 
 
+def test_a_question_that_takes_too_much_memory_is_no_traceback(run, monkeypatch):
+    def fail(*_a, **_k):
+        raise MemoryError("Unable to allocate 7.28 TiB")
+
+    monkeypatch.setattr(api, "search", fail)
+    code, _, err = run(*SMALL)
+    assert code == 3
+    assert err.startswith("no answer: it takes more memory than this computer has (Unable to allocate 7.28 TiB)")
+
+
+def test_more_accelerators_than_any_machine_has_are_refused(run):
+    """They are laid out member by member."""
+    code, _, err = run(*SMALL[:3], "data", "--set", "rack.count=1000000000", "--set", "accelerators=8000000000")
+    assert code == 2
+    assert "8000000000 accelerators in use: at most 16777216" in err
+
+
 # -- mapping files -----------------------------------------------------------------------------------------------------
 
 NO_NEST = {

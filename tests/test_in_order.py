@@ -60,6 +60,20 @@ def test_money_is_minimised_limited_and_comes_first():
         api.search(*case, sets=sets, limits={"money": dollars(cheapest) / 2})
 
 
+@pytest.mark.parametrize("mapper", ["data_tensor", "auto"])
+def test_a_front_is_of_all_mappings_not_of_the_best_in_the_first_objective(mapper):
+    """It is that of the first objective alone, and each of its points is certified for that one."""
+    case, asked = ("rack_paper", "ffn", mapper), {"sets": ["accelerators=8"], "front": ["latency", "memory"]}
+    alone, both = (api.search(*case, minimize=goals, **asked) for goals in ("latency", "latency,energy"))
+    assert len(alone.front) > 1
+    assert [(one.latency_s, one.memory_bytes_per_accelerator) for one in both.front] == [
+        (one.latency_s, one.memory_bytes_per_accelerator) for one in alone.front
+    ]
+    assert (both.front_status, alone.front_status) == ("proven", "proven")
+    assert {one.certificate.minimize for one in both.front} == {"latency"}
+    assert both.result.certificate.minimize == "energy"
+
+
 @pytest.mark.parametrize(
     ("goals", "fact"),
     [("latency,speed", "unknown objective 'speed'"), ("energy,energy", "there twice")],

@@ -15,6 +15,7 @@ from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.search import _Search
 from rackmodel.mapper.twins import Twins
+from tests.audit.drawing import draw
 
 GPT = ("accelerators=2", "layers=2", "b=2", "d=32", "h=2", "e=16", "f=32", "s=16", "v=32")
 BLOCK = ("accelerators=4", "b=4", "d=32", "g=2", "q=2", "e=8", "f=32", "s=16")
@@ -42,6 +43,25 @@ def test_points_that_are_left_out_are_another_ones_mapping(
     monkeypatch.setattr(Twins, "distinct", told)
     api.search("rack_paper_h100", workload, mapper, sets=sizes, profile="serial", top=12)
     assert checked[-1] > 5
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("streaming", 1000015), ("offload", 1000016)])
+def test_shards_of_one_rank_are_one_mapping_only_where_they_take_as_long(kind: str, seed: int, monkeypatch: MonkeyPatch) -> None:
+    """A gradient that is reduced as it is made holds its stage back, and a parameter's turn on the lane that brings what a host keeps is
+    behind that: on one rank, too. (Of two that were taken for one, the search timed the first, and a limit on power refused both.)"""
+    case, first = draw(kind, seed), dict[object, Point]()
+    machine, workload, mapper = case.read()
+
+    def told(search: _Search, points: list[Point]) -> list[Point]:
+        exact = search.clocked.exact(points)
+        for point in exact:
+            one = first.setdefault(search.twins.mapping(point), point)
+            assert (point.seconds, point.joules, point.memory) == pytest.approx((one.seconds, one.joules, one.memory), rel=1e-9)
+        return exact
+
+    monkeypatch.setattr(_Search, "_exact", told)
+    api.search_mapper(machine, workload, mapper, minimize="memory", profile=case.profile, front=["latency", "energy", "memory"])
+    assert len(first) > 8
 
 
 @pytest.mark.parametrize(

@@ -364,6 +364,7 @@ def test_files_of_every_kind_are_read_and_every_row_is_priced_or_refused(tmp_pat
         ("m,m,n,k\n1,1,1,1\n", "column 'm' is there twice"),
         ("m,n,k\n1,2\n", "fewer cells"),
         ("m,n,k\n1,2,3,4\n", "more cells"),
+        ("m,n,k\n", "no rows below the names of columns"),
         ("", "no kind of rows has the columns (none)"),
     ],
 )
@@ -374,6 +375,13 @@ def test_a_file_that_is_no_table_of_rows_is_refused_with_its_place(tmp_path: Pat
         validate([path])
     assert fact in str(problem.value)
     assert f"{path}:" in str(problem.value)
+
+
+def test_a_word_that_a_row_lacks_is_told_by_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("gpu,m,n,k,latency_us\nh100,64,64,64,9\n,64,64,64,9\n", encoding="utf-8")
+    why = [row.refused for row in validate([path]).rows]
+    assert why == ["no precision is said (column gemm_dtype or precision)", "no GPU is said (column gpu)"]
 
 
 def test_bytes_that_are_no_text_and_broken_streams_are_refused(tmp_path: Path) -> None:

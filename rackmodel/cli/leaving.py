@@ -62,6 +62,10 @@ def _command() -> int:
     except (OverflowError, ZeroDivisionError, FloatingPointError) as problem:
         _say(f"no answer: a number of the input is too large or too small to be meant ({problem})")
         return BAD_INPUT
+    except MemoryError as problem:
+        why = f" ({problem})" if str(problem) else ""
+        _say(f"no answer: it takes more memory than this computer has{why}; ask for fewer accelerators or mappings")
+        return FAILED
     return 0
 
 

@@ -39,21 +39,21 @@ def read_goals(text: str) -> list[str]:
     return names
 
 
-def search_in_order(job: Job, space: Mapspace, question: Question, goals: Sequence[Objective]) -> tuple[Job, Found]:
-    """The best points for the first of the goals, of these for the next, and the job (with its nests) that has them. Of several best
-    ones, those that differ: on one mesh with the same seconds and joules only the first."""
+def search_in_order(job: Job, space: Mapspace, question: Question, goals: Sequence[Objective]) -> tuple[Found, Found]:
+    """(the best points for the first of the goals, of these for the next; what found the front, which is of all points that keep the
+    limits, not of the best alone). Of several best ones, those that differ: on one mesh with the same seconds and joules only the first."""
     top = question.top
     asked = replace(question, top=min(top * ALIKE, top + MANY)) if top > 1 else question
     while True:
         best = best_of_nests(job, asked, space, lambda some, asks: search_space(some, space, asks))
-        priced, found = _then_least(best, asked, goals, space)
+        found = _then_least(best, asked, goals, space)
         points = Twins(found.groups, found.prices).distinct(found.points) if top > 1 else found.points
         if len(points) >= top or len(found.points) < asked.top or question.watch.stopped:
-            return priced, replace(found, points=points[:top])
+            return replace(found, points=points[:top]), best[1]
         asked = replace(asked, top=asked.top * ALIKE)
 
 
-def _then_least(best: tuple[Job, Found], question: Question, goals: Sequence[Objective], space: Mapspace) -> tuple[Job, Found]:
+def _then_least(best: tuple[Job, Found], question: Question, goals: Sequence[Objective], space: Mapspace) -> Found:
     """The least of the further objectives among what was found, `best`, of the first. goals: all of them, the first as well."""
     (job, found), exactly = best, question.limits
     for before, goal in pairwise(goals):
@@ -61,7 +61,7 @@ def _then_least(best: tuple[Job, Found], question: Question, goals: Sequence[Obj
         name = before.name
         limits = replace(limits, blends={**limits.blends, **({name: before} if name in BLENDED else {})})
         most = limits.figure(name, point) * (1 + SAME)
-        question = replace(question, goal=goal, limits=limits.of({**limits.most, name: most}))
+        question = replace(question, goal=goal, limits=limits.of({**limits.most, name: most}), front=())
         exactly = question.limits.of({**exactly.most, name: most / (1 + SAME)})
         job, found = then_least_of_nests(job, question, space, lambda some, asks: search_space(some, space, asks), before, exactly)
         gap = max(sheet.gap, found.certificate.gap)
@@ -69,4 +69,4 @@ def _then_least(best: tuple[Job, Found], question: Question, goals: Sequence[Obj
         notes = (sheet.note, first, found.certificate.note)
         said = "; ".join(dict.fromkeys(note for note in notes if note))
         found = replace(found, certificate=replace(found.certificate, gap=gap, bound=found.certificate.objective * (1 - gap), note=said))
-    return job, found
+    return found

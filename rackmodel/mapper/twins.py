@@ -11,7 +11,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.points import Point
-from rackmodel.model.plan import MICRO, Plan
+from rackmodel.model.plan import Plan
 
 What = tuple[object, ...]
 
@@ -74,8 +74,9 @@ def _on(plan: Plan, alive: Sequence[bool]) -> What:
     homes = []
     for name, home in plan.homes.items():
         axes = [axis for axis in home.axes if axis in names]
-        summed = home.grad if axes or MICRO in names else ""  # a shard of one rank is still added to apart from what makes it
-        homes.append((name, axes, home.at, summed, (home.param, home.state) if axes else ()))
+        # a shard of one rank, too, waits for its lane: a gradient is reduced as it is made, and apart from what makes it; a parameter
+        # that nothing is gathered of comes behind what else the lane brings
+        homes.append((name, axes, home.at, home.grad, home.param, home.state if axes else ""))
     choices = tuple((op, kept(choice)) for op, choice in plan.choices.items())
     boundary = tuple((tensor, kept(layout)) for tensor, layout in plan.boundary.items())
     flat = tuple((axis, of) for axis, of in plan.flat.items() if axis in names)

@@ -196,6 +196,10 @@ class Tier:
     children: int
 
 
+MOST_ACCELERATORS = 2**24
+"""In use at once: groups are laid out member by member, and no machine has so many."""
+
+
 class Architecture(Spec):
     """A machine: the tree, how many of its accelerators are used, and where it stands."""
 
@@ -228,6 +232,8 @@ class Architecture(Spec):
         self._one_backing()
         if self.accelerators is not None and self.accelerators > self.available:
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
+        if self.used > MOST_ACCELERATORS:
+            raise ValueError(f"{self.used} accelerators in use: at most {MOST_ACCELERATORS} (say `accelerators` for a part of the tree)")
         return self
 
     def _names_are_told_apart(self, accelerators: Sequence[Level]) -> None:

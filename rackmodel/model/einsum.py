@@ -132,7 +132,8 @@ def _accesses(text: str, separator: str) -> tuple[Access, ...]:
         if position == len(text):
             return tuple(accesses)
         if text[position] != separator:
-            raise InputError(f"'{_short(text[position:])}': want '{separator}' between operands")
+            hint = ": a sum is an operation of its own, such as Y[b,s,d] = add(D[b,s,d], X[b,s,d])" if text[position] == "+" else ""
+            raise InputError(f"'{_short(text[position:])}': want '{separator}' between operands{hint}")
         position += 1
 
 

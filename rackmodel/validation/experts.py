@@ -120,8 +120,8 @@ def expert_case(row: PublishedRow) -> ExpertCase:
     """The call that a row measured. Raises Refused."""
     said = words()
     machine = said.machine(row.text("system", "gpu"), row.dataset)
-    kernel = look_up(said.expert_kernels, "kernel of experts", row.text("kernel_source"))
-    precision = look_up(said.expert_precisions, "precision of experts", row.text("moe_dtype"))
+    kernel = look_up(said.expert_kernels, "kernel of experts", row.text("kernel_source"), "kernel_source")
+    precision = look_up(said.expert_precisions, "precision of experts", row.text("moe_dtype"), "moe_dtype")
     names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "latency_us")
     sizes = {name: row.number(name) or 0.0 for name in names}
     if missing := [name for name, value in sizes.items() if not value]:

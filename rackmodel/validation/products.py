@@ -128,6 +128,8 @@ def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
     sizes = {name: row.number(name) or 0.0 for name in names}
     if not all(sizes.values()):
         raise Refused(f"no sizes of {op or 'the product'}")
+    if any(size % 1 for size in (batch, *sizes.values())):
+        raise Refused(f"sizes of {op or 'the product'} that are no whole numbers")
     form = VECTORS.get(op) or (BATCHED if batch > 1 else PRODUCT)
     if batch > 1:
         sizes = {"b": batch, **sizes}
@@ -142,7 +144,7 @@ def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
 
 
 def _precision(row: PublishedRow) -> PrecisionWords:
-    return look_up(words().precisions, "precision", row.text("gemm_dtype", "precision"))
+    return look_up(words().precisions, "precision", row.text("gemm_dtype", "precision"), "gemm_dtype", "precision")
 
 
 def _seconds(row: PublishedRow, sizes: Mapping[str, float]) -> float:

@@ -91,8 +91,10 @@ def read_rows(path: Path) -> list[PublishedRow]:
     if len(set(columns)) != len(columns):
         twice = next(name for name in columns if columns.count(name) > 1)
         raise InputError(f"column '{twice}' is there twice", where=Where(str(path), 1, 1))
-    kind = kind_of_columns(columns, path)
-    return list(_rows(reader, kind, path))
+    found = list(_rows(reader, kind_of_columns(columns, path), path))
+    if not found:
+        raise InputError("no rows below the names of columns", where=Where(str(path), 1, 1))
+    return found
 
 
 def kind_of_file(path: Path) -> str:

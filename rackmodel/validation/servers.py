@@ -90,10 +90,10 @@ class ServedRun:
 def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
     """The run of a row. Raises Refused."""
     said = words()
-    model = look_up(said.served, "served model", row.text("model_path"))
+    model = look_up(said.served, "served model", row.text("model_path"), "model_path")
     if model.refused:
         raise Refused(model.refused)
-    engine = look_up(said.engines, "engine", row.text("backend"))
+    engine = look_up(said.engines, "engine", row.text("backend"), "backend")
     benchmark = next(one for one in said.benchmarks if any(part in row.text("origin") for part in one.origin))
     prompt, output = row.number("isl"), row.number("osl")
     if not (clients and prompt and output):

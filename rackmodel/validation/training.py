@@ -193,7 +193,7 @@ class _CaseReader:
         degrees = self._degrees()
         model, layers = self._model(degrees["tp"])
         mesh, batch = self._mesh(degrees)
-        precision = look_up(self.words.precisions, "precision", self.cell("precision"))
+        precision = look_up(self.words.precisions, "precision", self.cell("precision"), "precision")
         policy = self.cell("recompute") or "none"
         recompute = look_up(self.words.recomputes, "recomputation", self.said.recompute.get(policy, policy))
         home = self._home()
@@ -300,7 +300,7 @@ class _CaseReader:
         """The model without its layers, and those."""
         named = bool(self.row.text("layers") and self.row.text("hidden"))
         word = " ".join(filter(None, (self.cell("arch") if named else self.row.text("model"), self.variant)))
-        found = look_up(self.words.models, "model", word)
+        found = look_up(self.words.models, "model", word, "model")
         if found.refused:
             raise Refused(found.refused)
         self.notes |= dict.fromkeys(text for text in (found.note,) if text)

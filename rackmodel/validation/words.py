@@ -339,7 +339,7 @@ class Words:
     def machine(self, word: str, dataset: str) -> MachineWords:
         """What a data set's rows call a GPU. Raises Refused with the nearest word that is known."""
         said = self.dataset(dataset)
-        machine = look_up(self.machines, "GPU", said.gpus.get(word.strip(), word))
+        machine = look_up(self.machines, "GPU", said.gpus.get(word.strip(), word), "gpu")
         return machine.model_copy(update={"set": machine.set | said.set}) if said.set else machine
 
 
@@ -353,9 +353,11 @@ def _table(said: Iterable[Said]) -> dict[str, Said]:
     return found
 
 
-def look_up(table: Mapping[str, Said], what: str, word: str) -> Said:
-    """What a word means. Raises Refused with the nearest word that is known."""
+def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> Said:
+    """What a word means. columns: where a row says it. Raises Refused with the nearest word that is known."""
     found = table.get(word.strip().lower())
+    if found is None and not word.strip():
+        raise Refused(f"no {what} is said" + (f" (column {' or '.join(columns)})" if columns else ""))
     if found is None:
         close = nearest(word.strip().lower(), list(table))
         raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else ""))

@@ -19,10 +19,10 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LANES = (
     *("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home"),
-    *("lead", "lag", "forward_wait", "backward_wait"),
+    *("lead", "lag", "lag_apart", "forward_wait", "backward_wait"),
 )
 GATHERED = ("forward_gather", "backward_gather", "spread", "lead", "forward_wait", "backward_wait")
-REDUCED = ("forward_reduce", "reduce", "up", "tail", "lag")
+REDUCED = ("forward_reduce", "reduce", "up", "tail", "lag", "lag_apart")
 NONE = np.zeros(1)
 Moved = tuple[Array, Array]  # [plans, columns] seconds, and [overlaps] whether a lane beside the device takes them
 

@@ -57,6 +57,7 @@ class Figures:
     port: Array
     lead: Array
     lag: Array
+    lag_apart: Array
     forward_wait: Array
     backward_wait: Array
     joules: Array
@@ -319,7 +320,7 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
         "update": stack(("update", "optimizer")),
         "spread": stack(("spread", "optimizer")),
         "home": stack(("home", "optimizer")),
-        **{name: figure(name) for name in ("port", "lead", "lag", "forward_wait", "backward_wait")},
+        **{name: figure(name) for name in ("port", "lead", "lag", "lag_apart", "forward_wait", "backward_wait")},
         "joules": rows(lambda cost: [cost.joules_device, cost.joules_lanes], lambda cost: cost.joules_device + cost.joules_lanes),
         "joules_once": rows(lambda cost: [cost.joules_once], lambda cost: cost.joules_once),
         "launches_forward": launched("forward"),

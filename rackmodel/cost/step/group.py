@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -240,6 +241,7 @@ def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object,
     if plan.key not in known:
         homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
         plain = alone or plan.recompute == "none" or plan.stage_count > 1 or any(home.at for home in homes)
+        plain = plain or plan.ahead < inf  # a weight that is gathered when it is needed holds the device
         device = plan if plain else replace(plan, homes=as_the_device_sees(plan.homes))
         if plain or device.key == plan.key:
             known[plan.key] = layers.layer(section, plan)

@@ -49,11 +49,13 @@ BACKWARD = ("backward", "recompute", "weight")
 class LayerCost:
     """One layer of a section. items: all tasks in program order · seconds: (role, part) → [n] · hidden: part → [n] that windows can
     hide · lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions
-    outlast it, where they run beside it · ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
+    outlast it, where they run beside it · lag_apart: the same of a last pass of weight gradients, where those have passes of their own ·
+    ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
     home's memory · joules_...: [n] of all accelerators of a stage, a micro-batch (device, lanes) and a step (once) · held: what → [n]
     bytes on the fullest accelerator · held_mean: the same in the mean, where it is less · home: level → [n] bytes that live there ·
     launches: part → kernels and collectives on the device ·
-    remade, remade_late: [n] seconds, at most, that what is made again takes in a backward pass, and behind its first weight's gradient."""
+    remade, remade_late: [n] seconds, at most, that what is made again takes in a backward pass, and behind its first weight's gradient
+    (or, where that is more, all of it on the host)."""
 
     section: Section
     items: tuple[Item, ...]
@@ -61,6 +63,7 @@ class LayerCost:
     hidden: dict[str, Array]
     lead: Array
     lag: Array
+    lag_apart: Array
     forward_wait: Array
     backward_wait: Array
     port: Array
@@ -83,13 +86,15 @@ class LayerCost:
         held |= {what: size for what, size in other.held.items() if what in STATE}
         mean = {what: size for what, size in self.held_mean.items() if what not in STATE}
         mean |= {what: size for what, size in other.held_mean.items() if what in STATE}
+        back = [("device", "backward"), ("device", "weight")]
+        longer = 2.0 * np.maximum(self.time(*back) - other.time(*back), 0.0)  # (beside other lanes it takes twice as long at most)
         return replace(
             other,
             items=(),
             seconds=seconds,
             hidden=self.hidden,
-            lag=np.maximum(other.lag - self.remade_late, 0.0),  # reductions go on while it is made again
-            backward_wait=np.maximum(other.backward_wait - self.remade, 0.0),
+            lag=np.maximum(other.lag - self.remade_late - longer, 0.0),  # reductions go on while it is made again
+            backward_wait=np.maximum(other.backward_wait - self.remade - longer, 0.0),
             joules_device=self.joules_device,
             held=held,
             held_mean=mean,
@@ -289,18 +294,22 @@ class LayerPricer:
     def _remade(self, items: Sequence[Item]) -> dict[str, Array]:
         """remade and remade_late, on the device at its slowest or the host."""
         found: dict[str, Array] = {}
-        late = False
+        late, launched = False, np.zeros(self.pricer.n)
         for item in items:
             late = late or item.part == "weight"
             if item.part == "recompute" and item.role == DEVICE:
+                launched = launched + self.profile.host.launch_s * item.launches
                 seconds = item.seconds * (1.0 + self.profile.overlap.contention) + self.profile.host.launch_s * item.launches
                 for name in ("remade", "remade_late") if late else ("remade",):
                     found[name] = found[name] + seconds if name in found else seconds
+        if np.any(launched):  # the host's time of a pass, which reductions outlast, has every launch
+            found["remade_late"] = np.maximum(found.get("remade_late", 0.0), launched)
         return found
 
     def _edges(self, section: Section, items: Sequence[Item], started: Mapping[str, Array | float]) -> dict[str, Array]:
-        """lead, lag, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least); where the
-        host's time covers a part of them, only what outlasts it with the device at its fastest is sure. started: part → launches."""
+        """lead, lag, lag_apart, forward_wait and backward_wait: passes run alone, with the device at its slowest (so that all are least);
+        where the host's time covers a part of them, only what outlasts it with the device at its fastest is sure. started: part →
+        launches."""
         lanes, none = lanes_of(self.profile.overlap, hide=True), np.zeros(self.pricer.n)
         here = frozenset(role for role in (DEVICE, "gather", "reduce", "up", "home") if lanes.of(role) == DEVICE)
         most = np.maximum(started["forward"], started["recompute"] + started["backward"] + started["weight"])
@@ -313,7 +322,7 @@ class LayerPricer:
             least = np.maximum(end - device, 0.0)
             return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if np.any(host) else least
 
-        found = dict.fromkeys(("lead", "lag", "forward_wait", "backward_wait"), none)
+        found = dict.fromkeys(("lead", "lag", "lag_apart", "forward_wait", "backward_wait"), none)
         if lanes.gather != DEVICE:
             parts = {item.part for item in items if item.role == "gather"}
             spread = any(item.role == "spread" for item in items)
@@ -325,28 +334,10 @@ class LayerPricer:
             if spread:
                 found["lead"] = edge(lambda device_s: _gathered_first(items, device_s, ("forward",), here, spread=True))
         if lanes.reduce != DEVICE and any(item.role in ("reduce", "tail") for item in items):
-            found["lag"] = edge(lambda device_s: self._lag(items, device_s, here))
+            found["lag"] = edge(lambda device_s: _reduced_last(items, device_s, BACKWARD, here))
+            end, device = _reduced_last(items, slow, ("weight",), here)  # (no time of the host applies)
+            found["lag_apart"] = np.maximum(end - device, 0.0)
         return found
-
-    def _lag(self, items: Sequence[Item], device_s: Sequence[Array], here: Collection[str]) -> tuple[Array, Array]:
-        """(end of the reductions of a last backward pass, its seconds on the device). device_s: of each item there · here: roles that
-        run there."""
-        lane = device = np.zeros(self.pricer.n)
-        ends: dict[int, Array] = {}
-        for number, item in enumerate(items):
-            if item.part not in ("backward", "recompute", "weight"):
-                continue
-            made = [ends[before] for before in item.task.after if before in ends]
-            if item.role == DEVICE and item.task.local_op is None and item.task.kind == "op":
-                ends[number] = np.maximum.reduce(made) if made else device
-            elif item.role in here:
-                device = device + device_s[number]
-                ends[number] = device
-            elif item.role in ("reduce", "tail"):
-                start = np.maximum(lane, np.maximum.reduce(made)) if made else lane
-                lane = start + item.seconds
-                ends[number] = lane
-        return lane, device
 
     def _bytes(self, item: Held, degrees: Degrees) -> tuple[Array, Array]:
         """[n] bytes of the fullest accelerator, and of one in the mean. Remembered: many plans hold as much."""
@@ -409,6 +400,29 @@ def _gathered_first(
         elif waits and item.task.joins:
             ends[number] = np.maximum.reduce(waits)
     return busy, free
+
+
+def _reduced_last(
+    items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], here: Collection[str]
+) -> tuple[Array, Array]:
+    """(end of the reductions of a layer's last backward pass, its seconds on the device). device_s: of each item there · parts: of the
+    pass; reductions of what was made before it are issued as it begins · here: roles that run there."""
+    lane = device = np.zeros_like(items[0].seconds)
+    ends: dict[int, Array] = {}
+    for number, item in enumerate(items):
+        if item.part not in BACKWARD:
+            continue
+        made = [ends[before] for before in item.task.after if before in ends]
+        if item.role == DEVICE and item.task.local_op is None and item.task.kind == "op":
+            if made or parts == BACKWARD:
+                ends[number] = np.maximum.reduce(made) if made else device
+        elif item.role in here:
+            if item.part in parts:
+                ends[number] = device = device + device_s[number]
+        elif item.role in ("reduce", "tail"):
+            start = np.maximum(lane, np.maximum.reduce(made)) if made else lane
+            ends[number] = lane = start + item.seconds
+    return lane, device
 
 
 def part_of(task: Task, role: str, workload: Workload) -> str:

@@ -62,10 +62,11 @@ class Paths:
     def lag(self, chunk: Counts) -> Array:
         """What the reductions of a device's last pass outlast it, and its last hand-over: each layer's own, and those behind them of the
         layers that follow. chunk: layers of that pass."""
-        if "lag" not in self.layers.has:
+        edge = "lag_apart" if self.apart else "lag"
+        if edge not in self.layers.has:
             return NONE
         times = [(one.weight if self.apart else one.backward) + one.last for one in self.times]
-        lag = self._queued("lag", chunk, ("reduce", "tail"), times)
+        lag = self._queued(edge, chunk, ("reduce", "tail"), times)
         return np.asarray(np.maximum(lag - self.held_s, 0.0)) if self.held_s.any() else lag
 
     def _queued(self, edge: str, counts: Counts, names: Sequence[str], times: Sequence[Array]) -> Array:
