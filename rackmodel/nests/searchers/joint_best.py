@@ -22,13 +22,14 @@ from rackmodel.nests.searchers.joint_search import JointSearch, least_at_corners
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.ragged_draws import Drawn, Draws
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.ragged_steps import kicked, stepped
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 64  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK, ALONE = 320, 60  # programs of all masks together; of the least energy and the least time alone
-STARTS, BEST, TURNS = 6, 4, 6  # nodes that are drawn from; the best of them, turns around each
+STARTS, TURNS = 6, 6  # nodes that are drawn from; turns around what is known
 TIMES, FIRST = 2, 64  # draws in the course of the work; programs before it
 SLOWER = 0.35  # of a part: what is rounded up
 
@@ -135,8 +136,8 @@ def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws
     found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
     if not found:
         return best
-    again = [draws.around(one, TURNS, q.effort) for one in found[:BEST]]
-    return _better(q, best, min(again, key=lambda drawn: drawn.key))
+    again = kicked(draws, [stepped(draws, one, q.effort) for one in found], q.effort)
+    return _better(q, best, draws.tidy(min(again, key=lambda drawn: drawn.key)))
 
 
 def _better(q: NestQuestion, best: Best, one: Drawn) -> Best:

@@ -27,6 +27,7 @@ from rackmodel.nests.searchers.space import Space
 
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
 WAYS = "entered", "crossed", "served"  # of the output's words at a level, each with a number of its own
+WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
 NONE = -700.0  # logarithm of a term that is not there
 
 
@@ -38,6 +39,9 @@ class JointNest(ContinuousNest):
         self.weights = weights
         self.fastest = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
         self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
+
+        cycle = prod(space.leaf) * space.problem.density / space.machine.compute.macs_per_s
+        self.longest = weights.slowest * (1 + 1e-9) / cycle  # cycles times waves of any mapping of interest
 
     def ranges(self) -> Ranges:
         """Every mapping's."""
@@ -83,6 +87,10 @@ class JointProgram(Relaxed):
         joules = self.constant, self.savings
         self.ports = [self._port(port) for port in components(self.space.machine) if nest.weights.second > 0]
         self.constant, self.savings = joules
+        self.ends: dict[Key, Range] = {key: (round(exp(self.low[at])), round(exp(self.high[at]))) for key, at in self.index.items() if key[0] in WHOLE}
+        self.chains: list[list[tuple[Key, Key]]] = [[] for _ in self.space.ranks]
+        for level, r, v in self.tiles:
+            self.chains[r].append((("tile", level, r, v), ("pieces", level, r, v)))
 
     def _versions_at(self, level: int, order: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
         if level not in self.free:
@@ -140,7 +148,7 @@ class JointProgram(Relaxed):
             if r in self.dealt:
                 self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
         w = self.nest.weights
-        self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
+        self._add(("time",), self.nest.fastest / w.seconds, min(w.slowest, w.most / w.second if w.second > 0 else SLOWEST * w.seconds) / w.seconds)
         for level in range(1, space.depth):
             if space.output in self.orders[level]:
                 for way in WAYS:
@@ -269,8 +277,7 @@ class JointProgram(Relaxed):
         """Least, most of a whole number."""
         if key in ranges.whole:
             return ranges.whole[key]
-        at = self.index[key]
-        return round(np.exp(self.low[at])), round(np.exp(self.high[at]))
+        return self.ends[key]
 
     def wholes(self) -> list[Key]:
         """What is whole in a mapping."""
@@ -309,7 +316,7 @@ class JointProgram(Relaxed):
             low[at], high[at] = (log(end) for end in ranges.copies[f])
         for r, cells in enumerate(self.nest.cells):
             most = prod(self.range_of(("laid", f, r), ranges)[1] for f in self.nest.fans)
-            low[self.index["cycles", r]] = log(-(-cells // min(cells, most)))
+            low[self.index["cycles", r]] = log(max(1, -(-cells // min(cells, most))))
             if r in self.dealt:
                 key = "rounds", self.dealt[r], r
                 low[self.index[key]], high[self.index[key]] = (log(end) for end in self.range_of(key, ranges))

@@ -19,6 +19,7 @@ from rackmodel.nests.searchers.continuous_bound import Saving
 from rackmodel.nests.searchers.continuous_program import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.joint_cuts import Cut, Nearness
+from rackmodel.nests.searchers.joint_narrow import narrowed
 from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Ranges, Weights
 from rackmodel.nests.searchers.space import Space
@@ -37,9 +38,10 @@ class Node:
     ascent: Ascent
 
     @staticmethod
-    def of(program: JointProgram, ranges: Ranges, scale: float, least: float = -inf) -> Node:
-        """least: what is known of its bound."""
-        return Node(program, ranges, Ascent(program.between(ranges), scale, least))
+    def of(program: JointProgram, ranges: Ranges, scale: float, least: float = -inf) -> Node | None:
+        """least: what is known of its bound. None where no whole numbers are left."""
+        within = narrowed(program, ranges)
+        return None if within is None else Node(program, within, Ascent(program.between(within), scale, least))
 
     def cuts(self) -> list[Cut]:
         """Where it may be cut."""
@@ -104,7 +106,7 @@ class JointSearch:
         free = frozenset(level for level, some in enumerate(orders, 1) if len(some) > 1)
         root = JointProgram(self.nest, [some[0] for some in orders], free)
         self.programs: dict[object, JointProgram] = {}
-        self.nodes = [Node.of(root, self.nest.ranges(), abs(known))]
+        self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
         rise([node.ascent for node in self.nodes], DONE)
 
     def _sort(self) -> None:
@@ -128,7 +130,7 @@ class JointSearch:
             gone = {id(node) for node, _ in chosen}
             self.nodes = [node for node in self.nodes if id(node) not in gone]
             self.nodes += [half for _, _, both in halves for half in both]
-            work -= sum(len(both) for _, _, both in halves)
+            work -= sum(max(1, len(both)) for _, _, both in halves)
             self._sort()
 
     def _cut(self, node: Node) -> Cut | None:
@@ -154,11 +156,13 @@ class JointSearch:
 
     def _halves(self, node: Node, cut: Cut) -> list[Node]:
         scale, least = abs(self.known), node.ascent.value
-        if not cut.orders:
-            return [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, least) for part in cut.parts]
-        level = int(str(cut.key[1]))
-        programs = [self._program(node.program, level, order) for order in cut.orders]
-        return [Node.of(program, program.ranges_of(level, node.ranges), scale, least) for program in programs]
+        if cut.orders:
+            level = int(str(cut.key[1]))
+            programs = [self._program(node.program, level, order) for order in cut.orders]
+            made = [Node.of(program, program.ranges_of(level, node.ranges), scale, least) for program in programs]
+        else:
+            made = [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, least) for part in cut.parts]
+        return [one for one in made if one is not None]
 
     def starts(self, most: int) -> list[tuple[JointProgram, Floats]]:
         """Programs of given orders with numbers that are near those of some nodes, from the lowest to those next to what is known, as the
