@@ -9,7 +9,8 @@ of these relations between real numbers says little while ranges are wide (joint
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf, prod
+from itertools import pairwise
+from math import prod
 
 from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Ranges
@@ -76,18 +77,16 @@ class _Ends:
         for r, f in self.program.dealt.items():
             if f + 1 < self.space.depth:
                 self._rounds(f, r)
-        if self.nest.longest < inf:
-            self._lasting()
 
     def _nested(self, r: int, chain: list[tuple[Key, Key]]) -> None:
         size = self.space.sizes[r]
         for tile, pieces in chain:
             self.at_least(tile, -(-size // self.high(pieces)))
             self.at_least(pieces, -(-size // self.high(tile)))
-        for (outer, fewer), (inner, more) in zip(chain, chain[1:], strict=False):
+        for (outer, fewer), (inner, more) in pairwise(chain):
             self.at_most(inner, self.high(outer))
             self.at_least(more, self.low(fewer))
-        for (outer, fewer), (inner, more) in reversed(list(zip(chain, chain[1:], strict=False))):
+        for (outer, fewer), (inner, more) in reversed(list(pairwise(chain))):
             self.at_least(outer, self.low(inner))
             self.at_most(fewer, self.high(more))
 
@@ -111,33 +110,6 @@ class _Ends:
             if copies < low:
                 raise _Empty
             self.copies[f], self.moved = (low, copies), True
-
-    def cycles(self, r: int) -> int:
-        """Of a rank at least."""
-        fans, leaf = self.nest.fans, self.nest.leaf[r]
-        parts = {f: self.high(("laid", f, r)) for f in fans}
-        found = -(-self.nest.cells[r] // prod(parts.values()))
-        for tile, pieces in self.program.chains[r]:
-            level = int(str(tile[1]))
-            above, below = (prod(parts[f] for f in fans if (f < level) == up) for up in (True, False))
-            found = max(found, -(-self.low(pieces) // above), -(-self.low(tile) // (leaf * below)))
-        return found
-
-    def _lasting(self) -> None:
-        """Cycles times waves are no more than may be of interest."""
-        cycles = [self.cycles(r) for r in range(len(self.space.ranks))]
-        waves = {f: self.low(("waves", f)) for f in self.program.linear}
-        least = prod(cycles) * prod(waves.values())
-        if least > self.nest.longest:
-            raise _Empty
-        for f, least_waves in waves.items():
-            self.at_most(("waves", f), int(self.nest.longest / (least // least_waves)))
-        for r, each in enumerate(cycles):
-            most = int(self.nest.longest / (least // each))
-            parts = -(-self.nest.cells[r] // most)
-            laid = {f: self.high(("laid", f, r)) for f in self.nest.fans}
-            for f, high in laid.items():
-                self.at_least(("laid", f, r), -(-parts // (prod(laid.values()) // high)))
 
     def _rounds(self, f: int, r: int) -> None:
         size, (h, a, y) = self.space.sizes[r], (("rounds", f, r), ("laid", f, r), ("tile", f + 1, r, 0))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from math import inf
-
 from rackmodel.nests.searchers.continuous_bound import Copies
 
 Key = tuple[object, ...]
@@ -14,14 +12,12 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Weights:
-    """a of a joule, b of a second · joules, seconds: of the mapping that is known · slowest: seconds
-    beyond which no mapping is of interest."""
+    """a of a joule, b of a second · joules, seconds: of the mapping that is known."""
 
     joule: float
     second: float
     joules: float
     seconds: float
-    slowest: float = inf
 
     @property
     def most(self) -> float:

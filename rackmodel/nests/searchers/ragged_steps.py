@@ -13,7 +13,7 @@ from rackmodel.nests.arrays import Ints
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.ragged_draws import Drawn, Draws
 
-STEPS, KICKED, KICKS, EACH = 40, 4, 2, 3  # steps; the best that are drawn around, how often, how many of the draws of each go on
+STEPS, KICKED, EACH = 40, 4, 3  # steps; the best that are drawn around, how many of the draws of each go on
 WORSE = 1.3  # of a key: draws that are no worse go on
 NEARER = 1 - 1e-9  # of a key: what counts as better
 
@@ -35,10 +35,10 @@ def stepped(draws: Draws, start: Drawn, effort: Effort) -> Drawn:
     return best if best.key < now.key else now
 
 
-def kicked(draws: Draws, found: list[Drawn], effort: Effort) -> list[Drawn]:
-    """Some mappings and what steps make of draws around the best of them, best first."""
+def kicked(draws: Draws, found: list[Drawn], kicks: int, effort: Effort) -> list[Drawn]:
+    """Some mappings and what steps make of draws around the best of them, so often; best first."""
     found = _distinct(found)
-    for _ in range(KICKS):
+    for _ in range(kicks):
         new = []
         for one in found[:KICKED]:
             near = draws.several(one, WORSE * one.near, EACH)
@@ -49,7 +49,10 @@ def kicked(draws: Draws, found: list[Drawn], effort: Effort) -> list[Drawn]:
 
 def _distinct(found: list[Drawn]) -> list[Drawn]:
     """Best first, of equal ones the first."""
-    return list({drawn.near: drawn for drawn in sorted(reversed(found), key=lambda drawn: -drawn.near)}.values())[::-1]
+    first: dict[float, Drawn] = {}
+    for drawn in sorted(found, key=lambda drawn: drawn.near):
+        first.setdefault(drawn.near, drawn)
+    return list(first.values())
 
 
 def _values(ratio: int) -> list[int]:
