@@ -1,7 +1,7 @@
 """A better mapping step by step: every change of one or two numbers of a row at once, the best of them the next, until none is better.
 
 A step gives one of the ratios of a row (ragged_plan: outer tiles move along) another value, or two of them, as they must where a fan, a
-room and the ports are all nearly full; then tiles are made as small as their pieces allow. All of it is counted together, some thousand rows.
+room and the ports are all nearly full; then tiles are made as small as their pieces allow. Some thousand rows are counted together.
 Where that ends, draws around the best (ragged_draws) are where it begins again. Candidates only: no bound rests on them.
 """
 
