@@ -15,13 +15,17 @@ from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers import joint_best
 from rackmodel.nests.searchers.continuous_program import rise
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.joint_narrow import narrowed
 from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
 from rackmodel.nests.searchers.joint_ragged import least_leaves, leaves_row, round_rows
-from rackmodel.nests.searchers.joint_ranges import Weights
+from rackmodel.nests.searchers.joint_ranges import Ranges, Weights
 from rackmodel.nests.searchers.joint_search import JointSearch, Node, least_at_corners
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.ragged_counts import RaggedCounts
+from rackmodel.nests.searchers.ragged_draws import Draws
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.ragged_steps import stepped
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
@@ -164,10 +168,53 @@ def deep():
 
 
 def test_a_deep_machine_is_near_its_bound(monkeypatch):
-    for name, less in (("WORK", 48), ("STARTS", 3), ("BEST", 2), ("TURNS", 3), ("TIMES", 1), ("FIRST", 16)):
+    for name, less in (("WORK", 48), ("STARTS", 3), ("KICKS", (0, 0)), ("FIRST", 16)):
         monkeypatch.setattr(joint_best, name, less)
     p, m = gemm(250, 300, 430), deep()
     found = solve_nest(p, m)
     assert found.certificate.gap < 0.08
     assert evaluate(p, m, found.mapping) == found.cost
     assert found.certificate.objective == (found.cost.energy_j, found.cost.latency_s)
+
+
+def test_narrow_ranges_keep_what_a_mapping_has():
+    rng = random.Random(5)
+    p, m = gemm(250, 300, 430), deep()
+    (space,) = spaces(p, m)
+    nest = JointNest(space, Weights(1.0, 30.0, 1e-4, 1e-5))
+    program = JointProgram(nest, [space.orders(level)[0] for level in range(1, space.depth)])
+    narrower = 0
+    for _ in range(400):
+        whole, has = {}, {}
+        for r, f in program.dealt.items():
+            size = space.sizes[r]
+            tile = rng.randint(space.leaf[r], size)
+            pieces = min(-(-size // tile) + rng.randint(0, 2), nest.cells[r])
+            parts = rng.randint(1, min(pieces, program.ends["laid", f, r][1]))
+            rounds = max(1, -(-(size - tile) // (parts * tile)))
+            has |= {("tile", f + 1, r, 0): tile, ("pieces", f + 1, r, 0): pieces, ("laid", f, r): parts, ("rounds", f, r): rounds}
+        has["waves", 1] = -(-int(np.prod([has[key] for key in has if key[0] == "laid" and key[1] == 1])) // 9)
+        for key, value in has.items():
+            least, most = program.ends[key]
+            whole[key] = max(least, value - rng.randint(0, 3)), min(most, value + rng.randint(0, 3))
+            assert least <= value <= most
+        found = narrowed(program, Ranges(nest.ranges().copies, whole))
+        for key, value in has.items():
+            low, high = found.whole[key]
+            assert whole[key][0] <= low <= value <= high <= whole[key][1]
+            narrower += (low, high) != whole[key]
+    assert narrower > 300
+    whole = {("pieces", 1, 0, 0): (1, 3), ("tile", 1, 0, 0): (4, 250 // 3)}
+    assert narrowed(program, Ranges(nest.ranges().copies, whole)) is None
+
+
+def test_steps_end_at_a_better_mapping_that_costs_what_evaluate_says():
+    p, m = gemm(250, 300, 430), deep()
+    (space,) = spaces(p, m)
+    plan = RaggedPlan(space, [space.orders(level)[0] for level in range(1, space.depth)])
+    draws = Draws(parse_objective("edp"), 0.0, 1e-4)
+    start = draws.at(plan, plan.rows_of(np.ones((1, len(plan.tiles) + len(plan.parts)), dtype=np.int64))[0])
+    end = stepped(draws, start, Effort())
+    cost = evaluate(p, m, plan.mapping(end.row))
+    assert end.key < 0.2 * start.key
+    assert end.key == pytest.approx(cost.energy_j * cost.latency_s, rel=1e-12)

@@ -22,14 +22,15 @@ from rackmodel.nests.searchers.joint_search import JointSearch, least_at_corners
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.ragged_draws import Drawn, Draws
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.ragged_steps import kicked, stepped
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 64  # MACs from which, orders of the nodes of all levels together up to which it is asked for
-WORK, ALONE = 320, 60  # programs of all masks together; of the least energy and the least time alone
-STARTS, BEST, TURNS = 6, 4, 6  # nodes that are drawn from; the best of them, turns around each
-TIMES, FIRST = 2, 64  # draws in the course of the work; programs before it
+WORK, ALONE = 320, 32  # programs of all masks together; of the least energy and the least time alone
+STARTS, LOOKED, TURNS = 6, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+FIRST, KICKS = 64, (2, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
 SLOWER = 0.35  # of a part: what is rounded up
 
 
@@ -61,23 +62,17 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best) -> JointBest:
     macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
     work = max(2 * STARTS, WORK // len(q.masks))
     first = min(FIRST, work // 2)
-    joules = _weights(q.objective, best).joule > 0
-    goal = q.objective if joules else replace(q.objective, name="edp")  # says where every number of a good mapping is
+    goal = q.objective if q.objective.energy_only else replace(q.objective, name="edp")  # says where every number of a good mapping is
     draws = Draws(goal, macs, best[2].energy_j)
     guide = _search(space, best, macs, _weights(goal, best))
     guide.run(first, q.effort)
-    best = _drawn(q, space, guide, best, draws)
+    best = _drawn(q, space, guide, best, draws, KICKS[0])
     search = _search(space, best, macs, _weights(q.objective, best))
-    guide = search if joules else _search(space, best, macs, _weights(goal, best))
-    for _ in range(TIMES):
-        search.run(work // TIMES, q.effort)
-        if guide is not search:
-            guide.run(first, q.effort)
-        best = _drawn(q, space, guide, best, draws)
-        search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
-    if not joules:
+    for kicks in KICKS[1:]:
+        search.run(work // (len(KICKS) - 1), q.effort)
+        best = _drawn(q, space, search, best, draws, kicks)
         draws.objective = q.objective
-        best = _drawn(q, space, search, best, draws)
+        search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
     return JointBest(best, _bound(q, space, search, best, macs), draws.cells + work)
 
 
@@ -129,14 +124,16 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs:
     return least_at_corners(q.objective, w, line, *ends)
 
 
-def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws) -> Best:
-    """The best of draws around the mapping that is known, if it is of this space, and of where the lowest programs point."""
+def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:
+    """The best of steps from the mapping that is known, if it is of this space, and from where the lowest programs point."""
     starts = [_known(space, best, draws), *(_near(space, program, z, draws) for program, z in search.starts(STARTS))]
     found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
     if not found:
         return best
-    again = [draws.around(one, TURNS, q.effort) for one in found[:BEST]]
-    return _better(q, best, min(again, key=lambda drawn: drawn.key))
+    ends = kicked(draws, [stepped(draws, one, q.effort) for one in found], kicks, q.effort)
+    for end in ends[:LOOKED]:
+        best = _better(q, best, draws.tidy(end))
+    return best
 
 
 def _better(q: NestQuestion, best: Best, one: Drawn) -> Best:
@@ -166,7 +163,8 @@ def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn
 
 
 def _tile(program: JointProgram, z: Floats, level: int, node: int, r: int) -> float:
-    return max(1.0, exp(float(z[program.index["tile", level, r, program.versions[level][0][node][r]]])))
+    at = program.index.get(("tile", level, r, program.versions[level][0][node][r]))
+    return 1.0 if at is None else max(1.0, exp(float(z[at])))
 
 
 def _laid(program: JointProgram, z: Floats, fan: int, r: int) -> float:

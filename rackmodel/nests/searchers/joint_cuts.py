@@ -59,7 +59,10 @@ class Nearness:
         metric = squared(stacked[None], np.ones((1, len(stacked))))[0]
         ends = np.maximum(made.high[:-1] - z, 0.0), np.maximum(z - made.low[:-1], 0.0)
         metric[np.diag_indices(len(z))] += sum(1.0 / (end + NEAR) ** 2 for end in ends)
-        return np.asarray(np.linalg.inv(metric))
+        try:
+            return np.asarray(np.linalg.inv(metric))
+        except np.linalg.LinAlgError:  # numbers far from any mapping: each by itself
+            return np.diag(1.0 / np.diag(metric))
 
     def score(self, cut: Cut) -> float:
         """How much a cut takes in both of the parts that take least."""

@@ -27,6 +27,7 @@ from rackmodel.nests.searchers.space import Space
 
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
 WAYS = "entered", "crossed", "served"  # of the output's words at a level, each with a number of its own
+WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
 NONE = -700.0  # logarithm of a term that is not there
 
 
@@ -75,6 +76,7 @@ class JointProgram(Relaxed):
 
     def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
         self.free = free
+        self.ones: list[Key] = []  # what is 1 in every mapping: no numbers of the program
         self.known_edges: dict[object, tuple[Floats, Floats]] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
@@ -83,6 +85,13 @@ class JointProgram(Relaxed):
         joules = self.constant, self.savings
         self.ports = [self._port(port) for port in components(self.space.machine) if nest.weights.second > 0]
         self.constant, self.savings = joules
+        self.ends = dict.fromkeys(self.ones, (1, 1))
+        for key, at in self.index.items():
+            if key[0] in WHOLE:
+                self.ends[key] = round(exp(self.low[at])), round(exp(self.high[at]))
+        self.chains: list[list[tuple[Key, Key]]] = [[] for _ in self.space.ranks]
+        for level, r, v in self.tiles:
+            self.chains[r].append((("tile", level, r, v), ("pieces", level, r, v)))
 
     def _versions_at(self, level: int, order: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
         if level not in self.free:
@@ -116,6 +125,15 @@ class JointProgram(Relaxed):
         return np.array(found)
 
     # -- variables
+    def _add(self, key: Key, low: float, high: float) -> None:
+        if low == 0 and high <= 0:
+            self.ones.append(key)
+        else:
+            super()._add(key, low, high)
+
+    def _high(self, key: Key) -> float:
+        return self.high[self.index[key]] if key in self.index else 0.0
+
     def _variables(self) -> None:
         super()._variables()
         space, cells = self.space, self.nest.cells
@@ -127,11 +145,11 @@ class JointProgram(Relaxed):
         for f in self.nest.fans:
             fan = space.machine.levels[f].fan
             for r, cut in enumerate(cells):
-                on = self.high[self.index["parts", f, r]] > 0
+                on = self._high(("parts", f, r)) > 0
                 most = log(cut if fan.linear else min(cut, fan.size)) if on else 0.0
                 self._add(("laid", f, r), 0.0, most)
                 self._add(("share", f, r), 0.0, most)
-        self.dealt = {r: f for f in reversed(self.nest.fans) for r in range(len(cells)) if self.high[self.index["laid", f, r]] > 0}
+        self.dealt = {r: f for f in reversed(self.nest.fans) for r in range(len(cells)) if self._high(("laid", f, r)) > 0}
         for f in self.linear:
             self._add(("waves", f), 0.0, log(prod(cells)))
         for r, cut in enumerate(cells):
@@ -269,12 +287,11 @@ class JointProgram(Relaxed):
         """Least, most of a whole number."""
         if key in ranges.whole:
             return ranges.whole[key]
-        at = self.index[key]
-        return round(np.exp(self.low[at])), round(np.exp(self.high[at]))
+        return self.ends[key]
 
     def wholes(self) -> list[Key]:
-        """What is whole in a mapping."""
-        return [key for key in self.index if key[0] in ("pieces", "laid", "waves", "rounds") and self.high[self.index[key]] > 0]
+        """What is whole in a mapping, tiles aside."""
+        return [key for key in self.index if key[0] in WHOLE and key[0] != "tile"]
 
     def fresh(self, ranges: Ranges, z: Floats, value: float) -> Iterator[tuple[float, tuple[int, ...]]]:
         """(what a copy of the output saves of a bound of `value`, or of a time, the fans whose copies count): all that chords bound."""
@@ -291,33 +308,20 @@ class JointProgram(Relaxed):
 
     def _box(self, ranges: Ranges) -> tuple[Floats, Floats]:
         low, high = np.array(self.low), np.array(self.high)
+        for key, at in self.index.items():
+            if key[0] in WHOLE:
+                low[at], high[at] = (log(end) for end in self.range_of(key, ranges))
         for level, r, v in self.tiles:
-            least, most = self.range_of(("pieces", level, r, v), ranges)
-            pieces, tile = self.index["pieces", level, r, v], self.index["tile", level, r, v]
-            low[pieces], high[pieces] = log(least), log(most)
-            ends = self.range_of(("tile", level, r, v), ranges)
-            low[tile], high[tile] = max(log(ends[0]), log(-(-self.space.sizes[r] // most))), log(ends[1])
-            low[pieces] = max(low[pieces], log(-(-self.space.sizes[r] // ends[1])))
-            leaves = self.index["leaves", r]
-            low[leaves] = max(low[leaves], log(least_leaves(self.space.sizes[r], self.nest.leaf[r], (most, ends[1]), ends[0])))
+            (_, most), ends = (self.range_of((kind, level, r, v), ranges) for kind in ("pieces", "tile"))
+            if (at := self.index.get(("leaves", r), -1)) >= 0:
+                low[at] = max(low[at], log(least_leaves(self.space.sizes[r], self.nest.leaf[r], (most, ends[1]), ends[0])))
         for f in self.nest.fans:
-            for r in range(len(self.space.ranks)):
-                least, most = self.range_of(("laid", f, r), ranges)
-                at = self.index["laid", f, r]
-                low[at], high[at] = log(least), log(most)
-            at = self.index["copies", f]
-            low[at], high[at] = (log(end) for end in ranges.copies[f])
+            if (at := self.index.get(("copies", f), -1)) >= 0:
+                low[at], high[at] = (log(end) for end in ranges.copies[f])
         for r, cells in enumerate(self.nest.cells):
-            most = prod(self.range_of(("laid", f, r), ranges)[1] for f in self.nest.fans)
-            low[self.index["cycles", r]] = log(-(-cells // min(cells, most)))
-            if r in self.dealt:
-                key = "rounds", self.dealt[r], r
-                low[self.index[key]], high[self.index[key]] = (log(end) for end in self.range_of(key, ranges))
-        for f in self.linear:
-            laid = prod(self.range_of(("laid", f, r), ranges)[0] for r in range(len(self.space.ranks)))
-            least, most = self.range_of(("waves", f), ranges)
-            at = self.index["waves", f]
-            low[at], high[at] = log(max(least, -(-laid // self.space.machine.levels[f].fan.size))), log(most)
+            if (at := self.index.get(("cycles", r), -1)) >= 0:
+                most = prod(self.range_of(("laid", f, r), ranges)[1] for f in self.nest.fans)
+                low[at] = log(max(1, -(-cells // min(cells, most))))
         return low, np.maximum(low, high)
 
     def moving(self, ranges: Ranges) -> list[Room]:
@@ -335,7 +339,8 @@ class JointProgram(Relaxed):
             slope = slope - weights.joule * saving.each * b * self.copies_of(saving)
         ends = [self.rows[i][1] for i in self.kept]
         for f, row in self.copy_rows.items():
-            ends[self.kept.index(row)] = self.beyond(f, ranges.copies)
+            if row in self.kept:
+                ends[self.kept.index(row)] = self.beyond(f, ranges.copies)
         for net in self.nets:
             slope[net.at] += weights.joule * weights.joules
         rooms = [*self.rooms, *self.moving(ranges)]

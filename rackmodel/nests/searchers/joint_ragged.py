@@ -43,9 +43,7 @@ def least_leaves(size: int, u: int, most: Range, least: int) -> int:
     return max(cells, whole + ceil((size - whole * u) / (tile - (q - 1) * u)))
 
 
-def round_rows(
-    keys: tuple[Key, Key, Key, Key], inner: list[Key], sizes: tuple[int, int], rounds: Range, parts: Range
-) -> list[Line]:
+def round_rows(keys: tuple[Key, Key, Key, Key], inner: list[Key], sizes: tuple[int, int], rounds: Range, parts: Range) -> list[Line]:
     """Rows of the cycles of a rank. keys: of the rounds h, the parts a, the tile y, the cycles · inner: parts further in · sizes: of the
     rank, of a leaf · rounds, parts: their ends."""
     h, a, y, c = keys

@@ -19,27 +19,32 @@ from rackmodel.nests.searchers.continuous_bound import Saving
 from rackmodel.nests.searchers.continuous_program import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.joint_cuts import Cut, Nearness
+from rackmodel.nests.searchers.joint_narrow import narrowed
 from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Ranges, Weights
 from rackmodel.nests.searchers.space import Space
 
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
+AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
 DONE = 2e-5  # of what is known: how near to its optimum a program is brought
 
 
 @dataclass(frozen=True)
 class Node:
-    """Mappings of one choice of orders between some whole numbers, with their bound."""
+    """Mappings of one choice of orders between some whole numbers, with their bound. ordered: score of the best cut into orders of the node
+    around it."""
 
     program: JointProgram
     ranges: Ranges
     ascent: Ascent
+    ordered: float = inf
 
     @staticmethod
-    def of(program: JointProgram, ranges: Ranges, scale: float, least: float = -inf) -> Node:
-        """least: what is known of its bound."""
-        return Node(program, ranges, Ascent(program.between(ranges), scale, least))
+    def of(program: JointProgram, ranges: Ranges, scale: float, least: float = -inf, ordered: float = inf) -> Node | None:
+        """least: what is known of its bound. None where no whole numbers are left."""
+        within = narrowed(program, ranges)
+        return None if within is None else Node(program, within, Ascent(program.between(within), scale, least), ordered)
 
     def cuts(self) -> list[Cut]:
         """Where it may be cut."""
@@ -58,6 +63,8 @@ class Node:
         z, found = self.ascent.at, []
         for level, r, v in self.program.tiles:
             key, u = ("tile", level, r, v), self.program.nest.leaf[r]
+            if key not in self.program.index:
+                continue
             least, most = self.program.range_of(key, self.ranges)
             now = min(max(exp(z[self.program.index[key]]), least), most)
             q = ceil(now / u * (1 - WHOLE))
@@ -104,7 +111,7 @@ class JointSearch:
         free = frozenset(level for level, some in enumerate(orders, 1) if len(some) > 1)
         root = JointProgram(self.nest, [some[0] for some in orders], free)
         self.programs: dict[object, JointProgram] = {}
-        self.nodes = [Node.of(root, self.nest.ranges(), abs(known))]
+        self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
         rise([node.ascent for node in self.nodes], DONE)
 
     def _sort(self) -> None:
@@ -120,22 +127,29 @@ class JointSearch:
         """Cut nodes until none is below what is known, the lowest has nothing to be cut at, or so many programs are made."""
         while work > 0 and not (effort is not None and effort.over):
             lowest = [node for node in self.nodes[:TOGETHER] if node.ascent.value < self.known * (1 - TIE)]
-            chosen = [(node, cut) for node in lowest if (cut := self._cut(node)) is not None]
+            chosen = [(node, *cut) for node in lowest if (cut := self._cut(node)) is not None]
             if not chosen or chosen[0][0] is not lowest[0]:
                 break
-            halves = [(node, cut, self._halves(node, cut)) for node, cut in chosen]
+            halves = [(node, cut, self._halves(node, cut, ordered)) for node, cut, ordered in chosen]
             rise([half.ascent for _, _, both in halves for half in both], DONE)
-            gone = {id(node) for node, _ in chosen}
+            gone = {id(node) for node, _, _ in chosen}
             self.nodes = [node for node in self.nodes if id(node) not in gone]
             self.nodes += [half for _, _, both in halves for half in both]
-            work -= sum(len(both) for _, _, both in halves)
+            work -= sum(max(1, len(both)) for _, _, both in halves)
             self._sort()
 
-    def _cut(self, node: Node) -> Cut | None:
-        """Where a node is cut; None where nothing is left to be cut."""
+    def _cut(self, node: Node) -> tuple[Cut, float] | None:
+        """(where a node is cut, score of the best cut into orders); None where nothing is left to be cut. Cuts into orders, which take long
+        to be judged, are looked at only where the others are no better than they were last."""
         near = node.near(self.known)
-        cuts = [*node.cuts(), *(self._order_cut(node, near, level) for level in sorted(node.program.free))]
-        return max(cuts, key=near.score, default=None)
+        cuts = [(near.score(cut), cut) for cut in node.cuts()]
+        ordered = node.ordered * AGAIN
+        if not cuts or max(score for score, _ in cuts) <= ordered:
+            orders = [self._order_cut(node, near, level) for level in sorted(node.program.free)]
+            some = [(near.score(cut), cut) for cut in orders]
+            ordered = max((score for score, _ in some), default=-inf)
+            cuts += some
+        return (max(cuts, key=lambda one: one[0])[1], ordered) if cuts else None
 
     def _order_cut(self, node: Node, near: Nearness, level: int) -> Cut:
         orders = tuple(self.space.orders(level))
@@ -152,13 +166,15 @@ class JointSearch:
             self.programs[key] = program.ordered(level, order)
         return self.programs[key]
 
-    def _halves(self, node: Node, cut: Cut) -> list[Node]:
+    def _halves(self, node: Node, cut: Cut, ordered: float) -> list[Node]:
         scale, least = abs(self.known), node.ascent.value
-        if not cut.orders:
-            return [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, least) for part in cut.parts]
-        level = int(str(cut.key[1]))
-        programs = [self._program(node.program, level, order) for order in cut.orders]
-        return [Node.of(program, program.ranges_of(level, node.ranges), scale, least) for program in programs]
+        if cut.orders:
+            level = int(str(cut.key[1]))
+            programs = [self._program(node.program, level, order) for order in cut.orders]
+            made = [Node.of(program, program.ranges_of(level, node.ranges), scale, least, ordered) for program in programs]
+        else:
+            made = [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, least, ordered) for part in cut.parts]
+        return [one for one in made if one is not None]
 
     def starts(self, most: int) -> list[tuple[JointProgram, Floats]]:
         """Programs of given orders with numbers that are near those of some nodes, from the lowest to those next to what is known, as the

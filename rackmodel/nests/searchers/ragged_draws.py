@@ -21,6 +21,7 @@ from rackmodel.nests.searchers.ragged_plan import RaggedPlan
 
 DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
 WIDTHS, SHARES = (0.1, 0.3, 0.6), (0.1, 0.25, 0.5)  # of the logarithm of a factor; of the numbers that change
+TOGETHER, NUMBERS = 4000, 1000  # rows counted together; numbers of a row at most
 POWER, TILT = 16, 0.1  # of the times while drawing; of its energy, over a usual one's
 
 
@@ -41,6 +42,7 @@ class Draws:
     def __init__(self, objective: NestObjective, idle: float, scale: float) -> None:
         self.objective, self.idle, self.scale, self.cells = objective, idle, max(scale, 1e-300), 0
         self.random = np.random.default_rng(0)
+        self.mix = self.random.integers(1, 2**62, size=NUMBERS)  # of a row's numbers: rows that mix alike are the same
         self.timed, self.small = not objective.energy_only, True
 
     def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
@@ -76,7 +78,32 @@ class Draws:
                 best = Drawn(now.plan, rows[i], float(keys[i]), float(near[i]))
             if near[j] < now.near:
                 now, stalled = Drawn(now.plan, rows[j], float(keys[j]), float(near[j])), 0
-        return self._tidy(best)
+        return self.tidy(best)
+
+    def several(self, start: Drawn, near: float, most: int) -> list[Drawn]:
+        """The best of one turn's draws around a mapping, none of a nearer key than that."""
+        rows = self._rows(start.plan, start.plan.ratios_of(start.row), np.inf, near)
+        if not len(rows):
+            return []
+        keys, nears = self._keys(start.plan, rows)
+        order = [i for i in np.argsort(nears, kind="stable")[:most].tolist() if nears[i] <= near]
+        return [Drawn(start.plan, rows[i], float(keys[i]), float(nears[i])) for i in order]
+
+    def least(self, plan: RaggedPlan, rows: Ints) -> tuple[Drawn, Drawn]:
+        """(the best of rows, the best by the key that they are drawn by)."""
+        several = [self._keys(plan, rows[i : i + TOGETHER]) for i in range(0, len(rows), TOGETHER)]
+        keys, nears = (np.concatenate([one[k] for one in several]) for k in (0, 1))
+        i, j = (Drawn(plan, rows[k], float(keys[k]), float(nears[k])) for k in (int(np.argmin(keys)), int(np.argmin(nears))))
+        return i, j
+
+    def worth(self, plan: RaggedPlan, ratios: Ints, most: float, near: float) -> Ints:
+        """Rows of ratios, each once, that fit and are not too slow by their compute alone."""
+        rows = plan.rows_of(ratios)
+        rows = plan.shrunk(rows) if self.small else rows
+        rows = rows[np.sort(np.unique(rows @ self.mix[: rows.shape[1]], return_index=True)[1])]
+        rows = rows[plan.fits(rows)]
+        least = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0]
+        return np.asarray(rows[least <= max(most, near)])
 
     def _rows(self, plan: RaggedPlan, ratios: Floats, most: float, near: float) -> Ints:
         random = self.random
@@ -84,10 +111,7 @@ class Draws:
         on = random.random(shape) < random.choice(SHARES, size=(DRAWN, 1))
         factors = np.where(on, random.normal(0.0, 1.0, shape) * random.choice(WIDTHS, size=(DRAWN, 1)), 0.0)
         whole = np.maximum(1, np.floor(ratios * np.exp(factors) + random.random(shape))).astype(np.int64)
-        rows = np.unique(plan.shrunk(plan.rows_of(whole)) if self.small else plan.rows_of(whole), axis=0)
-        rows = rows[plan.fits(rows)]
-        least = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0]
-        rows = rows[least <= max(most, near)]
+        rows = self.worth(plan, whole, most, near)
         return np.asarray(rows if len(rows) <= COUNTED else rows[np.sort(random.permutation(len(rows))[:COUNTED])])
 
     def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
@@ -101,7 +125,7 @@ class Draws:
         tilted = 1 + TILT * energy / self.scale
         return np.asarray(self.objective.key(energy, slowest)[0]), np.asarray(self.objective.key(energy, near)[0] * tilted)
 
-    def _tidy(self, best: Drawn) -> Drawn:
+    def tidy(self, best: Drawn) -> Drawn:
         """The same with as few parts as do: those that never work are not laid out."""
         for q in range(len(best.plan.tiles), len(best.row)):
             parts = int(best.row[q])
