@@ -1,9 +1,9 @@
 """`python -m tests.audit [PART...] [--count N] [--seed N] [--resume FILE]`: attack everything for minutes; exit 1 where something
 gave way (`make audit`).
 
-Parts: members (random members of spaces against what searches claim), limits, fronts, free (layouts) and cuts (against every member of
-small spaces), mutations (of files), options (of command lines), metamorphic (changes of known effect), verdicts (what turns
-each finding of a study). A question is a function of its
+Parts: members (random members of spaces against what searches claim), wild (the same under random profiles), bounds (of seconds, against
+the clock), limits, fronts, free (layouts) and cuts (against every member of small spaces), mutations (of files), options (of command
+lines), metamorphic (changes of known effect), verdicts (what turns each finding of a study). A question is a function of its
 part and its number alone: the same number fails again. A failing case is written to out/audit with the commands that show it. With
 --resume, how far each part came is kept in a file and goes on from there.
 """
@@ -26,16 +26,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rackmodel.errors import InfeasibleError, InputError
 from tests import certificate_cases, open_cut_cases
-from tests.audit import options, verdicts
+from tests.audit import options, verdicts, wild
 from tests.audit.answers import held_to_it
-from tests.audit.attack import attack
+from tests.audit.attack import Attacked, attack
 from tests.audit.bases import turns
+from tests.audit.bounds import above_the_clock
 from tests.audit.drawing import KINDS
 from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
 
 COUNTS = {"limits": 1_000, "fronts": 500, "free": 500, "cuts": 1_000, "metamorphic": 2_000, "members": 20_000}
+COUNTS |= {"wild": 5_000, "bounds": 20_000}
 COUNTS |= {"verdicts": sum(map(len, verdicts.kept().values())), "options": 10_000, "mutations": 190_000}
 DRAWS = 60  # members of one space
 EVERY_S = 20.0  # between two lines of progress
@@ -50,9 +53,35 @@ def members(number: int, out: Path) -> Asked:
         attacked = attack(kind, seed, DRAWS)
     except Exception:
         return f"{kind} failed", 0, [(f"{kind} {seed}", traceback.format_exc(limit=-5))]
-    folder = out / f"{kind}_{seed}"
-    faults = [(f"{kind} {seed}", f"{broken.claim}\n{broken.case.write(folder, broken.member)}") for broken in attacked.broken]
+    return _judged(f"{kind} {seed}", kind, attacked, out / f"{kind}_{seed}")
+
+
+def _judged(where: str, kind: str, attacked: Attacked, folder: Path) -> Asked:
+    """What gave way, written."""
+    faults = [(where, f"{broken.claim}\n{broken.case.write(folder, broken.member)}") for broken in attacked.broken]
     return f"{kind} {attacked.outcome}", attacked.members, faults
+
+
+def wild_members(number: int, out: Path) -> Asked:
+    """A space of the next kind under a random profile, attacked by its members."""
+    try:
+        kind, attacked = wild.attacked(number, DRAWS, out / "profiles")
+    except Exception:
+        return "wild failed", 0, [(f"wild {number}", traceback.format_exc(limit=-5))]
+    return _judged(f"wild {number}", kind, attacked, out / f"wild_{number}")
+
+
+def bounds(number: int, out: Path) -> Asked:
+    """Random points of the next such space, their bounds against the clock."""
+    kind, seed = wild.KINDS[number % len(wild.KINDS)], number // len(wild.KINDS)
+    case = wild.wild(kind, seed, out / "profiles")
+    try:
+        compared, faults = above_the_clock(case.read(), case.profile, DRAWS, seed)
+    except (InputError, InfeasibleError):
+        return f"{kind} refused", 0, []
+    except Exception:
+        return f"{kind} failed", 0, [(f"bounds {number}", traceback.format_exc(limit=-5))]
+    return kind, compared, [(f"bounds {number}", f"{fault}\n{case.write(out / f'bounds_{number}')}") for fault in faults[:1]]
 
 
 def mutations(number: int, out: Path) -> Asked:
@@ -124,6 +153,8 @@ PARTS: dict[str, Callable[[int, Path], Asked]] = {
     "metamorphic": metamorphic,
     "verdicts": kept_verdicts,
     "members": members,
+    "wild": wild_members,
+    "bounds": bounds,
     "options": command_lines,
     "mutations": mutations,
 }
