@@ -16,6 +16,7 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers import joint_best
 from rackmodel.nests.searchers.continuous_program import rise
 from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.joint_cuts import misses
 from rackmodel.nests.searchers.joint_narrow import narrowed
 from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
 from rackmodel.nests.searchers.joint_ragged import least_leaves, leaves_row, round_rows
@@ -218,3 +219,10 @@ def test_steps_end_at_a_better_mapping_that_costs_what_evaluate_says():
     cost = evaluate(p, m, plan.mapping(end.row))
     assert end.key < 0.2 * start.key
     assert end.key == pytest.approx(cost.energy_j * cost.latency_s, rel=1e-12)
+
+
+def test_a_row_that_no_number_counts_in_is_missed_by_far_and_ends_no_search():
+    """Words of an order may exceed what they may be whatever the numbers are; that was a division by zero."""
+    give = np.diag([1.0, 4.0])
+    assert misses(2.0, np.array([0.0, 1.0]), give) == pytest.approx(1.0)
+    assert 1e20 < misses(2.0, np.zeros(2), give) < float("inf")

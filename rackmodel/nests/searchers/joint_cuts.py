@@ -22,6 +22,7 @@ from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges
 
 NEAR = 3e-3  # of a logarithm, or of what is known: what is left of a constraint counts no less
+NEVER = 1e-30  # what numbers that do not count give
 CHORD = 0.02  # of what is open, from which a chord is cut before all else
 ORDERED = 0.1  # of what orders take: other cuts come first, for what holds of any order holds of many at once
 EDGED = frozenset({"tile", "laid", "rounds"})  # numbers on whose range rows depend
@@ -85,7 +86,7 @@ class Nearness:
                 for key, factor in line.items():
                     row[index[key]] = factor
                 if (over := float(row @ self.at) - limit) > 0:
-                    found = max(found, over**2 / float(row @ give @ row))
+                    found = max(found, misses(over, row, give))
         return found
 
     def missed(self, program: JointProgram, ranges: Ranges, before: Ints) -> float:
@@ -99,8 +100,14 @@ class Nearness:
         for slope, over in rooms:
             if over > 0:
                 row = np.bincount(before, weights=slope, minlength=len(self.at))
-                found = max(found, over**2 / float(row @ self.give @ row))
+                found = max(found, misses(over, row, self.give))
         return found
+
+
+def misses(over: float, row: Floats, give: Floats) -> float:
+    """How far the numbers are from keeping a row that they exceed by `over`, squared, where they give so much; as good as never where none of
+    them counts in it."""
+    return over**2 / max(float(row @ give @ row), NEVER)
 
 
 def _room(room: Room, z: Floats) -> tuple[Floats, float]:
