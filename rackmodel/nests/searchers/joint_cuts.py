@@ -16,7 +16,7 @@ from math import log
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.arrays import AnyArray, Floats, Ints
 from rackmodel.nests.searchers.continuous_program import ConvexProgram, Room, squared
 from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges
@@ -104,9 +104,9 @@ class Nearness:
         return found
 
 
-def misses(over: float, row: Floats, give: Floats) -> float:
-    """How far the numbers are from keeping a row that they exceed by `over`, squared, where they give so much; as good as never where none of
-    them counts in it."""
+def misses(over: float, row: AnyArray, give: Floats) -> float:
+    """How far the numbers are from keeping a row that they exceed by `over`, squared, where they give so much; as good as never where none
+    of them counts in it."""
     return over**2 / max(float(row @ give @ row), NEVER)
 
 
