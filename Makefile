@@ -27,7 +27,7 @@ suite: .venv
 # Under a minute, for every change: what is read, derived, priced and placed, small searches and nests, carbon and reports, by files whose
 # tests are quick. What searches claim (certificates, fronts, limits, cuts) and the cases of the review are in `make test`, which is all.
 QUICK := accelerators docs embodied hardwired import inputs_overrides inputs_read inputs_yaml kernels layout_facts layout_rules \
-  mapper_check money nest_products network operational_carbon pipeline placement pricing relays report specs store \
+  mapper_check money nest_trades network operational_carbon pipeline placement pricing relays report specs store \
   structure systems topologies vectors way_out writing
 QUICK_NESTS := canonical evaluate
 

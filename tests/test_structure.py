@@ -95,3 +95,13 @@ def test_names_of_the_face_are_not_rooms_of_the_house() -> None:
     code = "import rackmodel as rm; from rackmodel.mapper.points import Point; first = rm.search; rm.search('rack_paper', 'gemm', 'data')"
     check = "from rackmodel.mapper import rules; assert rm.search is first and all(callable(getattr(rm, name)) for name in rm.__all__)"
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)
+
+
+def test_what_make_quick_asks_is_there() -> None:
+    """A file that went with its name left `make quick` without any test."""
+    lists = re.findall(r"^QUICK(_NESTS)? := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lists) == 2
+    for nests, names in lists:
+        folder = ROOT / "tests" / "nests" if nests else ROOT / "tests"
+        prefix = "test_nest_" if nests else "test_"
+        assert [name for name in names.replace("\\", " ").split() if not (folder / f"{prefix}{name}.py").is_file()] == []
