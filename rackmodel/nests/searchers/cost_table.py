@@ -69,7 +69,7 @@ class CostTable(PricedSpace):
     def _memory(self, level: int, state: FanState) -> Floats:
         best = np.full([len(a) for a in self.space.axes], np.inf)
         below, saved = self._below(level, state)
-        of, least = np.zeros(best.shape, dtype=np.int16), best.copy()
+        of, least = np.zeros(best.shape, dtype=np.int32), best.copy()
         same = Counter(inner.without_copies for inner, _ in below)
         for n, (inner, picks) in enumerate(below):
             for rows, entered in self._enter(level, state, inner, picks, same[inner.without_copies]):

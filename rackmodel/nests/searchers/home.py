@@ -117,37 +117,33 @@ class HomeSearch:
     # -- bounds
     def bounds(self) -> tuple[Floats, Floats]:
         """Lower bounds of the key of every vector (primary [S], tie-break [S]); inf where nothing can fit."""
-        cover = -(-self.sizes // self.vectors)
-        parts = [np.prod(self.vectors[:, m], axis=1, dtype=float) for m in self.members]
-        moved: list[Moved] = []
-        used: Floats = np.zeros(len(self.vectors))
-        for t, q in enumerate(self.shared(self.vectors)):
-            ever = np.prod(cover[:, self.has[t]], axis=1, dtype=float)
-            whole = np.full(len(q), self.terms[t].whole)
-            moved.append(Moved(self.terms[t].words(parts.__getitem__) * np.ones(len(q)), whole, ever, ever, q))
-            used = used + self.cost.room(t, 1.0, moved[-1])
-        energy, time = self.cost.total(moved, np.prod(cover, axis=1, dtype=float))
+        first, second, used = self._least(self.vectors, self.vectors)
         self.need = min(self.need, float(used.min(initial=inf)))
-        first, second = (np.where(used <= self.capacity, k, inf) for k in self.objective.key(energy, time))
         return first, second
 
     def range_bounds(self, low: Ints, high: Ints) -> tuple[Floats, Floats]:
         """The same of every vector with parts between `low` and `high` [B, ranks]."""
         if self.best is not None:
             self.effort.spend(len(low))
+        first, second, _ = self._least(low, high)
+        return first, second
+
+    def _least(self, low: Ints, high: Ints) -> tuple[Floats, Floats, Floats]:
+        """(primary, tie-break, bits of the fullest core) [B] at least, of vectors with parts between `low` and `high`."""
         cover = -(-self.sizes // high)
-        ends: list[tuple[Moved, Moved]] = []
+        ends: list[tuple[Moved, ...]] = []
         used: Floats = np.zeros(len(low))
-        for t, (fewest, most) in enumerate(zip(self.shared(low), self.shared(high), strict=True)):
+        copies = [self.shared(parts) for parts in ((low,) if low is high else (low, high))]
+        for t, of in enumerate(zip(*copies, strict=True)):
             ever = np.prod(cover[:, self.has[t]], axis=1, dtype=float)
             whole = np.full(len(low), self.terms[t].whole)
-            copies = (fewest, np.minimum(most, self.grid.size))
-            ends.append((Moved(whole * copies[0], whole, ever, ever, copies[0]), Moved(whole * copies[1], whole, ever, ever, copies[1])))
-            used = used + self.cost.room(t, 1.0, ends[-1][1])
+            counts = [np.minimum(q, self.grid.size) for q in of]
+            ends.append(tuple(Moved(whole * q, whole, ever, ever, q) for q in counts))
+            used = used + self.cost.room(t, 1.0, ends[-1][-1])
         busy = prod(map(float, self.sizes)) / self.grid.size
         energy, time = self.cost.least(ends, np.prod(cover, axis=1, dtype=float), busy)
         first, second = (np.where(used <= self.capacity, k, inf) for k in self.objective.key(energy, time))
-        return first, second
+        return first, second, used
 
     def infeasible(self) -> InfeasibleError | None:
         """What the fullest core needs at least, where that is more than it has."""

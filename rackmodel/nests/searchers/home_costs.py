@@ -76,18 +76,18 @@ class HomeCost:
             time = np.maximum(time, _sum(prices, [s for _, s in streamed], [f for _, f in fed]) / port.bandwidth)
         return energy, time
 
-    def least(self, ends: list[tuple[Moved, Moved]], cycles: Number, busy: float) -> tuple[Any, Any]:
+    def least(self, ends: list[tuple[Moved, ...]], cycles: Number, busy: float) -> tuple[Any, Any]:
         """Lower bounds of (energy, latency) of all numbers of parts between two ends. ends: of each tensor, what it moves with the fewest
-        copies and with the most: prices are linear in the copies q or in 1 / q, and least at q = 1, where nothing is shared. cycles: the
-        fewest · busy: MACs of the fullest compute where all are as full."""
+        copies and, where they are others, with the most: prices are linear in the copies q or in 1 / q, and least at q = 1, where nothing
+        is shared. cycles: the fewest · busy: MACs of the fullest compute where all are as full."""
         p, compute = self.problem, self.machine.compute
         both = [[(self._streamed(t, m), self._fed(t, m, cycles)) for m in end] for t, end in enumerate(ends)]
 
         def lesser(prices: HomePrices, side: int) -> Number:
             found: Number = 0.0
             for streamed, fed, end in zip(prices.streamed, prices.compute, both, strict=True):
-                low, high = (streamed.total(s[side], prices.hop[0]) + fed.total(f[side], prices.hop[1]) for s, f in end)
-                found = found + np.minimum(low, high)
+                each = [streamed.total(s[side], prices.hop[0]) + fed.total(f[side], prices.hop[1]) for s, f in end]
+                found = found + np.minimum(each[0], each[-1])
             return found
 
         energy = p.macs * p.density * compute.j_per_mac + lesser(self.energy, 0)
