@@ -12,6 +12,7 @@ from rackmodel import api, face
 from rackmodel.errors import InputError
 from tests.audit import options
 from tests.audit.answers import faults_of, held_to_it
+from tests.audit.asked import questioned
 from tests.audit.attack import attack, judged, priced, with_demands
 from tests.audit.bases import LAYERED, MODEL, bases
 from tests.audit.drawing import draw
@@ -40,6 +41,13 @@ def test_no_member_of_a_space_beats_what_its_search_claims(kind: str) -> None:
         compared += attacked.members
         assert not attacked.broken, [(broken.claim, broken.case.write(Path(f"{kind}_{seed}"), broken.member)) for broken in attacked.broken]
     assert compared > 0
+
+
+@pytest.mark.parametrize("number", [3, 5])
+def test_what_is_asked_in_order_under_limits_and_for_fronts_is_what_all_points_say(number: int) -> None:
+    kind, many, _, faults = questioned(number, Path("profiles"), 3)
+    assert not faults, (kind, faults)
+    assert many > 0
 
 
 def test_a_cut_is_opened_under_launches_of_the_host() -> None:

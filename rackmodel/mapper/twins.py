@@ -1,6 +1,8 @@
 """Points that are one mapping: told apart before they are timed by what their plans say on the mesh, and after by their figures.
 
-An axis of one accelerator splits nothing, so that plans that differ only in what they place on it are the same there.
+An axis of one accelerator splits nothing, so that plans that differ only in what they place on it are the same there, as far as their
+bounds are: which copy of a tensor is saved, the most sharded one, is so for all degrees of a plan, and one that is as large on one rank may
+have to be exchanged again.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class Twins:
         return list(first.values())
 
     def mapping(self, point: Point) -> What:
-        """All that a point's step depends on."""
+        """All that the step of a point depends on whose figures are bounds."""
         price = self.prices[point.group]
         columns = price.columns
         alive = tuple(degree > 1 for _, degree in zip(columns.axes, columns.degrees[point.column].tolist(), strict=False))
@@ -52,7 +54,8 @@ class Twins:
         if key not in self.known:
             variant = self.groups[point.group].variants[point.variant]
             self.known[key] = (*_on(variant.plan, alive), variant.offload)
-        return self.known[key], _runs(point, columns), point.group, point.overlap, point.plans
+        bounds = tuple(f"{figure:.10e}" for figure in (point.seconds, point.joules, point.memory))
+        return self.known[key], _runs(point, columns), point.group, point.overlap, point.plans, bounds
 
 
 def _runs(point: Point, columns: Columns) -> What:

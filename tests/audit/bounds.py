@@ -27,7 +27,7 @@ class _LookedAt(Exception):
 
 def above_the_clock(inputs: Inputs, profile: str, count: int, seed: int) -> tuple[int, list[str]]:
     """(points compared, those whose bound is above what they take), of so many random points. Raises InputError for what is refused."""
-    search = _search_of(inputs, profile)
+    search = search_of(inputs, profile)
     listed = [(block, flat) for block in search.blocks.walk() if block is not None for flat in range(block.seconds.size)]
     random.Random(seed).shuffle(listed)
     points = [search.blocks.point(block, flat, 0.0) for block, flat in listed[:count]]
@@ -40,7 +40,7 @@ def _said(bound: Point, exact: Point) -> str:
     return f"point {bound.order}: bound {bound.seconds!r} s, takes {exact.seconds!r} s"
 
 
-def _search_of(inputs: Inputs, profile: str) -> _Search:
+def search_of(inputs: Inputs, profile: str) -> _Search:
     """What a search of the space looks at first."""
     found: list[_Search] = []
 
