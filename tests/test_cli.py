@@ -142,6 +142,11 @@ def test_a_wafer_that_is_too_small_says_what_is_missing(run) -> None:
         (("search", "rack_paper", "ffn", "tensor", "--set", "gpu.memory.size=80 GB"), "did you mean 'capacity'?"),
         (("search", "rack_paper", "ffn", "tensor", "--set", "gpu.memory.bw=3 TB/s"), "did you mean 'bandwidth'?"),
         (("search", "rack_paper", "ffn", "tensor", "--set", "thread.compute.peak=3"), "did you mean 'rate'?"),
+        (("search", "rack_paper", "ffn", "data", "--set", "seq=8", "--set", "seq=16"), "'seq=8' and 'seq=16' say one number"),
+        (("search", "rack_paper", "ffn", "data", "--minimize", "energy", "--minimize", "latency"), "--minimize: given twice"),
+        (("search", "rack_paper", "ffn", "data", "-o", ""), "--output: is empty"),
+        (("serve", "dgx_h100", "llama3_8b_decoder", "--kv", ""), "--kv: is empty"),
+        (("search", "rack_paper", "", "data"), "WORKLOAD: is empty"),
     ],
 )
 def test_bad_words_get_one_clear_message_and_exit_code_2(run, words: tuple[str, ...], said: str) -> None:

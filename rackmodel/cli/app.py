@@ -28,6 +28,7 @@ from rackmodel.cli import (
     validate,
     why,
 )
+from rackmodel.cli.once import EveryWord
 from rackmodel.cli.ranges import NumberWords
 
 app = typer.Typer(
@@ -57,23 +58,23 @@ def _root(
     pass
 
 
-app.command("compare")(compare.compare)
-app.command("search")(search.search)
-app.command("evaluate")(evaluate.evaluate)
-app.command("why")(why.why)
-app.command("diff")(diff.diff)
-app.command("report")(report.report)
-app.command("explore")(explore.explore)
-app.command("sweep")(sweep.sweep)
-app.command("serve")(serve.serve)
-app.command("serve-trace")(serve_trace.serve_trace)
-app.command("carbon")(carbon.carbon)
-app.command("cost")(cost.cost)
-app.command("check")(check.check)
-app.command("show")(show.show)
-app.command("new")(new.new)
-app.command("schema")(schema.schema)
-app.command("import")(import_.import_)
-app.command("calibrate")(calibrate.calibrate)
-app.command("validate")(validate.validate)
-app.command("time")(time.time)
+app.command("compare", cls=EveryWord)(compare.compare)
+app.command("search", cls=EveryWord)(search.search)
+app.command("evaluate", cls=EveryWord)(evaluate.evaluate)
+app.command("why", cls=EveryWord)(why.why)
+app.command("diff", cls=EveryWord)(diff.diff)
+app.command("report", cls=EveryWord)(report.report)
+app.command("explore", cls=EveryWord)(explore.explore)
+app.command("sweep", cls=EveryWord)(sweep.sweep)
+app.command("serve", cls=EveryWord)(serve.serve)
+app.command("serve-trace", cls=EveryWord)(serve_trace.serve_trace)
+app.command("carbon", cls=EveryWord)(carbon.carbon)
+app.command("cost", cls=EveryWord)(cost.cost)
+app.command("check", cls=EveryWord)(check.check)
+app.command("show", cls=EveryWord)(show.show)
+app.command("new", cls=EveryWord)(new.new)
+app.command("schema", cls=EveryWord)(schema.schema)
+app.command("import", cls=EveryWord)(import_.import_)
+app.command("calibrate", cls=EveryWord)(calibrate.calibrate)
+app.command("validate", cls=EveryWord)(validate.validate)
+app.command("time", cls=EveryWord)(time.time)

@@ -1,0 +1,56 @@
+"""A command whose words all count: an option that is given twice where one is wanted, one that is given nothing, and a number that two
+`--set` say are InputErrors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+from rackmodel.errors import InputError
+
+
+class EveryWord(TyperCommand):
+    """One command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read its words. Raises InputError."""
+        given, _, order = self.make_parser(ctx).parse_args(list(args))
+        for param in dict.fromkeys(order):
+            value, name = given.get(param.name), _called(param)
+            if order.count(param) > 1 and not getattr(param, "is_flag", False) and not _several(param):
+                raise InputError("given twice: the last alone would count", path=name)
+            if any(isinstance(word, str) and not word.strip() for word in _words(value)):
+                raise InputError("is empty: give it a value, or leave it out", path=name)
+            if name == "--set":
+                _check_sets(value)
+        return super().parse_args(ctx, args)
+
+
+def _check_sets(texts: Sequence[str]) -> None:
+    """Raise InputError where two overrides say one name. (Factors, `name*=0.5`, go on from what is said before them.)"""
+    first: dict[str, str] = {}
+    for text in texts:
+        name = text.partition("=")[0].strip()
+        if name in first:
+            raise InputError(f"'{first[name]}' and '{text}' say one number: keep one", path="--set")
+        if not name.endswith("*"):
+            first[name] = text
+
+
+def _called(param: Any) -> str:
+    """'--output', or 'TRACE.csv' of an argument."""
+    longest = max(param.opts, key=len)
+    return str(longest if longest.startswith("-") else param.metavar or param.name)
+
+
+def _several(param: Any) -> bool:
+    return bool(param.multiple if hasattr(param, "multiple") else param.nargs != 1)
+
+
+def _words(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        yield from value
+    else:
+        yield value
