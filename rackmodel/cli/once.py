@@ -24,7 +24,7 @@ class EveryWord(TyperCommand):
             if any(isinstance(word, str) and not word.strip() for word in _words(value)):
                 raise InputError("is empty: give it a value, or leave it out", path=name)
             if name == "--set":
-                _check_sets(value)
+                _check_sets(value or ())
         return super().parse_args(ctx, args)
 
 
