@@ -1,0 +1,38 @@
+"""Fitted products of every part grow with every size and stay below what the GPU can do, far beyond the shapes they were fitted to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.products import Device, compute_seconds, together
+from rackmodel.inputs import read_architecture
+from rackmodel.model.resources import Products
+
+SIZES = ([1, 8, 33, 64, 65, 128, 200, 300, 512, 4096, 16384, 65536], [64, 256, 3072, 28672, 200000], [64, 512, 768, 4096, 65536])
+BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "fp4": 4}
+SLACK = 0.02
+"""A sum over more elements may be split into more parts."""
+
+
+@pytest.mark.parametrize("machine", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"])
+def test_products_grow_with_their_sizes_and_stay_below_the_peaks(machine: str) -> None:
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    for name, facts in gpu.facts.products.items():
+        peak = gpu.compute.matrix(BITS[name]).rate_flop_per_s * gpu.units
+        m, n, k = np.meshgrid(*(np.array(sizes, dtype=np.float64) for sizes in SIZES), indexing="ij")
+        seconds, moved = _seconds(facts, Device(peak=peak, blocks=gpu.blocks, element=BITS[name] / 8), gpu.bandwidth, m, n, k)
+        for axis in range(3):
+            assert (np.diff(seconds, axis=axis) >= -SLACK * np.take(seconds, range(seconds.shape[axis] - 1), axis=axis)).all(), (name, axis)
+        assert (2.0 * m * n * k / seconds <= peak).all(), name
+        assert (moved / seconds <= gpu.bandwidth).all(), name
+
+
+def _seconds(
+    facts: Products, device: Device, bandwidth: float, m: np.ndarray, n: np.ndarray, k: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of products and the bytes that they cannot do without."""
+    moved = (m * k + k * n) * device.element + m * n * 2.0
+    return facts.start_s + together(compute_seconds(facts, device, 1.0, m, n, k), moved / (facts.memory * bandwidth)), moved
