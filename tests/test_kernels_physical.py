@@ -1,12 +1,14 @@
-"""Fitted products of every part grow with every size and stay below what the GPU can do, far beyond the shapes they were fitted to."""
+"""Fitted products, and those of experts, grow with their sizes and stay below what a GPU can do, far beyond the shapes of their rows."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds, together
+from rackmodel.cost.inside.routing import Routing, load_of
 from rackmodel.inputs import read_architecture
 from rackmodel.model.resources import Products
 
@@ -28,6 +30,24 @@ def test_products_grow_with_their_sizes_and_stay_below_the_peaks(machine: str) -
             assert (np.diff(seconds, axis=axis) >= -SLACK * np.take(seconds, range(seconds.shape[axis] - 1), axis=axis)).all(), (name, axis)
         assert (2.0 * m * n * k / seconds <= peak).all(), name
         assert (moved / seconds <= gpu.bandwidth).all(), name
+
+
+@pytest.mark.parametrize("machine", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"])
+def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machine: str) -> None:
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    tokens = 2.0 ** np.arange(15)
+    ones, hidden, inter, chosen = np.ones_like(tokens), 4096.0, 1536.0, 8
+    for ranks in (1, 8):
+        load = load_of(tokens, Routing(experts=128, chosen=chosen, ranks=ranks, skew=1.2, trained=True))
+        spread = ones * (ranks > 1)
+        layer = ExpertLayer(tokens=tokens, hidden=hidden * ones, inter=inter * ones, gated=ones, every=tokens * chosen, spread=spread)
+        for name, facts in gpu.facts.grouped.items():
+            device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+            seconds = call_seconds(facts, device, layer, load)
+            assert (np.diff(seconds) >= 0).all(), name
+            assert (6.0 * hidden * inter * load.pairs / seconds <= device.peak).all(), name
+            assert (3.0 * hidden * inter * device.weight * load.hit / seconds <= gpu.bandwidth).all(), name
 
 
 def _seconds(
