@@ -133,7 +133,7 @@ def expert_case(row: PublishedRow) -> ExpertCase:
     return ExpertCase(
         machine=machine,
         kernel=f"{kernel.kernel} {precision.name}",
-        routing=Routing(experts=int(experts), chosen=sizes["topk"], ranks=int(ranks), skew=_skew(row.text("distribution") or "balanced")),
+        routing=_routing(row, int(experts), sizes["topk"], int(ranks), shape),
         tokens=sizes["num_tokens"],
         hidden=sizes["hidden_size"],
         inter=max(1.0, sizes["inter_size"] / sizes["moe_tp_size"]),
@@ -142,6 +142,15 @@ def expert_case(row: PublishedRow) -> ExpertCase:
         part=_part(row),
         seconds=sizes["latency_us"] * 1e-6,
     )
+
+
+def _routing(row: PublishedRow, experts: int, chosen: float, ranks: int, shape: tuple[int, int, str]) -> Routing:
+    """How tokens fall on experts. shape: hidden, inter and the version of the framework. Raises Refused."""
+    skew = _skew(row.text("distribution") or "balanced")
+    hidden, inter, version = shape
+    limits = next((one for one in words().limited if one.fits(hidden, inter, experts, version)), None)
+    groups, kept = (limits.groups, limits.kept) if limits is not None else (0, 0)
+    return Routing(experts=experts, chosen=chosen, ranks=ranks, skew=skew, groups=groups, kept=kept)
 
 
 def _part(row: PublishedRow) -> str:

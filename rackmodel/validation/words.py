@@ -135,6 +135,21 @@ class UngatedExperts(Spec):
         return (hidden, inter) == (self.hidden, self.inter) and version in self.versions
 
 
+class LimitedExperts(Spec):
+    """Experts whose router keeps a token to some groups of them, which rows do not say."""
+
+    hidden: int = Field(description="size of a token")
+    inter: int = Field(description="size inside an expert")
+    experts: int = Field(description="of a layer")
+    versions: list[str] = Field(description="versions of the framework whose rows were measured with that router; others chose from all")
+    groups: int = Field(description="equal parts of the experts")
+    kept: int = Field(description="of which a token's are chosen")
+
+    def fits(self, hidden: int, inter: int, experts: int, version: str) -> bool:
+        """Whether experts of these sizes are."""
+        return (hidden, inter, experts) == (self.hidden, self.inter, self.experts) and version in self.versions
+
+
 class ShardingWords(Spec):
     """Where weights, gradients and optimizer state rest over the data-parallel ranks."""
 
@@ -243,6 +258,7 @@ class WordsSpec(Spec):
     layers: dict[str, LayerWords] = Field(default_factory=dict, description="data set → single operations of layers")
     layer_models: list[LayerModelWords] = Field(default_factory=list, description="models whose layers' operations were measured")
     ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
+    limited: list[LimitedExperts] = Field(default_factory=list, description="experts that are chosen from some groups")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
     attention_kernels: list[AttentionWords] = Field(default_factory=list, description="kernels of fused attention")
     attention_heads: list[HeadWords] = Field(default_factory=list, description="heads of models")
@@ -298,6 +314,7 @@ class Words:
         self.layers = {name: said for file in every for name, said in file.layers.items()}
         self.layer_models = _table(one for file in every for one in file.layer_models)
         self.ungated = tuple(one for file in every for one in file.ungated)
+        self.limited = tuple(one for file in every for one in file.limited)
         self.shardings = _table(one for file in every for one in file.shardings)
         self.engines = _table(one for file in every for one in file.engines)
         self.served = _table(one for file in every for one in file.served)

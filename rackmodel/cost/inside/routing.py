@@ -8,6 +8,7 @@
 Source of both: the router of NVIDIA aiconfigurator's benchmarks (collector/helper.py), whose rows are means of five draws.
 Powers of two of tokens are drawn, what lies between is interpolated on logarithms.
 
+    limited     a router that keeps to some groups of experts, of either (limited_routing)
     trained     experts that are hit: share · E (1 - (1 - k / E)^T), of T tokens that choose k of E experts each
 
 A benchmark's draws hit 0.72 to 1.1 of what even choices would, by leaps from one power of two of tokens to the next. Trained routers hit
@@ -25,12 +26,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.limited_routing import dealt_out, in_turn, limited
+
 Array = NDArray[np.float64]
 
 ROWS = (16, 32, 64, 128)
 """Rows of a block that kernels choose from."""
 
 DRAWS = 16
+FEW_DRAWS = 4
+"""Where each token is followed by itself."""
 MOST_DOUBLINGS = 24
 MIDDLE = 0.87
 FEW_TOKENS = (0.0, 2.0), (1.0, MIDDLE)
@@ -42,13 +47,16 @@ TOKENS_OF_AN_EXPERT = (2.0, 3.0, 5.0), (MIDDLE, 0.94, 1.0)
 @dataclass(frozen=True, kw_only=True)
 class Routing:
     """experts: of the layer · chosen: by a token · ranks: that share the experts · skew: exponent of a power law, 0 = balanced · trained:
-    whether as many experts are hit as trained routers hit; else as a benchmark's draws do."""
+    whether as many experts are hit as trained routers hit; else as a benchmark's draws do · groups, kept: equal parts of the experts, of
+    which a token's are chosen from the best few; 0 = from all."""
 
     experts: int
     chosen: float
     ranks: int = 1
     skew: float = 0.0
     trained: bool = False
+    groups: int = 0
+    kept: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +77,7 @@ class ExpertLoad:
 def load_of(tokens: Any, routing: Routing) -> ExpertLoad:
     """Load of [n] numbers of tokens."""
     count = np.asarray(tokens, dtype=np.float64)
-    if not routing.skew:
+    if not routing.skew and not routing.groups:
         return _balanced(count, routing)
     at = np.log2(np.maximum(count, 1.0))
     doublings = np.arange(np.floor(at.min()), min(np.ceil(at.max()), MOST_DOUBLINGS) + 1)
@@ -111,11 +119,28 @@ def _balanced(tokens: Array, routing: Routing) -> ExpertLoad:
 @lru_cache(maxsize=4096)
 def _drawn(tokens: int, routing: Routing) -> Array:
     """(hit, pairs, blocks...) of the busiest rank, means of the draws."""
-    counts = _counts(tokens, routing)
-    ranks = counts.reshape(DRAWS, routing.ranks, -1)
-    busiest = ranks[np.arange(DRAWS), ranks.sum(axis=2).argmax(axis=1)]
+    if routing.groups:
+        busiest = _limited(tokens, routing)
+    else:
+        ranks = _counts(tokens, routing).reshape(DRAWS, routing.ranks, -1)
+        busiest = ranks[np.arange(DRAWS), ranks.sum(axis=2).argmax(axis=1)]
     blocks = [np.ceil(busiest / rows).sum(axis=1) for rows in ROWS]
     return np.array([np.mean(x) for x in ((busiest > 0).sum(axis=1), busiest.sum(axis=1), *blocks)])
+
+
+def _limited(tokens: int, routing: Routing) -> Array:
+    """[draws, experts of a rank] tokens of each expert of the first rank, which a benchmark measures and makes the busiest of what it
+    wants."""
+    chosen, sizes = round(routing.chosen), (routing.experts, routing.groups, routing.kept)
+    if not routing.skew:
+        every = limited(in_turn(tokens, routing.experts, chosen), *sizes)[None]
+    else:
+        ranks = _counts(tokens, routing)[:FEW_DRAWS].reshape(FEW_DRAWS, routing.ranks, -1)
+        most = ranks.sum(axis=2).argmax(axis=1)
+        for own, busiest in zip(ranks, most, strict=True):
+            own[[0, busiest]] = own[[busiest, 0]]
+        every = np.stack([limited(dealt_out(own.ravel(), chosen), *sizes) for own in ranks])
+    return every[:, : routing.experts // routing.ranks]
 
 
 def _counts(tokens: int, routing: Routing) -> Array:

@@ -1,0 +1,58 @@
+"""Fitted products, and those of experts, grow with their sizes and stay below what a GPU can do, far beyond the shapes of their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
+from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.products import Device, compute_seconds, together
+from rackmodel.cost.inside.routing import Routing, load_of
+from rackmodel.inputs import read_architecture
+from rackmodel.model.resources import Products
+
+SIZES = ([1, 8, 33, 64, 65, 128, 200, 300, 512, 4096, 16384, 65536], [64, 256, 3072, 28672, 200000], [64, 512, 768, 4096, 65536])
+BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "fp4": 4}
+SLACK = 0.02
+"""A sum over more elements may be split into more parts."""
+
+
+@pytest.mark.parametrize("machine", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"])
+def test_products_grow_with_their_sizes_and_stay_below_the_peaks(machine: str) -> None:
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    for name, facts in gpu.facts.products.items():
+        peak = gpu.compute.matrix(BITS[name]).rate_flop_per_s * gpu.units
+        m, n, k = np.meshgrid(*(np.array(sizes, dtype=np.float64) for sizes in SIZES), indexing="ij")
+        seconds, moved = _seconds(facts, Device(peak=peak, blocks=gpu.blocks, element=BITS[name] / 8), gpu.bandwidth, m, n, k)
+        for axis in range(3):
+            assert (np.diff(seconds, axis=axis) >= -SLACK * np.take(seconds, range(seconds.shape[axis] - 1), axis=axis)).all(), (name, axis)
+        assert (2.0 * m * n * k / seconds <= peak).all(), name
+        assert (moved / seconds <= gpu.bandwidth).all(), name
+
+
+@pytest.mark.parametrize("machine", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"])
+def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machine: str) -> None:
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    tokens = 2.0 ** np.arange(15)
+    ones, hidden, inter, chosen = np.ones_like(tokens), 4096.0, 1536.0, 8
+    for ranks in (1, 8):
+        load = load_of(tokens, Routing(experts=128, chosen=chosen, ranks=ranks, skew=1.2, trained=True))
+        spread = ones * (ranks > 1)
+        layer = ExpertLayer(tokens=tokens, hidden=hidden * ones, inter=inter * ones, gated=ones, every=tokens * chosen, spread=spread)
+        for name, facts in gpu.facts.grouped.items():
+            device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+            seconds = call_seconds(facts, device, layer, load)
+            assert (np.diff(seconds) >= 0).all(), name
+            assert (6.0 * hidden * inter * load.pairs / seconds <= device.peak).all(), name
+            assert (3.0 * hidden * inter * device.weight * load.hit / seconds <= gpu.bandwidth).all(), name
+
+
+def _seconds(
+    facts: Products, device: Device, bandwidth: float, m: np.ndarray, n: np.ndarray, k: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds of products and the bytes that they cannot do without."""
+    moved = (m * k + k * n) * device.element + m * n * 2.0
+    return facts.start_s + together(compute_seconds(facts, device, 1.0, m, n, k), moved / (facts.memory * bandwidth)), moved
