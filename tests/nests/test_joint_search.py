@@ -13,7 +13,7 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import joint_best
+from rackmodel.nests.searchers import joint_best, joint_search
 from rackmodel.nests.searchers.continuous_program import rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.joint_cuts import misses
@@ -129,8 +129,33 @@ def test_what_holds_of_any_order_is_no_more_than_the_least_of_all_orders():
     assert root.ascent.value <= min(node.ascent.value for node in of_level) * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_no_mapping_is_below_the_bound(seed):
+def many_orders(monkeypatch):
+    """Searches cut the orders of a level before all else, whatever that takes."""
+    monkeypatch.setattr(joint_search, "MANY", 0)
+    monkeypatch.setattr(joint_search, "OPENED", 0.0)
+
+
+def test_orders_that_take_much_are_cut_before_all_else(monkeypatch):
+    p, m = gemm(250, 300, 430), deep()
+    (space,) = spaces(p, m)
+    weights, known = Weights(1.0, 30.0, 1e-4, 1e-5), 5e-4
+    before = JointSearch(space, weights, known)
+    many_orders(monkeypatch)
+    after = JointSearch(space, weights, known)
+    assert len(before.nodes) == 1 < len(after.nodes)
+    assert after.nodes[0].ascent.value > before.nodes[0].ascent.value
+    assert after.nodes == sorted(after.nodes, key=lambda node: node.ascent.value)
+    left = set(after.nodes[0].program.free)
+    assert left < set(before.nodes[0].program.free)
+    cut = [level for level in before.nodes[0].program.free if level not in left]
+    found = {tuple(node.program.orders[level] for level in cut) for node in after.nodes}
+    assert len(after.nodes) == len(found) == np.prod([len(space.orders(level)) for level in cut])
+
+
+@pytest.mark.parametrize(("seed", "many"), [(1, False), (2, False), (2, True), (4, True)])
+def test_no_mapping_is_below_the_bound(seed, many, monkeypatch):
+    if many:
+        many_orders(monkeypatch)
     rng = random.Random(seed)
     p = problem(rng, limit=400, choices=(1, 2, 3, 5, 6, 7, 12))
     m = machine(rng, p, inner=1 + seed % 2, options=seed % 3 > 0)

@@ -21,7 +21,8 @@ from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, 
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
-from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best, joint_best
+from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best, joint_best, orders_together
+from rackmodel.nests.searchers.joint_search import MANY
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.padded import padded_best
 from rackmodel.nests.searchers.prices import Component
@@ -68,10 +69,16 @@ class DeepSearch(SliceSearch):
 def solve_deep(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
     joint = all(answers(q, kept) for kept in q.masks)
-    later = joint and not listable(q) and bool(features(q) & UNSUPPORTED)
+    many = joint and any(orders_together(q, kept) > MANY for kept in q.masks)
+    later = joint and not many and not listable(q) and bool(features(q) & UNSUPPORTED)
     best, cells, notes = _first(q) if later else _perfect(q)
-    best, more = padded_best(q, best) if not joint else (best, 0)
-    cells += more
+    if many or not joint:
+        best, more = padded_best(q, best)
+        cells += more
+    for kept in q.masks if many else ():
+        if best is not None:
+            best, more = drawn_best(q, kept, best)
+            cells += more
     stopped: tuple[str, ...] = ()
     slices, size = 0, 0.0
     pruned: dict[str, int] = {}

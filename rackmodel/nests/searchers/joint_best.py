@@ -27,7 +27,7 @@ from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
 
-LARGE, ORDERS = 30_000, 64  # MACs from which, orders of the nodes of all levels together up to which it is asked for
+LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK, ALONE = 320, 32  # programs of all masks together; of the least energy and the least time alone
 STARTS, LOOKED, TURNS = 6, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (2, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
@@ -46,9 +46,13 @@ class JointBest:
 
 def answers(q: NestQuestion, kept: Stored) -> bool:
     """Whether a mask of the question is large, of few orders, and free of fixed tiles."""
-    nodes = [sum(t.name in names for t in q.problem.tensors) for names in kept[1:]]
     large = prod(q.problem.sizes.values()) > LARGE
-    return large and not q.constraints.tiles and not q.resident and prod(factorial(n) for n in nodes) <= ORDERS
+    return large and not q.constraints.tiles and not q.resident and orders_together(q, kept) <= ORDERS
+
+
+def orders_together(q: NestQuestion, kept: Stored) -> int:
+    """Orders of the nodes of all levels, every choice of them."""
+    return prod(factorial(sum(t.name in names for t in q.problem.tensors)) for names in kept[1:])
 
 
 def comparable(q: NestQuestion, best: Best) -> bool:

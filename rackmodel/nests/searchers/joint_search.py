@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import ceil, exp, floor, inf, log
+from math import ceil, exp, floor, inf, log, prod
 
 from rackmodel.nests.arrays import Floats
 from rackmodel.nests.objective import TIE, NestObjective
@@ -27,6 +27,7 @@ from rackmodel.nests.searchers.space import Space
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
+MANY, OPENED = 64, 0.25  # orders of all levels together: of more, a level is cut before all else if that takes so much of what is open
 DONE = 2e-5  # of what is known: how near to its optimum a program is brought
 
 
@@ -113,6 +114,27 @@ class JointSearch:
         self.programs: dict[object, JointProgram] = {}
         self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
         rise([node.ascent for node in self.nodes], DONE)
+        if prod(len(some) for some in orders) > MANY:
+            while self.nodes and self._opened():
+                pass
+
+    def _opened(self) -> bool:
+        """Whether cutting all nodes into the orders of one level took much of what is open: that is measured, and done first."""
+        least, best = self.nodes[0].ascent.value, self.nodes
+        if least >= self.known:
+            return False
+        for level in sorted({level for node in self.nodes for level in node.program.free}):
+            cut = Cut(("order", level), (), (), tuple(self.space.orders(level)))
+            lowest = [node for node in self.nodes if level in node.program.free]
+            made = [half for node in lowest for half in self._halves(node, cut, inf)]
+            rise([half.ascent for half in made], DONE)
+            made += [node for node in self.nodes if level not in node.program.free]
+            made.sort(key=lambda node: node.ascent.value)
+            if not made or made[0].ascent.value > best[0].ascent.value:
+                best = made
+        taken = not best or best[0].ascent.value - least > OPENED * (self.known - least)
+        self.nodes = best if taken else self.nodes
+        return taken
 
     def _sort(self) -> None:
         self.nodes.sort(key=lambda node: node.ascent.value)

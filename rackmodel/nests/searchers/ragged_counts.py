@@ -11,11 +11,11 @@ from math import inf, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Ints, Number
+from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.searchers.ragged_costs import RaggedCosts
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan
 
-Pieces = list[tuple[Ints, Ints]]  # (extent, how many), each [rows]
+Pieces = list[tuple[Floats, Floats]]  # (extent, how many), each [rows]
 
 
 class RaggedCounts(RaggedCosts):
@@ -23,32 +23,32 @@ class RaggedCounts(RaggedCosts):
 
     def __init__(self, plan: RaggedPlan, rows: Ints) -> None:
         super().__init__(plan.space, plan.orders, len(rows))
-        self.plan, self.rows = plan, rows
-        self.laid = [[plan.laid(rows, f, r) for r in range(len(self.space.ranks))] for f in range(self.space.depth)]
-        self.chain: list[list[tuple[Ints, int | None]]] = [[] for _ in self.space.ranks]
+        self.plan, self.rows = plan, rows.astype(np.float64)
+        self.laid = [[plan.laid(self.rows, f, r) for r in range(len(self.space.ranks))] for f in range(self.space.depth)]
+        self.chain: list[list[tuple[Floats, int | None]]] = [[] for _ in self.space.ranks]
         for level in range(self.space.depth):
             for r, chain in enumerate(self.chain):
-                chain += [(plan.tile(rows, level, j, r), None) for j in range(len(plan.orders[level]))]
+                chain += [(plan.tile(self.rows, level, j, r), None) for j in range(len(plan.orders[level]))]
                 entry = self._entry(level + 1, r)
                 chain += [(entry * self.laid[level][r], None), (entry, level)]
         self.cuts = [self._cuts(r) for r in range(len(self.space.ranks))]
         self._some: dict[tuple[int, int, frozenset[int | None], bool], Pieces] = {}
-        self._known: dict[tuple[int, int, frozenset[int | None], bool], tuple[Ints, Ints]] = {}
+        self._known: dict[tuple[int, int, frozenset[int | None], bool], tuple[Floats, Floats]] = {}
 
-    def _entry(self, level: int, r: int) -> Ints:
+    def _entry(self, level: int, r: int) -> Floats:
         """Tile that a level's instances receive."""
         if level == self.space.depth:
-            return np.full(len(self.rows), self.plan.space.leaf[r])
+            return np.full(len(self.rows), float(self.plan.space.leaf[r]))
         if self.plan.orders[level]:
             return self.plan.tile(self.rows, level, 0, r)
         return self._entry(level + 1, r) * self.laid[level][r]
 
     # -- pieces of a rank
-    def pieces(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
+    def pieces(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> Floats:
         """[rows] pieces of a rank after so many splits."""
         return self._after(r, depth, first, first_time)[0]
 
-    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
+    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> Floats:
         """[rows] what they cover."""
         return self._after(r, depth, first, first_time)[1]
 
@@ -58,10 +58,10 @@ class RaggedCounts(RaggedCosts):
         copies = prod((self.laid[fan][r] for r, rank in enumerate(self.space.ranks) if rank not in ranks), start=np.ones(1))
         return None if bool((copies <= width).all()) else np.where(copies <= width, inf, width)
 
-    def _cuts(self, r: int) -> tuple[list[tuple[Ints, int | None]], list[int]]:
+    def _cuts(self, r: int) -> tuple[list[tuple[Floats, int | None]], list[int]]:
         """(splits of a rank that cut anything, how many of them are among the first so many splits)."""
-        least: Ints = np.full(len(self.rows), self.space.sizes[r])
-        found, among = list[tuple[Ints, int | None]](), [0]
+        least: Floats = np.full(len(self.rows), float(self.space.sizes[r]))
+        found, among = list[tuple[Floats, int | None]](), [0]
         for tile, fan in self.chain[r]:
             if (tile < least).any():
                 found.append((tile, fan))
@@ -69,7 +69,7 @@ class RaggedCounts(RaggedCosts):
             among.append(len(found))
         return found, among
 
-    def _after(self, r: int, depth: int, first: Iterable[int], first_time: bool) -> tuple[Ints, Ints]:
+    def _after(self, r: int, depth: int, first: Iterable[int], first_time: bool) -> tuple[Floats, Floats]:
         """([rows] pieces, [rows] what they cover); fans of `first` keep their largest piece."""
         cuts, among = self.cuts[r]
         number, kept = among[depth], frozenset(first)
@@ -82,7 +82,7 @@ class RaggedCounts(RaggedCosts):
     def _pieces(self, r: int, number: int, kept: frozenset[int | None], first_time: bool) -> Pieces:
         """After so many splits that cut anything."""
         if not number:
-            return [(np.full(len(self.rows), self.space.sizes[r]), np.ones(len(self.rows), dtype=np.int64))]
+            return [(np.full(len(self.rows), float(self.space.sizes[r])), np.ones(len(self.rows)))]
         key = (r, number, kept, first_time)
         if key not in self._some:
             tile, fan = self.cuts[r][0][number - 1]
@@ -91,16 +91,17 @@ class RaggedCounts(RaggedCosts):
         return self._some[key]
 
 
-def _largest(pieces: Pieces, tile: Ints) -> Pieces:
+def _largest(pieces: Pieces, tile: Floats) -> Pieces:
     return [(np.minimum(extent, tile), n) for extent, n in pieces]
 
 
-def _split(pieces: Pieces, tile: Ints) -> Pieces:
+def _split(pieces: Pieces, tile: Floats) -> Pieces:
     """Every piece in whole tiles and a rest."""
     rests: Pieces = []
-    whole: Ints = np.zeros(len(tile), dtype=np.int64)
+    whole: Floats = np.zeros(len(tile))
     for extent, n in pieces:
-        full, rest = np.divmod(extent, tile)
+        full = np.floor(extent / tile)
+        rest = extent - full * tile
         whole = np.asarray(whole + full * n)
         many = np.where(rest > 0, n, 0)
         if many.any():
@@ -108,5 +109,5 @@ def _split(pieces: Pieces, tile: Ints) -> Pieces:
     return [(tile, whole), *rests]
 
 
-def _sum(values: list[Ints]) -> Ints:
+def _sum(values: list[Floats]) -> Floats:
     return np.asarray(sum(values[1:], values[0]))

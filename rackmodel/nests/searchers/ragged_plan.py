@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.space import Space
@@ -108,12 +108,12 @@ class RaggedPlan:
         return ratios
 
     # -- what is to be had of rows
-    def tile(self, rows: Ints, level: int, node: int, r: int) -> Ints:
+    def tile(self, rows: AnyArray, level: int, node: int, r: int) -> AnyArray:
         """[rows] of a rank at a node."""
         at = next(i for i, t in enumerate(self.tiles) if t.level == level and t.rank == r and t.first <= node < t.past)
         return rows[:, at]
 
-    def laid(self, rows: Ints, fan: int, r: int) -> Ints:
+    def laid(self, rows: AnyArray, fan: int, r: int) -> AnyArray:
         """[rows] parts of a rank on a fan, both sides together."""
         return np.asarray(np.prod(rows[:, [q for q, p in enumerate(self.parts, len(self.tiles)) if p.fan == fan and p.rank == r]], axis=1))
 
