@@ -99,7 +99,7 @@ def test_results_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_fusion_is_a_mapper_decision_that_pays_and_round_trips(tmp_path: Path) -> None:
-    """QK and AV fused with V resident; FC1 and FC2 fused (docs/loop_nests.md, section 7)."""
+    """QK and AV fused with V resident; FC1 and FC2 fused (docs/nest_theory.md, section 7)."""
     sets = ["b=1", "phases=[forward]"]
     alone = api.search("glb_pe", "attention", "loopnest_perfect", sets=sets).result
     fused = api.search("glb_pe", "attention", "loopnest_fused", sets=sets).result
@@ -112,7 +112,7 @@ def test_fusion_is_a_mapper_decision_that_pays_and_round_trips(tmp_path: Path) -
 
 
 def test_ragged_tiles_beat_divisors_on_awkward_sizes() -> None:
-    """127x64x61 on tiny_cb (EDP) and a GEMM of primes on glb_pe (energy): docs/loop_nests.md, section 6."""
+    """127x64x61 on tiny_cb (EDP) and a GEMM of primes on glb_pe (energy): docs/nest_theory.md, section 6."""
     edp = api.search("tiny_cb", "gemm", "loopnest", sets=["m=127", "k=64", "n=61"], minimize="edp").result
     assert (edp.energy_j, edp.latency_s) == pytest.approx((1.5600704e-5, 6.3488e-4), rel=1e-7)
     primes = ["m=2039", "k=4093", "n=14327"]

@@ -5,7 +5,7 @@
 
 X is what the operations of regions behind that place take beyond the cycles of their units, where regions across it could trade that for
 seconds before it. So for what leaves on another lane once an operation is done and what runs up to there, and between the two
-(docs/loop_nests.md, section 7).
+(docs/nest_theory.md, section 7).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 What is asked and answered: problem, constraints, objective, home_rules → mapping, solution. What a mapping costs: evaluate
 (the definition, over split_chains and tile_counts). Who searches: searchers/, behind one contract (searchers/contract).
 The space: per memory level an order of storage nodes with a tile each, spatial vectors per fanout, stored tensors where
-free. Theory: docs/loop_nests.md.
+free. Theory: docs/nest_theory.md.
 
 The searchers are loaded where they are first used: most searches of mappings price operations without them.
 """

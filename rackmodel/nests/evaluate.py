@@ -11,7 +11,7 @@ A tensor at home in the cores (home_rules) has q cores for every word, one of wh
 working tiles U (q-1)/q arrive by a hop and a write (a count of cores visited, landing included, says q), owners read each
 once a round. An output's partial sums are read in all q cores, added on the way, and written by the owner.
 This is the definition: searchers count by word_terms, CP-SAT by tables, both are tested against it. Derivation:
-docs/loop_nests.md, sections 1, 2, 6 and 9.
+docs/nest_theory.md, sections 1, 2, 6 and 9.
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ Above every member lie nodes that it has in common with others: prefix tensors a
 cut to t is floor(e / t) tiles of t and one of e mod t, so the members within run on tiles of two sizes for every rank that is cut once, of
 more where it is cut again. Each member is priced by `evaluate` as an einsum of its own whose nodes are those above and its own: its counts
 are sums over all these tiles. Cuts of nodes that hold nothing of it are part of its chain where they do not divide (StorageNode, tensor
-""). A member that lacks a rank runs again for every tile of it (region_loops.again_in). Derivation: docs/loop_nests.md, sections 6 and 7.
+""). A member that lacks a rank runs again for every tile of it (region_loops.again_in). Derivation: docs/nest_theory.md, sections 6 and 7.
 """
 
 from __future__ import annotations

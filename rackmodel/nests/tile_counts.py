@@ -4,7 +4,7 @@ A rank of size D is cut by a chain of splits, outer → inner. A split in time t
 floor(e/t) tiles of t and one of e mod t (ragged tiles are not padded). A split in space does the same over instances.
 Either kind can be read as "all" (sum over the pieces) or "first" (the largest piece alone): a multicast serves the
 instances of a fan at once, so the parent sees the first; the fullest instance is the first.
-Nested counts follow: D → t → u gives floor(D/t) ceil(t/u) + ceil((D mod t)/u). Derivation: docs/loop_nests.md, section 6.
+Nested counts follow: D → t → u gives floor(D/t) ceil(t/u) + ceil((D mod t)/u). Derivation: docs/nest_theory.md, section 6.
 """
 
 from dataclasses import dataclass

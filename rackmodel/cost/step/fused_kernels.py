@@ -4,7 +4,7 @@
     seconds of a pass >= max(device, host - launch · (launches that other regions save beyond those that these do))
 
 The first line is what a layer takes with the regions that were chosen; the second is below what it takes with any others, where those
-chosen hold the device least and no window hides a collective (docs/loop_nests.md, section 7).
+chosen hold the device least and no window hides a collective (docs/nest_theory.md, section 7).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ where the ceil(D / s) leaves that none undercuts would beat the best mapping.
 Memory words of T = |T| prod n, buffer words to the array = |T| prod L, over classes T lacks; cycles = prod L.
 Spatial vectors are taken best bound first: F(E, T) with L = ceil(D / s) and the least memory traffic of any vector. They are of parts
 at work: where no layout has just as many (3 of 2 x 2), a tile that is not recut is one group.
-Derivation: docs/loop_nests.md, section 6.
+Derivation: docs/nest_theory.md, section 6.
 """
 
 from collections.abc import Sequence

@@ -3,7 +3,7 @@
 With z the logarithm of every tile and of every number of parts, words are exp of sums of z, room is a sum of exp, nesting
 is linear: a convex program for every choice of orders (continuous_program). A count n_r of tiles is at least D_r / tile.
 What fresh outputs save, - c exp(K) with K the logarithm of the copies, is bounded by its chord over a range of copies; ranges
-are halved where that matters. Derivation: docs/loop_nests.md, section 6.
+are halved where that matters. Derivation: docs/nest_theory.md, section 6.
 """
 
 from __future__ import annotations

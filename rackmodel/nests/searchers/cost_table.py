@@ -3,7 +3,7 @@
 V_l[x] = min over spatial s, order, tiles:  const(s) + sum_j coef_j(s) words_j(tiles) + V_{l+1}[exit tile],
 x = tile at the parent's last node, y = x / s enters the level. The compute: V[x] = min over s | x. Levels touch only
 through x (lemma L4), so the minimum is exact. Joint arrays of tiles are reduced one version at a time (order_plan), all
-spatial vectors side by side. Derivation: docs/loop_nests.md, sections 3 and 4.
+spatial vectors side by side. Derivation: docs/nest_theory.md, sections 3 and 4.
 """
 
 from collections import Counter

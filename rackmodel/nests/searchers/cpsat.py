@@ -1,7 +1,7 @@
 """The same search as a CP-SAT model, built differently: no dominance lemma but the merging of ranks (L1).
 
 Over the variables of cpsat_space: tables turn exponents into words and footprints, the objective is the energy in whole
-units. An oracle: it counts words on its own (docs/loop_nests.md, sections 2 and 8), never by word_terms.
+units. An oracle: it counts words on its own (docs/nest_theory.md, sections 2 and 8), never by word_terms.
 """
 
 from collections.abc import Iterable, Sequence

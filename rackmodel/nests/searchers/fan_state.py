@@ -2,7 +2,7 @@
 
 Between the parent p of a tensor and the level where it is stored lie one or more fans. One transfer of p serves `served`
 copies (prod of parts over the ranks the tensor lacks, up to the width of each fan); a word takes `hops` to its instance; an
-output has `sig` copies over the instances, each of which starts without a fetch (docs/loop_nests.md, section 2).
+output has `sig` copies over the instances, each of which starts without a fetch (docs/nest_theory.md, section 2).
 """
 
 from dataclasses import dataclass, replace

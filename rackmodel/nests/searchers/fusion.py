@@ -4,7 +4,7 @@
 The space is searched in parts, each with loops around other members (region_loops): first around all of them over ranks that every
 intermediate has, where nothing is made twice, then with tiles made again, then, if asked, with loops around some members within those.
 Each part starts from the best of those before (region_search). Seconds: the members run one after another, each as slow as its slowest
-component. Derivation: docs/loop_nests.md, section 7.
+component. Derivation: docs/nest_theory.md, section 7.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A rank of size D in s parts: groups of s t, a part of t a core (all s parts used
 count, of a tensor that lacks the rank, the tiles of all cores (`all`) and those with the fan counted once (`once`); of
 one that has it, its tile; and `cover`, what the fullest core works through. All grow with the price of a mapping.
 Where a rank is cut: at node j where tensor j has it and tensor j - 1 lacks it (loops above move outwards or inwards at no
-cost, lemmas L2 and L3 of docs/loop_nests.md), to 1 unless a later tensor lacks it. With ragged tiles the part t may be larger
+cost, lemmas L2 and L3 of docs/nest_theory.md), to 1 unless a later tensor lacks it. With ragged tiles the part t may be larger
 than the tile of node 1.
 """
 

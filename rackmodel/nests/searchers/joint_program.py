@@ -3,7 +3,7 @@
 As in continuous_bound, z holds logarithms: of tiles, of parts, of what a transfer serves. Here T is a number of its own, no
 less than the seconds of any port, nor of the compute. What is whole in a mapping has a range (Ranges): pieces n of a rank at a node,
 parts laid out s on a fan. A tile in n pieces takes the room of ceil(D / n) at least; the
-fullest unit runs ceil(D / s) cycles of a rank at least, and a linear fan a whole number of waves. Derivation: docs/loop_nests.md,
+fullest unit runs ceil(D / s) cycles of a rank at least, and a linear fan a whole number of waves. Derivation: docs/nest_theory.md,
 section 6.
 """
 

@@ -8,7 +8,7 @@ are of q - 1 leaves, and concave in log n between. More pieces than leaves there
 **Rounds.** A fan deals out tiles of y in groups of a parts. What the fullest instance gets of e in all is the part of [0, e) below y
 modulo a y, and no less however e was cut before. With h rounds, y between D / (h a + 1) and D / ((h - 1) a + 1), that is h y, or
 D - h (a - 1) y where y < D / (h a): concave in log y, so no less than its chord (D / a) (D / (h a y))^s,
-s = log((h + 1) a / (h a + 1)) / log(1 + 1 / (h a)), which grows with h and a. Derivation: docs/loop_nests.md, section 6.
+s = log((h + 1) a / (h a + 1)) / log(1 + 1 / (h a)), which grows with h and a. Derivation: docs/nest_theory.md, section 6.
 """
 
 from __future__ import annotations

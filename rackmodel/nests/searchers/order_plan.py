@@ -1,7 +1,7 @@
 """The tiles of one order of storage nodes at one level, as a joint array with one axis per choice.
 
 Above node T_1 the loops run over ranks of T_1, above T_{j+1} over ranks of T_{j+1} that T_j lacks (lemmas L2 and L3 of
-docs/loop_nests.md); a rank inside a sum of T_j (a halo) and a rank whose tile is fixed at this level may be cut again. Each
+docs/nest_theory.md); a rank inside a sum of T_j (a halo) and a rank whose tile is fixed at this level may be cut again. Each
 cut of rank r is a new *version* of its tile: version 0 enters the level, version v is below the v-th cut. The joint array
 has one numpy axis per (rank, version >= 1); eliminating the last version of a rank takes a minimum over the tiles that nest.
 A version that no price sees is kept no finer than the next level's table can tell apart (boxed).

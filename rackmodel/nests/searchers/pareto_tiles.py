@@ -4,7 +4,7 @@ A chain D → a → g (leaf groups of g) costs room a, n = ceil(D / a) tiles and
 ceil((D mod a) / g) leaf groups. For every n only tiles from ceil(D/n) up to the next multiple of g can be Pareto-least.
 A rank may be cut twice before it is priced, D → b → a → g: where the extents b and D mod b end in remainders that g fits
 better, this has fewer leaf groups than a alone has (18 → 9 → 5 → 2: 10, 18 → 5 → 2: 11), with room a at the inner node.
-Ranks of one class multiply. Derivation: docs/loop_nests.md, section 6.
+Ranks of one class multiply. Derivation: docs/nest_theory.md, section 6.
 """
 
 from dataclasses import dataclass

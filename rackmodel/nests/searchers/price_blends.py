@@ -5,7 +5,7 @@ The latency is no less than any weighted mean of the times, so that with scale_i
     a E + (sum_i b_i / scale_i) T  >=  a E + sum_i b_i bits_i  >=  L,   L the optimum of a table under the blended price.
 
 No mapping of the slice is below this line, nor below its least energy and least time; a key that grows with both and is linear
-or a product is least at a corner of what is left (docs/loop_nests.md, section 5). The weights follow the times of the mapping that
+or a product is least at a corner of what is left (docs/nest_theory.md, section 5). The weights follow the times of the mapping that
 is least under them: ports that bind weigh more.
 """
 

@@ -3,7 +3,7 @@
 The nodes above the members, the cores and the members' own nodes may have tiles of any size, ragged at the edges and counted as they run
 (region_mapping). Mappings come from divisors of the sizes and of sizes a little larger (ragged_candidates), then from changing one tile
 after another (ragged_descent): never worse than perfect factors. The bound is of every mapping there is (region_bound); the gap between the
-two is reported. Derivation: docs/loop_nests.md, section 7.
+two is reported. Derivation: docs/nest_theory.md, section 7.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ranks that no tensor tells apart are one rank to a search with perfect factors (lemma L1, docs/loop_nests.md).
+"""Ranks that no tensor tells apart are one rank to a search with perfect factors (lemma L1, docs/nest_theory.md).
 
 Ranks that index the same tensors multiply. Exact: the exponent chain of each prime of the product splits into chains of
 the parts. One of them may have an instruction's atom: it is cut last (split_factor takes primes in the order of the parts), and

@@ -4,7 +4,7 @@ A chain D → a → x → groups of s parts of u. Priced are the tiles a (n of t
 the register files take in). Cut once, all three follow from a. However often the rank is cut on the way, n tiles no larger than a hold
 n G groups of g = s u without a ragged one, G = floor(a / g); what is left of D takes one more group for every a - G g, and each tile at
 least one. That bounds groups, and with u for g the parts, from below for every n: exactly for the least n = ceil(D / a), and for larger
-n as real numbers, where the price is convex and its corners are known. Derivation: docs/loop_nests.md, section 6.
+n as real numbers, where the price is convex and its corners are known. Derivation: docs/nest_theory.md, section 6.
 """
 
 from functools import cached_property

@@ -4,7 +4,7 @@ A nested count is never below ceil(D / tile), so without divisibility and with c
 Between levels 0 and 1 that is the search of a region again (region_search), over buckets of tiles that count with their largest and take
 room with their smallest, ranks merged, on machines of two memories: every order, prefix, loop and room. Below level 1 each member costs no
 less, every time that it runs, than its nest on the levels below with level 1 as its outermost memory: of real sizes
-(continuous_bound), or where one memory and an array is left the least of every spatial vector. Derivation: docs/loop_nests.md, section 7.
+(continuous_bound), or where one memory and an array is left the least of every spatial vector. Derivation: docs/nest_theory.md, section 7.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ What lives in a span of members has one tile, the span's core; above it may lie 
 cut by loops over ranks that the span allows. Below it each member of the span alone has a branch of its own: its remaining tensors, under
 capacity - prefix - what lives there then. Resident tensors stay whole in level 1. V are the cost tables with all of these on chip. Search:
 every prefix and tile, priced with V at full capacity (a lower bound; seconds: each port's table, and the compute), best first; the branches
-at their true capacity until no bound is lower. Any number of loops. Derivation: docs/loop_nests.md, section 7.
+at their true capacity until no bound is lower. Any number of loops. Derivation: docs/nest_theory.md, section 7.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each rank is lacked by one tensor, so the energy is a sum over the ranks: tiles 
 register files' nodes (which leaves one rank free: its parts are as large as they come), a spatial vector and the tiles u of the two
 other ranks; it has a price of its own, and what the buffer costs below it is bounded by a coarse table over the groups' sizes, an order
 of the buffer at a time. Cells are taken best bound first: bounded by their own tiles, then spelled out (register_cells), until none is
-left below the best. Derivation: docs/loop_nests.md, section 6.
+left below the best. Derivation: docs/nest_theory.md, section 6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Any monotone tiles are allowed; a bucket [low, high] of tiles counts with high and takes room with low, a bucket of parts
 nests with its low end and is counted with its high end: every real mapping has a relaxed one that costs no more. Energy
-and every time are relaxed alone, so F(least energy, least time) bounds the objective (docs/loop_nests.md, section 6).
+and every time are relaxed alone, so F(least energy, least time) bounds the objective (docs/nest_theory.md, section 6).
 """
 
 from math import ceil, factorial, inf, prod

@@ -4,7 +4,7 @@ In a slice (the instances that each fanout keeps busy; the parts they come from 
 are one) compute time and the instances in use are constants, so energy and the time of every port are additive and the tables of
 cost_table.py bound them. A slice is dropped when its bound F(E, T) is not better than the best mapping known: E from the whole space,
 then from each of its fanouts (where no line bounds it), then its own optimum; T from its compute time, then from the least time of
-every port. What survives is enumerated (slice_enumeration.py). Derivation: docs/loop_nests.md, section 5.
+every port. What survives is enumerated (slice_enumeration.py). Derivation: docs/nest_theory.md, section 5.
 """
 
 from __future__ import annotations

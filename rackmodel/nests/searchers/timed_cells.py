@@ -2,7 +2,7 @@
 
 As register_cells, but the pieces of a rank are kept apart: energy and the bits of the outer ports are sums over the ranks, the cycles of
 the compute a product, the bits of a register file products of cycles and groups. What cannot be as good as the best mapping known is left
-out a rank at a time, then in pairs; the rest is spelled out. Derivation: docs/loop_nests.md, section 6.
+out a rank at a time, then in pairs; the rest is spelled out. Derivation: docs/nest_theory.md, section 6.
 """
 
 from __future__ import annotations

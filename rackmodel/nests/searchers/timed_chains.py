@@ -1,7 +1,7 @@
 """A cell of a matrix product spelled out whole: every chain of tiles of every rank, three cuts at the buffer, where they are few.
 
 A rank's last tile is no larger than a group, but where the last node's tensor lacks the rank: a group cut once more costs no less (the
-direct cut has the fewest groups, parts and cycles) and takes no less room. Derivation: docs/loop_nests.md, section 6.
+direct cut has the fewest groups, parts and cycles) and takes no less room. Derivation: docs/nest_theory.md, section 6.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The cells of `registers`, where energy and seconds together decide: a cell lasts as long as its cycles, at least those of the ranks cut
 directly, and as its ports. The rank that the register files leave free by their energy has parts of any size here, for other ones may last
-less, or take fewer parts, at a ragged edge (timed_cells). Derivation: docs/loop_nests.md,
+less, or take fewer parts, at a ragged edge (timed_cells). Derivation: docs/nest_theory.md,
 section 6.
 """
 

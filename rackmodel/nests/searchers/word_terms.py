@@ -5,7 +5,7 @@ A transfer of tensor T from a parent to a child is a few actions (CHARGES), each
   served  = the same, the instances of a fan that one transfer of the parent serves counted once
 A searcher makes a TensorTerm of every tensor once (which ranks multiply), a TallyPrices of every transfer once (what a word
 of each tally costs), and then only fills in its own tile counts. evaluate.py and cpsat.py count on their own: they are the
-definition and the oracle that this is tested against. Derivation: docs/loop_nests.md, section 2.
+definition and the oracle that this is tested against. Derivation: docs/nest_theory.md, section 2.
 """
 
 from collections.abc import Callable, Iterable, Mapping
