@@ -34,7 +34,7 @@ def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_la
     assert columns
     assert 0.0 < certificate.bound <= certificate.objective
     compared, nearest = 0, 0.0
-    for style, _ in itertools.product(STYLES, range(2)):
+    for style, _ in itertools.product(STYLES, range(samples.cases(1, 2))):
         saved = rng.choice(["shard", "gathered"])
         said = mapper(column, choose={op: {"tp": split} for op, split in drawn(rng, STYLES[style]).items()}, save=saved)
         said["split"]["tp"] = ["v"]
@@ -52,7 +52,7 @@ def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_la
     assert nearest > 0.7
 
 
-@pytest.mark.parametrize("name", ["little memory", "data beside it, all sharded", "one group of eight"][: samples.cases(2, 3)])
+@pytest.mark.parametrize("name", ["data beside it, all sharded", "little memory", "one group of eight"][: samples.cases(1, 3)])
 def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path) -> None:
     """Against every assignment of what is left when all but a few variables are fixed as in the best."""
     rng = random.Random(f"least {name}")
