@@ -26,6 +26,13 @@ def test_the_next_objective_chooses_among_the_best_of_the_first(goals):
     assert f"{names[0]} first" in found.certificate.note
 
 
+def test_a_limit_of_the_first_objective_is_kept_to_the_last_bit_by_the_next():
+    case, sets = ("rack_paper", "ffn", "data_tensor"), ["accelerators=8"]
+    least = api.search(*case, sets=sets).result.latency_s
+    found = api.search(*case, sets=sets, minimize="latency,energy", limits={"latency": least}).result
+    assert found.latency_s == least
+
+
 def test_a_nest_of_least_latency_has_the_least_energy_of_those():
     sets = ["accelerators=1", "m=64", "k=96", "n=80"]
     alone, both = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InputError
@@ -60,12 +61,13 @@ def _then_least(best: tuple[Job, Found], question: Question, goals: Sequence[Obj
         point, sheet, limits = found.points[0], found.certificate, question.limits
         name = before.name
         limits = replace(limits, blends={**limits.blends, **({name: before} if name in BLENDED else {})})
-        most = limits.figure(name, point) * (1 + SAME)
+        least = limits.figure(name, point)
+        most = min(least * (1 + SAME), limits.most.get(name, inf))
         question = replace(question, goal=goal, limits=limits.of({**limits.most, name: most}), front=())
-        exactly = question.limits.of({**exactly.most, name: most / (1 + SAME)})
+        exactly = question.limits.of({**exactly.most, name: least})
         job, found = then_least_of_nests(job, question, space, lambda some, asks: search_space(some, space, asks), before, exactly)
         gap = max(sheet.gap, found.certificate.gap)
-        first = f"{name} first: {limits.figure(name, point):.6g} {SYMBOLS[name]}, {status_of(sheet.gap)}"
+        first = f"{name} first: {least:.6g} {SYMBOLS[name]}, {status_of(sheet.gap)}"
         notes = (sheet.note, first, found.certificate.note)
         said = "; ".join(dict.fromkeys(note for note in notes if note))
         found = replace(found, certificate=replace(found.certificate, gap=gap, bound=found.certificate.objective * (1 - gap), note=said))
