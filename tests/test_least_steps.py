@@ -225,3 +225,17 @@ def test_the_least_sum_of_tables_is_that_of_all_assignments() -> None:
             for point in itertools.product(*(range(counts[name]) for name in names))
         ]
         assert np.array_equal(least_sum(tables, counts, 3), np.min(every, axis=0))
+
+
+@pytest.mark.parametrize("cells", [4e6, 40.0])
+def test_prices_beside_one_another_are_told_as_each_alone(cells: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a joined table of all of them would grow too large."""
+    monkeypatch.setattr("rackmodel.mapper.layouts.min_sum.CELLS", cells)
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        counts = {name: int(rng.integers(1, 5)) for name in "abcd"}
+        scopes = [tuple(rng.permutation(list(counts))[: int(rng.integers(1, 4))].tolist()) for _ in range(5)]
+        shapes = [tuple(counts[name] for name in scope) for scope in scopes]
+        each = [[Table(scope, rng.random((*shape, 2))) for scope, shape in zip(scopes, shapes, strict=True)] for _ in range(3)]
+        beside = [Table(own[0].variables, np.concatenate([t.figures for t in own], axis=-1)) for own in zip(*each, strict=True)]
+        assert np.array_equal(least_sum(beside, counts, 6, copies=3), np.concatenate([least_sum(own, counts, 2) for own in each]))

@@ -65,11 +65,14 @@ class Case:
     known: bool
     capacity: float
 
-    def priced(self, which: Ints, shapes: Sequence[Shape], memory: Array | float, lane: Array | float, fits: Fits | None = None) -> Array:
-        """Seconds of some columns, at least: with a price on memory (seconds for all of it), and as so large a share of the lanes' time."""
-        price = self.price(shapes, memory, lane)
+    def priced(self, which: Ints, shapes: Sequence[Shape], memory: Array, lane: Array, fits: Fits | None = None) -> Array:
+        """[prices, columns] seconds of some columns, at least: with each of some prices on memory (seconds for all of it), and as large
+        a share of the lanes' time. memory, lane: as many."""
+        copies, every = len(memory), np.tile(which, len(memory))
+        fitting = fits and {name: np.tile(own, (1, copies)) for name, own in fits.items()}
+        price = self.price(list(shapes) * copies, memory.ravel(), lane.ravel())
         paid = memory * (1.0 - self.fixed[which] / self.capacity) if self.capacity < math.inf else 0.0
-        found = self.tables.least(which, price, fits) - paid + (1.0 - lane) * self.more[which]
+        found = self.tables.least(every, price, fitting, copies).reshape(memory.shape) - paid + (1.0 - lane) * self.more[which]
         return np.asarray(found) * (1 - ROUNDING)
 
     def price(self, shapes: Sequence[Shape], memory: Array | float, lane: Array | float) -> Prices:
@@ -88,14 +91,15 @@ class Case:
 
     def at_its_best(self, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None) -> tuple[Array, Array, Array]:
         """Seconds at least under the best of many prices on memory and shares of the lanes' time, and those."""
-        found, lane, memory = self.priced(which, shapes, 0.0, 0.0, fits), np.zeros(len(which)), np.zeros(len(which))
+        none = np.zeros(len(which))
+        (found,), lane, memory = self.priced(which, shapes, none[None], none[None], fits), none, none
         scale = np.where(np.isinf(found), 1.0, found)
-        for share in LANES if self.known else ():
-            other = self.priced(which, shapes, 0.0, share, fits)
-            lane, found = np.where(other > found, share, lane), np.maximum(found, other)
-        for price in PRICES if self.capacity < math.inf else ():
-            other = self.priced(which, shapes, price * scale, lane, fits)
-            memory, found = np.where(other > found, price * scale, memory), np.maximum(found, other)
+        if self.known:
+            lanes = np.multiply.outer(LANES, none + 1.0)
+            lane, found = _better(lane, found, lanes, self.priced(which, shapes, 0.0 * lanes, lanes, fits))
+        if self.capacity < math.inf:
+            prices = np.multiply.outer(PRICES, scale)
+            memory, found = _better(memory, found, prices, self.priced(which, shapes, prices, np.tile(lane, (len(PRICES), 1)), fits))
         return found, memory, lane
 
     def fitting(self, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
@@ -118,6 +122,13 @@ class Case:
             if (best < most).all():
                 break
         return found
+
+
+def _better(price: Array, found: Array, prices: Array, others: Array) -> tuple[Array, Array]:
+    """(price, seconds) of each column where the first of the `prices` [prices, columns] of the longest `others` are longer than found."""
+    first = others.argmax(axis=0)[None]
+    longest = np.take_along_axis(others, first, axis=0)[0]
+    return np.where(longest > found, np.take_along_axis(prices, first, axis=0)[0], price), np.maximum(found, longest)
 
 
 @dataclass
@@ -217,7 +228,7 @@ class Cases:
         rest = fixed + (layers * layer.least_rest if home is not None else 0.0)
         least = np.where(rest > self.capacity, np.inf, 0.0)
         case = Case(least, joules, layer, tuple(ends), more, fixed, home is not None, self.capacity)
-        seconds = np.maximum(case.priced(np.arange(n), shapes, 0.0, 0.0), moved * (1 - ROUNDING))
+        seconds = np.maximum(case.priced(np.arange(n), shapes, np.zeros((1, n)), np.zeros((1, n)))[0], moved * (1 - ROUNDING))
         return replace(case, seconds=np.maximum(case.seconds, seconds))
 
     def _shared(self, number: int) -> bool:

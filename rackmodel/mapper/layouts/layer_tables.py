@@ -321,10 +321,10 @@ class LayerTables(FactorBuilder):
             found[op] = found[op] & (least + more <= most)
         return found
 
-    def least(self, which: Ints, price: Prices, fits: Fits | None = None) -> Array:
+    def least(self, which: Ints, price: Prices, fits: Fits | None = None, copies: int = 1) -> Array:
         """The least weighted sum over all choices, on some columns, of which the prices are; infinite where none fits. fits: those looked
-        at there, default all that divide."""
-        return least_sum(self._weighted(which, price, fits), self.counted, len(which))
+        at there, default all that divide. copies: how often the same columns stand one after another."""
+        return least_sum(self._weighted(which, price, fits), self.counted, len(which), copies)
 
     def attaining(self, column: int, price: Prices) -> Attained:
         """What attains it on one column: operation → what it splits over the free axis, and tensor → its saved copy where that is another

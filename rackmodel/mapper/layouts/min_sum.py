@@ -27,11 +27,17 @@ class Table:
     figures: Array
 
 
-def least_sum(tables: Sequence[Table], counts: Mapping[str, int], columns: int) -> Array:
+def least_sum(tables: Sequence[Table], counts: Mapping[str, int], columns: int, copies: int = 1) -> Array:
     """[columns] the least sum. counts: values of each variable. A table that would grow too large is left out from then on in the
-    variable that makes it so: it counts with its least over that one, which is no more than its share."""
-    left = list(tables)
-    for name, scope in _order(tuple(dict.fromkeys(t.variables for t in tables)), tuple(counts.items())):
+    variable that makes it so: it counts with its least over that one, which is no more than its share. copies: of the columns, one after
+    another, that are told the same as each alone."""
+    left, order = list(tables), _order(tuple(dict.fromkeys(t.variables for t in tables)), tuple(counts.items()))
+    if copies > 1 and any(prod(counts[v] for v in scope) * columns > CELLS for _, scope in order):
+        alone = columns // copies
+        parts = [slice(n * alone, (n + 1) * alone) for n in range(copies)]
+        each = [[Table(t.variables, t.figures[..., part]) for t in tables] for part in parts]
+        return np.concatenate([least_sum(own, counts, alone) for own in each])
+    for name, scope in order:
         mine = [t for t in left if name in t.variables]
         left = [t for t in left if name not in t.variables]
         if prod(counts[v] for v in scope) * columns > CELLS and len(mine) > 1:
