@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import eager_kernel_rows, fitted_kernel_rows, isolated_kernel_rows, kernel_rows
+from rackmodel.cost.inside.kernels import eager_kernel_rows, fitted_kernel_rows, gpu_of, isolated_kernel_rows, kernel_rows
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.opkinds import KINDS
 from rackmodel.model.resources import width
+from rackmodel.validation.compiled import LAYOUTS, compiled_first
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
@@ -47,6 +48,10 @@ class LocalCase:
     sizes: tuple[tuple[str, float], ...]
 
 
+_Asked = tuple[int, LocalCase, float, PrecisionWords]
+"""A row's number, its case, the seconds measured and its width."""
+
+
 def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
     """The operation of a form; each size is a number, or [n] of them for n columns."""
     if form in VECTORS.values():
@@ -72,7 +77,7 @@ def price_local(
 def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
     found: dict[int, list[ScoredRow]] = {}
-    alike: dict[object, list[tuple[int, LocalCase, float, PrecisionWords]]] = {}
+    alike: dict[object, list[_Asked]] = {}
     for number, row in enumerate(rows):
         try:
             case, measured, precision = _case(row)
@@ -82,13 +87,34 @@ def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         key = (case.machine.machine, tuple(case.machine.set.items()), case.form, case.bits, case.family, case.timed)
         alike.setdefault(key, []).append((number, case, measured, precision))
     for own in alike.values():
+        waited = _waited(rows, own)
         for first in range(0, len(own), MOST_AT_ONCE):
-            found |= _priced(rows, own[first : first + MOST_AT_ONCE])
+            found |= _priced(rows, own[first : first + MOST_AT_ONCE], waited)
     return [one for number in range(len(rows)) for one in found[number]]
 
 
-def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, float, PrecisionWords]]) -> dict[int, list[ScoredRow]]:
-    """Seconds, and watts where a row tells them."""
+def _waited(rows: Sequence[PublishedRow], own: Sequence[_Asked]) -> frozenset[int]:
+    """Which of some rows of one machine and width had their kernel compiled right before they were measured, as their watts show."""
+    asked: dict[tuple[str, ...], list[tuple[int, tuple[int, int, int]]]] = {}
+    _, first, _, precision = own[0]
+    generation = {gpu: name for name, gpus in precision.compiled.items() for gpu in gpus}
+    for number, case, _, _ in own:
+        row, sizes = rows[number], dict(case.sizes)
+        if row.text("system", "gpu") in generation:
+            run = (row.text("system", "gpu"), row.dataset, row.text("framework"), row.text("version"))
+            asked.setdefault(run, []).append((number, (int(sizes["m"]), int(sizes["n"]), int(sizes["k"]))))
+    gpu = gpu_of(machine_of(first.machine.machine, tuple(first.machine.set.items()))) if asked else None
+    if gpu is None:
+        return frozenset()
+    found = []
+    for (system, *_), there in asked.items():
+        compiled = compiled_first(LAYOUTS[generation[system]], gpu.blocks, [sizes for _, sizes in there])
+        found += [number for (number, _), first_call in zip(there, compiled, strict=True) if first_call]
+    return frozenset(found)
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[_Asked], waited: frozenset[int]) -> dict[int, list[ScoredRow]]:
+    """Seconds, and watts where a row tells them. waited: rows before which the GPU waited for their kernel."""
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
     names = [name for name, _ in first.sizes]
@@ -110,7 +136,8 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LocalCase, fl
             assumptions=notes,
             bins={name: float(value[place]) for name, value in bins.items()},
         )
-        found[number] = [time, *watts_row(row, time, machine, float(joules[place]), graph=case.timed != "looped eager")]
+        graph = case.timed != "looped eager"
+        found[number] = [time, *watts_row(row, time, machine, float(joules[place]), graph=graph, waited=number in waited)]
     return found
 
 

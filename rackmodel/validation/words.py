@@ -69,6 +69,9 @@ class PrecisionWords(Spec):
     width: str = Field(default="16 bit", description="of the operands of weights' products in the layers")
     family: str = Field(default="", description="of the `products` of a part that states them by that name")
     timed: Timed | None = Field(default=None, description="of single operations in a loop, where not as others are")
+    compiled: dict[Literal["hopper", "blackwell"], list[str]] = Field(
+        default_factory=dict, description="generation → GPUs, where a kernel is compiled when a layout of blocks is first called"
+    )
 
 
 class ExpertKernelWords(Spec):

@@ -17,22 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.validation.meter import share_of
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import look_up, words
 
 Array = NDArray[np.float64]
-EVERY, WINDOW, LEAST, MOST, WARM = 0.1, 1.0, 6, 3000, 6
 ALONE = ("fp8_block", "nvfp4")  # formats of which a call makes one product
-
-
-def share_of(seconds: float, products: int) -> float:
-    """Share of a row's reading that is of its own loop. seconds: of a product · products: in a call."""
-    call = seconds * products
-    calls = min(max(LEAST, int((0.3 if call < 1e-4 else 1.0) / call) + 1), MOST)
-    ran = np.arange(0.0, calls * call + 1e-9, EVERY) + WARM * call
-    return float(np.minimum(ran, WINDOW).mean() / WINDOW)
 
 
 def main(path: Path, least: float) -> None:
