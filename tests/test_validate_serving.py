@@ -516,6 +516,24 @@ def test_settings_choose_kernels_and_widths_of_a_server() -> None:
     assert dict(unsaid.chosen) == {"experts": "marlin", "reductions": "none"}
 
 
+def test_caches_are_those_of_the_script_and_the_checkpoint() -> None:
+    """The generator keeps caches of fp8 checkpoints in fp8; fp4 checkpoints of NVIDIA say so to vLLM; no server that is not told does."""
+    gap = {"origin": "aic-auto-gap-analysis/h100_sxm", "model_path": "Qwen/Qwen3-32B", "system": "h100_sxm", "backend": "sglang"}
+    caches = [
+        dict(point_of(_row(**gap | {"precision": one, "gemm_quant_mode": mode})).server.widths).get("kv_cache")
+        for one, mode in (("fp8", "fp8"), ("bf16", "bf16"))
+    ]
+    assert caches == ["fp8", None]
+    shares = [
+        dict(point_of(_row(**gap | {"backend": engine, "backend_version": "1.2.0rc2"})).server.facts).get("memory_share")
+        for engine in ("trtllm", "vllm")
+    ]
+    assert shares == [0.8, None]
+    kimi = {"model_path": "moonshotai/Kimi-K2.5", "system": "b200_sxm", "backend_version": "0.17.0"}
+    checkpoints = [dict(point_of(_row(**kimi | {"precision": one})).server.widths).get("kv_cache") for one in ("fp4", "int4")]
+    assert checkpoints == ["fp8", None]
+
+
 def test_a_format_narrows_tensors_by_their_names() -> None:
     """NVIDIA's second checkpoint of DeepSeek R1 narrows attention's output projection beside feed-forward layers, its first does not."""
     bits = {}
