@@ -16,6 +16,7 @@ import numpy as np
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers import perfect
+from rackmodel.nests.searchers.box_registers import box_best
 from rackmodel.nests.searchers.chain_search import Joined, join_chains, listable
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
@@ -36,6 +37,7 @@ from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
+BOXES = "mappings drawn, ragged or not; bound over tiles of any size, ranks that no tensor tells apart as boxes"
 SLOW = 3  # times as long as a cell of perfect factors
 
 
@@ -97,11 +99,18 @@ def solve_deep(q: NestQuestion) -> NestSolution:
         best, cells = _better(q, best, exact.best), cells + exact.cells
         if q.objective.energy_only and gap_of(best[0][0], exact.bound) <= TIE:
             return NestSolution(best[1], best[2], _sheet(best, exact.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
+    boxed = joint and exact is None and q.objective.name != "latency" and not q.effort.over
+    boxes = box_best(q, best) if boxed and best is not None else None
+    if boxes is not None:
+        best, cells = _better(q, best, boxes.best), cells + boxes.cells
+        if q.objective.energy_only:
+            return NestSolution(best[1], best[2], _sheet(best, boxes.bound, (inf, cells, {}), (*notes, BOXES)))
     if joint and best is not None and comparable(q, best) and exact is None and proven == -inf and not q.effort.over:
         joined = join_chains(q, best)
         if joined is not None and joined.closed:
             return _closed(joined, cells, notes)
-        return _joint(q, best if joined is None else joined.best, cells, notes, later)
+        energy = 0.0 if boxes is None else boxes.bound
+        return _joint(q, best if joined is None else joined.best, cells, notes, later, energy)
     floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
     for kept in q.masks:
         if best is not None and q.effort.over:
@@ -137,12 +146,12 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     return NestSolution(best[1], best[2], _sheet(best, max(proven, min(bounds, default=inf)), (size, cells, pruned), notes))
 
 
-def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], later: bool) -> NestSolution:
+def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], later: bool, energy: float) -> NestSolution:
     """Large problems of few orders: draws and branch and bound (joint_best). later: divisors are still to be searched, under what these
-    find."""
+    find · energy: of every mapping at least."""
     bounds, size = [], 0.0
     for kept in q.masks:
-        found = joint_best(q, kept, best)
+        found = joint_best(q, kept, best, energy)
         best, cells = found.best, cells + found.cells
         bounds.append(found.bound)
         size += perfect.space_size(_list_space(q, kept, FEW))

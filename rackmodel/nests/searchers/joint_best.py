@@ -7,6 +7,7 @@ programs, so that the same question ends the same way.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, factorial, prod
 
@@ -23,6 +24,8 @@ from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.ragged_draws import Drawn, Draws
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
 from rackmodel.nests.searchers.ragged_steps import kicked, stepped
+from rackmodel.nests.searchers.rank_merging import merged_ranks
+from rackmodel.nests.searchers.rank_shares import shared_ratios
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
@@ -60,33 +63,33 @@ def comparable(q: NestQuestion, best: Best) -> bool:
     return best[2].latency_s > 0 and best[2].energy_j > q.problem.macs * q.problem.density * q.machine.compute.j_per_mac * (1 + 1e-6)
 
 
-def joint_best(q: NestQuestion, kept: Stored, best: Best) -> JointBest:
-    """The search of one mask; best: of any mask so far."""
-    space = _space(q, kept)
+def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) -> JointBest:
+    """The search of one mask; best: of any mask so far · floor: what is known of the energy."""
+    space, whole = real_space(q, kept), merged_space(q, kept)
     macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
     work = max(2 * STARTS, WORK // len(q.masks))
     first = min(FIRST, work // 2)
     goal = q.objective if q.objective.energy_only else replace(q.objective, name="edp")  # says where every number of a good mapping is
     draws = Draws(goal, macs, best[2].energy_j)
-    guide = _search(space, best, macs, _weights(goal, best))
+    guide = _search(whole, best, macs, _weights(goal, best))
     guide.run(first, q.effort)
     best = _drawn(q, space, guide, best, draws, KICKS[0])
-    search = _search(space, best, macs, _weights(q.objective, best))
+    search = _search(whole, best, macs, _weights(q.objective, best))
     for kicks in KICKS[1:]:
         search.run(work // (len(KICKS) - 1), q.effort)
         best = _drawn(q, space, search, best, draws, kicks)
         draws.objective = q.objective
         search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
-    return JointBest(best, _bound(q, space, search, best, macs), draws.cells + work)
+    return JointBest(best, _bound(q, whole, search, best, (macs, floor)), draws.cells + work)
 
 
 def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     """(the best of draws around a mapping that is known, rows counted); large problems alone."""
     if prod(q.problem.sizes.values()) <= LARGE or q.constraints.tiles or q.resident or q.effort.over:
         return best, 0
-    space = _space(q, kept)
+    space = real_space(q, kept)
     draws = Draws(q.objective, q.problem.macs * q.problem.density * q.machine.compute.j_per_mac, best[2].energy_j)
-    start = _known(space, best, draws)
+    start = known_start(space, best, draws)
     if start is None:
         return best, draws.cells
     best = _better(q, best, draws.around(start, 2 * TURNS, q.effort))
@@ -94,9 +97,18 @@ def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     return _better(q, best, draws.around(start, 2 * TURNS, q.effort)), draws.cells
 
 
-def _space(q: NestQuestion, kept: Stored) -> Space:
+def real_space(q: NestQuestion, kept: Stored) -> Space:
     axes = [ListAxis(n, 2, q.machine.compute.atom.get(r, 1)) for r, n in q.problem.sizes.items()]
     return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+
+
+def merged_space(q: NestQuestion, kept: Stored) -> Space:
+    """The same, ranks that no tensor tells apart as one: for programs alone."""
+    groups = merged_ranks(q.problem, q.constraints.named_ranks(), q.machine.compute.atom)
+    sizes = {name: prod(q.problem.sizes[r] for r in parts) for name, parts in groups.items()}
+    leaf = {name: prod(q.machine.compute.atom.get(r, 1) for r in parts) for name, parts in groups.items()}
+    axes = [ListAxis(n, 2, leaf[name]) for name, n in sizes.items()]
+    return Space(q.problem, q.machine, kept, q.constraints, axes=axes, groups=groups)
 
 
 def _weights(objective: NestObjective, best: Best) -> Weights:
@@ -114,9 +126,10 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
     return w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
 
 
-def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs: float) -> float:
-    """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time."""
-    w = search.nest.weights
+def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
+    """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
+    the MACs, of every mapping at least."""
+    w, (macs, floor) = search.nest.weights, joules
     line = search.bound + w.joule * macs
     if q.objective.name != "edp":
         return line
@@ -124,13 +137,18 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, macs:
     for one in (Weights(1.0, 0.0, w.joules, w.seconds), Weights(0.0, 1.0, w.joules, w.seconds)):
         alone = _search(space, best, macs, one)
         alone.run(ALONE, q.effort)
-        ends.append(alone.bound + one.joule * macs)
+        ends.append(max(alone.bound + one.joule * macs, one.joule * floor))
     return least_at_corners(q.objective, w, line, *ends)
 
 
 def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:
     """The best of steps from the mapping that is known, if it is of this space, and from where the lowest programs point."""
-    starts = [_known(space, best, draws), *(_near(space, program, z, draws) for program, z in search.starts(STARTS))]
+    near = (_near(space, program, z, draws) for program, z in search.starts(STARTS))
+    return explored(q, best, draws, [known_start(space, best, draws), *near], kicks)
+
+
+def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn | None], kicks: int) -> Best:
+    """The best of steps from some starts, and from draws around the ends of these."""
     found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
     if not found:
         return best
@@ -147,7 +165,7 @@ def _better(q: NestQuestion, best: Best, one: Drawn) -> Best:
     return (key, mapping, cost) if better(key, best[0]) else best
 
 
-def _known(space: Space, best: Best, draws: Draws) -> Drawn | None:
+def known_start(space: Space, best: Best, draws: Draws) -> Drawn | None:
     orders = orders_of(space, best[1])
     if any(sorted(order) != sorted(space.stored(level)) for level, order in enumerate(orders, 1)):
         return None
@@ -158,21 +176,22 @@ def _known(space: Space, best: Best, draws: Draws) -> Drawn | None:
 def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn | None:
     """The mapping next to a program's numbers."""
     plan = RaggedPlan(space, program.orders[1:])
-    row = [_tile(program, z, level, first, r) for level, first, _, r in plan.tiles]
-    sides = {(p.fan, p.rank): p for p in reversed(plan.parts)}
-    row += [_laid(program, z, p.fan, p.rank) if sides[p.fan, p.rank] == p else 1.0 for p in plan.parts]
-    ratios = plan.ratios_of(np.array(row))
+
+    def tile(level: int, node: int, r: int) -> float:
+        at = program.index.get(("tile", level, r, program.versions[level][0][node][r]))
+        return 1.0 if at is None else max(1.0, exp(float(z[at])))
+
+    def laid(fan: int, r: int) -> float:
+        return max(1.0, exp(float(z[program.index["laid", fan, r]]))) if ("laid", fan, r) in program.index else 1.0
+
+    near = [next_to(draws, plan, ratios) for ratios in shared_ratios(plan, program.space, tile, laid)]
+    return min((one for one in near if one is not None), key=lambda one: one.near, default=None)
+
+
+def next_to(draws: Draws, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
+    """The best drawn around ratios that are real numbers; where none of them fits, those, rounded, the largest made smaller."""
     found = draws.near(plan, ratios)
     return draws.at(plan, _within(plan, np.floor(ratios + SLOWER).astype(np.int64))) if found is None else found
-
-
-def _tile(program: JointProgram, z: Floats, level: int, node: int, r: int) -> float:
-    at = program.index.get(("tile", level, r, program.versions[level][0][node][r]))
-    return 1.0 if at is None else max(1.0, exp(float(z[at])))
-
-
-def _laid(program: JointProgram, z: Floats, fan: int, r: int) -> float:
-    return max(1.0, exp(float(z[program.index["laid", fan, r]]))) if ("laid", fan, r) in program.index else 1.0
 
 
 def _within(plan: RaggedPlan, ratios: Ints) -> Ints:

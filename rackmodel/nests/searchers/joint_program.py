@@ -149,7 +149,8 @@ class JointProgram(Relaxed):
                 most = log(cut if fan.linear else min(cut, fan.size)) if on else 0.0
                 self._add(("laid", f, r), 0.0, most)
                 self._add(("share", f, r), 0.0, most)
-        self.dealt = {r: f for f in reversed(self.nest.fans) for r in range(len(cells)) if self._high(("laid", f, r)) > 0}
+        one = [r for r in range(len(cells)) if not space.several(r)]
+        self.dealt = {r: f for f in reversed(self.nest.fans) for r in one if self._high(("laid", f, r)) > 0}
         for f in self.linear:
             self._add(("waves", f), 0.0, log(prod(cells)))
         for r, cut in enumerate(cells):

@@ -9,7 +9,7 @@ n as real numbers, where the price is convex and its corners are known. Derivati
 
 from functools import cached_property
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,10 @@ class CutPrices(NamedTuple):
 
 
 class RankSplits:
-    """A rank of `size` under SplitPrices; perfect: only divisors. tiles: every tile there may be, ascending."""
+    """A rank of `size` under SplitPrices; perfect: only divisors. tiles: every tile there may be, ascending · listed: whether chains of
+    tiles are all there is."""
+
+    listed = True
 
     def __init__(self, size: int, prices: SplitPrices, perfect: bool) -> None:
         self.size, self.prices, self.perfect = size, prices, perfect
@@ -83,9 +86,9 @@ class RankSplits:
         units = np.maximum(count, -(-self.size // -(-self.largest // parts)))
         return np.asarray(self.prices.group * count + self.prices.part * units)
 
-    def least_held(self, parts: int, unit: int) -> int:
-        """The smallest tile that keeps all parts at work."""
-        return parts * unit if self.perfect else max((parts - 1) * unit + 1, unit)
+    def least_held(self, parts: Any, unit: Any) -> Any:
+        """The smallest tile that keeps all parts at work; numbers or arrays."""
+        return parts * unit if self.perfect else np.maximum((parts - 1) * unit + 1, unit)
 
     def dealt(self, parts: int, unit: int) -> Ints:
         """Tiles that an array may deal out in one group or several, all parts at work."""

@@ -158,6 +158,10 @@ class BufferOrder:
                 left = min(left, least)
         return found, left
 
+    def least(self, below: Registers) -> float:
+        """As `bound`, and closer: the least over everything that may be handed on."""
+        return min((self._least_with(below, int(x), float(of_x)) for x, of_x in zip(*self._handed_on(below), strict=True)), default=inf)
+
     def _unit(self, below: Registers, x: int) -> tuple[int, int]:
         """(parts, tile of one instance) of the rank B, handed on as x."""
         rank = self.ranks[1]
@@ -170,6 +174,7 @@ class BufferOrder:
         of_b = self.b.prices.tile * self.b.count + of_x
         if rank != below.free:
             of_b = np.maximum(of_b, self.b.cut(parts, unit, priced=True).least)
+        if rank != below.free and self.b.listed:
             of_b[-1] = self.b.nested(self.b.tiles[-1:], x, parts, unit)[0]  # whole at the second node: one cut is left
         a, of_b = steps(self.b.tiles, np.where(self.b.tiles >= x, of_b, np.inf))
         return float(self._total(below, True, a, x, of_b)[1].min(initial=np.inf))

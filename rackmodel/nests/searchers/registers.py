@@ -190,8 +190,8 @@ class RegisterSearch:
 
     def _allowed(self, rank: int, parts: Ints, units: Ints) -> Bools:
         """Where all parts may be at work."""
-        size = self.sizes[rank]
-        return np.asarray(size % (parts * units) == 0 if self.splits[rank].perfect else (parts - 1) * units < size)
+        split, size = self.splits[rank], self.sizes[rank]
+        return np.asarray(size % (parts * units) == 0 if split.perfect else split.least_held(parts, units) <= size)
 
     def _vector_prices(self, inner: Inner) -> Floats:
         """[vectors] price at least of the register files: of two tiles whose product is all that they hold, as real numbers."""
@@ -260,7 +260,7 @@ class RegisterSearch:
         s = self.vectors[vectors]
         at: list[Ints] = [np.zeros(0, dtype=int)] * 3
         for rank, unit in zip((inner.second, inner.last), units, strict=True):
-            low = s[:, rank] * unit if self.splits[rank].perfect else np.maximum((s[:, rank] - 1) * unit + 1, unit)
+            low = self.splits[rank].least_held(s[:, rank], unit)
             at[rank] = np.searchsorted(self.grids[rank], np.minimum(low, self.sizes[rank]), side="right") - 1
         bucket = np.floor(np.log2(s[:, inner.free]) / 2).astype(int)
         buckets = range(int(bucket.max()) + 1)

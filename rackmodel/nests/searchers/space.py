@@ -126,6 +126,10 @@ class Space:
         """The nearest level above `level` that holds tensor t."""
         return max(p for p in range(level) if t in self.present(p))
 
+    def several(self, r: int) -> bool:
+        """Whether a merged rank has several parts of more than one."""
+        return sum(self.original.sizes[part] > 1 for part in self.groups[self.ranks[r]]) > 1
+
     def capacity(self, level: int) -> float | None:
         """Bits that the nodes of `level` may take."""
         bits = self.machine.levels[level].capacity_bits
