@@ -75,7 +75,7 @@ class BoxSplits(RankSplits):
                     points, tiles, groups, units = (np.multiply.outer(x, y).ravel() for x, y in made)
                 price = each * tiles + self.prices.group * groups + self.prices.part * units
                 np.minimum.at(closer, points - 1, price)
-        return CutPrices(exact, np.maximum(least, closer))
+        return CutPrices(exact, np.maximum(least, np.minimum.accumulate(closer)))
 
     def _boxes(self, n: int, s: int, u: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Tiles of one rank, the least for their numbers, and how many tiles, groups and parts there are at least."""

@@ -42,7 +42,7 @@ class ContinuousNest:
 
     def __init__(self, space: Space, prices: BitPrices) -> None:
         self.space, self.prices = space, prices
-        self.leaf = [min(u, n) for u, n in zip(space.leaf, space.sizes, strict=True)]
+        self.leaf = space.least_tiles
         self.lacks = [[r for r in range(len(space.ranks)) if not space.has[t, r]] for t in range(len(space.tensors))]
         self.fans = [f for f, v in enumerate(space.machine.levels) if v.fan.size > 1 or v.fan.linear]
 

@@ -43,7 +43,7 @@ class RaggedPlan:
         self.space, self.orders = space, ((), *orders)
         self.tiles = [tile for level in range(1, space.depth) for tile in self._tiles(level)]
         self.parts = [part for f in range(space.depth) for part in self._parts(f)]
-        self.least = [min(u, n) for u, n in zip(space.leaf, space.sizes, strict=True)]
+        self.least = space.least_tiles
 
     def _tiles(self, level: int) -> list[TileOf]:
         order, found = self.orders[level], []

@@ -130,6 +130,12 @@ class Space:
         """Whether a merged rank has several parts of more than one."""
         return sum(self.original.sizes[part] > 1 for part in self.groups[self.ranks[r]]) > 1
 
+    @cached_property
+    def least_tiles(self) -> list[int]:
+        """[ranks] an instruction's tile, where the whole rank is no smaller."""
+        atom, sizes = self.machine.compute.atom, self.original.sizes
+        return [prod(min(atom.get(part, 1), sizes[part]) for part in parts) for parts in self.groups.values()]
+
     def capacity(self, level: int) -> float | None:
         """Bits that the nodes of `level` may take."""
         bits = self.machine.levels[level].capacity_bits
