@@ -1,7 +1,8 @@
 """One problem for all einsums that differ in names alone: what one nest's search found holds for the others.
 
 Operands are put in the order of what is known of them without names, ranks in that of the tensors they index; then both get
-numbers for names. The same einsum under other names, or with its operands exchanged, becomes the same problem.
+numbers for names. Ranks of one, which nothing can cut, are left out. The same einsum under other names, or with its operands exchanged,
+becomes the same problem.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from rackmodel.nests.rank_names import renamed_mapping
 
 @dataclass(frozen=True)
 class Canonical:
-    """The problem and machine under numbers; ranks, tensors: number → name in the original (empty: nothing was renamed)."""
+    """The problem and machine under numbers; ranks, tensors: number → name in the original (empty: nothing was renamed) · ones: ranks of
+    one that were left out."""
 
     problem: NestProblem
     machine: NestMachine
     ranks: Mapping[str, str]
     tensors: Mapping[str, str]
+    ones: tuple[str, ...] = ()
 
     def question(self) -> tuple[NestProblem, NestMachine]:
         """What decides the answer: names of the problem and of the machine do not."""
@@ -31,8 +34,9 @@ class Canonical:
     def original(self, mapping: NestMapping) -> NestMapping:
         """A mapping of the canonical problem in the names of the original."""
         named = renamed_mapping(mapping, self.ranks)
+        ones = dict.fromkeys(self.ones, 1)
         levels = tuple(
-            replace(level, nodes=tuple(replace(n, tensor=self.tensors.get(n.tensor, n.tensor)) for n in level.nodes))
+            replace(level, nodes=tuple(replace(n, tensor=self.tensors.get(n.tensor, n.tensor), tile=n.tile | ones) for n in level.nodes))
             for level in named.levels
         )
         return NestMapping(self.problem.name, self.machine.name, levels)
@@ -47,16 +51,31 @@ def canonical(problem: NestProblem, machine: NestMachine) -> Canonical:
     """The problem without names; as it is where a tensor is indexed by a sum."""
     if any(t.affine_ranks for t in problem.tensors):
         return as_it_is(problem, machine)
+    ones = _ones(problem, machine)
+    problem = _without(problem, ones)
     tensors = sorted(problem.tensors, key=lambda t: _likeness(problem, machine, t))
     ranks = sorted(problem.sizes, key=lambda r: ([r not in t.ranks for t in tensors], -problem.sizes[r], machine.compute.atom.get(r, 1)))
     rank_of = {r: f"r{i}" for i, r in enumerate(ranks)}
     tensor_of = {t.name: f"t{i}" for i, t in enumerate(tensors)}
     named = tuple(replace(t, name=tensor_of[t.name], indices=tuple((rank_of[r],) for r in ranks if r in t.ranks)) for t in tensors)
     same = NestProblem(problem.name, {rank_of[r]: problem.sizes[r] for r in ranks}, named, problem.density)
-    atom = {rank_of[r]: size for r, size in sorted(machine.compute.atom.items(), key=lambda item: ranks.index(item[0]))}
+    atom = {rank_of[r]: machine.compute.atom[r] for r in ranks if r in machine.compute.atom}
     levels = tuple(_renamed_level(level, tensor_of) for level in machine.levels)
     there = replace(machine, levels=levels, compute=replace(machine.compute, atom=atom))
-    return Canonical(same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()})
+    return Canonical(same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()}, ones)
+
+
+def _ones(problem: NestProblem, machine: NestMachine) -> tuple[str, ...]:
+    """Ranks of one that no instruction has more of; none where a tensor would be left without ranks."""
+    ones = tuple(r for r, n in problem.sizes.items() if n == 1 and machine.compute.atom.get(r, 1) == 1)
+    return () if any(set(t.ranks) <= set(ones) for t in problem.tensors) else ones
+
+
+def _without(problem: NestProblem, ones: tuple[str, ...]) -> NestProblem:
+    """The einsum without ranks of one."""
+    sizes = {r: n for r, n in problem.sizes.items() if r not in ones}
+    tensors = tuple(replace(t, indices=tuple(i for i in t.indices if i[0] not in ones)) for t in problem.tensors)
+    return replace(problem, sizes=sizes, tensors=tensors)
 
 
 def _likeness(problem: NestProblem, machine: NestMachine, tensor: NestTensor) -> Any:
