@@ -30,7 +30,7 @@ from rackmodel.nests.searchers.registers import Inner, RegisterSearch, bound_of
 from rackmodel.nests.searchers.slices import Best
 from rackmodel.nests.searchers.space import Space
 
-NEAR, KICKS = 4, 3  # cells that mappings are looked for from; draws around the best
+NEAR, KICKS = 16, 3  # cells that mappings are looked for from; draws around the best
 
 
 class BoxSplits(RankSplits):
