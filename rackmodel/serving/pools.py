@@ -27,8 +27,9 @@ from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
 ROUNDS = 40
-GRID = 24
-"""Batches of a worker that are priced; straight lines between them."""
+PER_OCTAVE = 8
+"""Batches of a worker that are priced, those of whole sequences at the powers of 2 ** (1 / 8): a mean batch between two of them is some
+steps of either, so that straight lines join them. The same ones whatever else is asked, so that a loop's figures are its own."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class _Prompts:
 
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
     """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: prices of the distinct ones of 2 n
-    steps, and of GRID n."""
+    steps, and of n for each of `priced_batches`."""
     clients = np.asarray(clients, dtype=np.float64)
     moving, asking = transfer.seconds(requests), prompts.schedule.before_s(requests)
     at = _prompts(prompts, requests, clients, moving)
@@ -151,22 +152,28 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     return _Prompts(alone, drain, own_j * chunks / stages, np.maximum(clients / pool.workers, 1.0))
 
 
+def priced_batches(most: float) -> Array:
+    """Whole batches of a worker, from one sequence to the first of no fewer than `most`."""
+    count = int(np.ceil(PER_OCTAVE * np.log2(max(most, 1.0)))) + 1
+    return np.unique(np.round(2.0 ** (np.arange(count) / PER_OCTAVE)))
+
+
 def _grid(pool: Pool, requests: Requests, clients: Array) -> tuple[Array, Steps]:
-    """(GRID batches of a worker, the steps of each for every loop)."""
-    most = np.maximum(np.minimum(np.ceil(clients / pool.workers) * 2.0, pool.room), 1.0).max()
-    batches, n = most ** (np.arange(GRID) / (GRID - 1.0)), len(clients)
-    each, again = np.repeat(batches, n), np.tile(np.arange(n), GRID)
+    """(batches of a worker that are priced, the steps of each for every loop)."""
+    batches, n = priced_batches(float(np.minimum(clients / pool.workers, pool.room).max())), len(clients)
+    each, again = np.repeat(batches, n), np.tile(np.arange(n), len(batches))
     return batches, decode_steps(requests.at(again), pool.schedule.at(again), each, np.zeros_like(each))
 
 
 class _Decodes:
-    """The decodes' pool, priced at GRID batches of a worker."""
+    """The decodes' pool, priced at some batches of a worker."""
 
     def __init__(self, pool: Pool, requests: Requests, clients: Array) -> None:
-        self.pool, self.requests, n = pool, requests, len(clients)
+        self.pool, self.requests = pool, requests
         self.batches, steps = _grid(pool, requests, clients)
         seconds, joules = pool.prices.of(steps)
-        self.seconds, self.watts = seconds.reshape(GRID, n), (joules / seconds).reshape(GRID, n)
+        shape = (len(self.batches), len(clients))
+        self.seconds, self.watts = seconds.reshape(shape), (joules / seconds).reshape(shape)
 
     def at(self, there: Array) -> tuple[Array, Array, Array]:
         """[n] seconds of a step, seconds of a request's decoding, and requests a second, of `there` [n] sequences that make tokens."""
