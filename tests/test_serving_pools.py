@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -119,6 +119,35 @@ def test_pools_of_one_model_price_their_steps_together_and_each_once() -> None:
         assert (one.tpot_s, one.ttft_s, one.joules_per_token) == (alone.tpot_s, alone.ttft_s, alone.joules_per_token)
 
 
+@pytest.mark.parametrize(("clients", "workers"), [(31.0, 3), (700.0, 1), (5.0, 4)])
+def test_a_loop_is_the_same_alone_and_beside_others(clients: float, workers: int) -> None:
+    """31 clients of 3 workers are 10.3 each: whole batches go up to 11, alone as beside thousands."""
+
+    def found(every: list[float]) -> PoolsSteady:
+        n = len(every)
+        first = Pool(LinearModel(), Schedule.of(n, mixed=0), 2, np.full(n, 1e6))
+        then = Pool(Captured(), Schedule.of(n), workers, np.full(n, 1e6))
+        return pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), Requests.of(n, prompt=4000, output=400), np.array(every))
+
+    alone, beside = found([clients]), found([5000.0, clients, 1.0])
+    for figure in ("tpot_s", "ttft_s", "joules_per_token", "requests_per_s"):
+        assert getattr(beside, figure)[1] == getattr(alone, figure)[0]
+
+
+def test_batches_between_those_that_are_priced_are_as_all_of_them_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = np.full(40, 1e6)
+    clients = np.round(2.0 ** np.linspace(0.0, 10.0, 40))
+    requests = Requests.of(40, prompt=1000, output=400)
+
+    def tpot() -> np.ndarray:
+        first, then = Pool(LinearModel(), Schedule.of(40, mixed=0), 8, room), Pool(Captured(), Schedule.of(40), 1, room)
+        return pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), requests, clients).tpot_s
+
+    some = tpot()
+    monkeypatch.setattr("rackmodel.serving.pools.priced_batches", lambda most: np.arange(1.0, np.ceil(most) + 1.0))
+    assert some == pytest.approx(tpot(), rel=0.02)  # a captured size is 8 sequences, up to 2.6 % of a step
+
+
 def test_steps_that_are_only_wanted_refuse_no_other() -> None:
     known = StepPrices(Counted(LinearModel(), [], most=64.0))
     known.want(Steps.of(decodes=[65.0]))
@@ -126,6 +155,13 @@ def test_steps_that_are_only_wanted_refuse_no_other() -> None:
     assert seconds > 0
     with pytest.raises(InputError, match="too many"):
         known.of(Steps.of(decodes=[65.0]))
+
+
+class Captured(LinearModel):
+    """Its steps have as many rows as the next multiple of 8, as those of captured graphs."""
+
+    def price(self, steps: Steps) -> StepFigures:
+        return super().price(replace(steps, decodes=np.where(steps.decodes > 8, np.ceil(steps.decodes / 8) * 8, steps.decodes)))
 
 
 @dataclass
