@@ -135,7 +135,23 @@ def test_an_override_reaches_the_machines_that_have_its_path() -> None:
 
 
 def test_accelerators_by_override_reach_all_machines_after_their_numbers() -> None:
-    assert [used for _, used, _ in places(api.cells("cs2:16,dgx_a100", "ffn", ["data"], sets=["accelerators=8"]))] == [8, 8]
+    cells = api.cells("cs2:16,dgx_a100", "ffn", ["data"], sets=["accelerators=8"])
+    assert [used for _, used, _ in places(cells)] == [8, 8]
+    assert [cell.number for cell in cells] == ["", ""]
+    assert [cell.number for cell in api.cells("cs2:16,dgx_a100", "ffn", ["data"], sets=["batch=8"])] == ["16", ""]
+
+
+def test_overrides_of_a_comparison_that_say_one_number_are_refused() -> None:
+    with pytest.raises(InputError, match="say one number"):
+        api.cells("cs2:16,dgx_a100", "ffn", ["data"], sets=["batch=8", "workload.batch=16"])
+
+
+def test_a_machine_with_its_number_is_asked_for_again_as_it_was(tmp_path: Path, run) -> None:
+    """`why` of what a comparison wrote searches the same accelerators, also where one machine alone is compared."""
+    run("compare", "rack_paper:4", "ffn", "data", "-o", str(tmp_path))
+    code, out, _ = run("why", str(tmp_path), "--not", "seq=16", "--json")
+    assert code == 0
+    assert json.loads(out)["result"]["mapping"]["accelerators"] == 4
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,15 @@
 """`--set name=value`: what a name means, what is ambiguous, what is refused, and where messages point."""
 
+import pickle
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import apply_overrides, read_architecture, read_inputs, read_mapper, read_workload
+from rackmodel.inputs.said import instead
 from tests import samples
 from tests.test_inputs_read import ARCHITECTURE, MAPPER, MAPPING, WORKLOAD
 
@@ -101,10 +105,36 @@ def test_one_bound_of_a_range_or_the_whole_range_is_set(read):
     assert (whole, whole.low, whole.source) == (2e12, 2e12, "mine")
 
 
-def test_later_overrides_win_and_earlier_ones_stay(read):
-    found = read("gpu.count=2", "gpu.memory={capacity: 1 GB}", "gpu.memory.bandwidth=1 TB/s", "gpu.count=3")
+def test_overrides_go_on_from_earlier_ones(read):
+    found = read("gpu.count=2", "gpu.memory={capacity: 1 GB}", "gpu.memory.bandwidth=1 TB/s", "gpu.count*=1.5")
     assert found.architecture.accelerator.count == 3
     assert found.architecture.accelerator.memory.capacity_bytes == 1e9
+
+
+@pytest.mark.parametrize(
+    ("sets", "why"),
+    [
+        (["gpu.count=2", "arch.tree.gpu.count=3"], "'gpu.count=2' and 'arch.tree.gpu.count=3' say one number"),
+        (["seq=8", "workload.sizes.seq=8"], "say one number"),
+        (["gpu.count*=2", "gpu.count=3"], "say one number"),
+        (["gpu.memory.bandwidth=1 TB/s", "gpu.memory={capacity: 1 GB}"], "would undo 'gpu.memory.bandwidth=1 TB/s', which is inside it"),
+        (["profile.overlap.contention=0", "profile.overlap={contention: 0.1}"], "would undo"),
+    ],
+)
+def test_no_override_is_lost_to_another(sets, why):
+    with pytest.raises(InputError, match=re.escape(why)):
+        read_inputs("rack_paper", "ffn", mapper="data", sets=sets)._profile_tree("serial")
+
+
+def test_what_is_said_instead_takes_the_place_of_what_was_said():
+    def gpus(sets):
+        return read_inputs("rack_paper", "ffn", mapper="data", sets=sets).architecture.accelerator.count
+
+    asked = instead(["gpu.count=4"], ["arch.tree.gpu.count=2"])
+    assert gpus(asked) == 2
+    assert gpus(pickle.loads(pickle.dumps(instead(asked, ["gpu.count=1"])))) == 1  # as a process of a sweep gets them
+    with pytest.raises(InputError, match="say one number"):
+        gpus(instead(["gpu.count=4"], ["arch.tree.gpu.count=2", "gpu.count=1"]))
 
 
 def test_trees_are_not_changed_by_overrides(files):

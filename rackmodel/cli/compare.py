@@ -81,7 +81,7 @@ def compare(
             check_finite([result])
             results.append(result)
             rows.append(result_data(result))
-            numbered = [f"accelerators={result.accelerators}"] if not cell.alone else []
+            numbered = [f"accelerators={cell.number}"] if cell.number else []
             own = {"architecture": cell.machine, "workload": workload, "mapper": cell.mapper, "sets": [*(sets or ()), *numbered]}
             asked.append({**own, "minimize": goal, "profile": profile})
         except InfeasibleError as problem:

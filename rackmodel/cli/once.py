@@ -1,9 +1,9 @@
-"""A command whose words all count: an option that is given twice where one is wanted, one that is given nothing, and a number that two
-`--set` say are InputErrors."""
+"""A command whose words all count: an option that is given twice where one is wanted and one that is given nothing are InputErrors.
+(What two `--set` say of one number, whatever they call it: inputs/said.)"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from typer.core import TyperCommand
@@ -23,20 +23,7 @@ class EveryWord(TyperCommand):
                 raise InputError("given twice: the last alone would count", path=name)
             if any(isinstance(word, str) and not word.strip() for word in _words(value)):
                 raise InputError("is empty: give it a value, or leave it out", path=name)
-            if name == "--set":
-                _check_sets(value or ())
         return super().parse_args(ctx, args)
-
-
-def _check_sets(texts: Sequence[str]) -> None:
-    """Raise InputError where two overrides say one name. (Factors, `name*=0.5`, go on from what is said before them.)"""
-    first: dict[str, str] = {}
-    for text in texts:
-        name = text.partition("=")[0].strip()
-        if name in first:
-            raise InputError(f"'{first[name]}' and '{text}' say one number: keep one", path="--set")
-        if not name.endswith("*"):
-            first[name] = text
 
 
 def _called(param: Any) -> str:

@@ -89,6 +89,7 @@ def why(
 def _question(inputs: list[str], sets: list[str], minimize: str | None, profile: str | None) -> dict[str, Any]:
     """What was, or is, asked. Raises InputError."""
     from rackmodel.errors import InputError, Where
+    from rackmodel.inputs.said import instead
     from rackmodel.report.saved import read_saved
 
     if len(inputs) == 1:
@@ -98,7 +99,7 @@ def _question(inputs: list[str], sets: list[str], minimize: str | None, profile:
         said = [str(one) for one in asked.get("sets") or ()]
         goal, words = asked.get("minimize"), asked.get("profile")
         own = {"minimize": minimize or goal, "profile": profile or words, "limits": asked.get("limits") or {}}
-        return {key: asked[key] for key in ("architecture", "workload", "mapper")} | own | {"sets": [*said, *sets]}
+        return {key: asked[key] for key in ("architecture", "workload", "mapper")} | own | {"sets": instead(said, sets)}
     if len(inputs) not in (2, 3):
         raise InputError(f"{len(inputs)} inputs: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
     mapper = inputs[2] if len(inputs) == 3 else "auto"
@@ -108,16 +109,18 @@ def _question(inputs: list[str], sets: list[str], minimize: str | None, profile:
 def _read(asked: dict[str, Any], condition: str) -> None:
     """Raise InputError for a condition that the inputs do not take."""
     from rackmodel.inputs import read_inputs
+    from rackmodel.inputs.said import instead
 
-    read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=[*asked["sets"], condition])
+    read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=instead(asked["sets"], [condition]))
 
 
 def _search(asked: dict[str, Any], conditions: list[str], watch: Watch) -> Result:
     from rackmodel import api
+    from rackmodel.inputs.said import instead
 
     rest = {key: value for key, value in asked.items() if key not in ("sets", "architecture", "workload", "mapper")}
     of = (asked["architecture"], asked["workload"], asked["mapper"])
-    return api.search(*of, sets=[*asked["sets"], *conditions], watch=watch.again(), **rest).result
+    return api.search(*of, sets=instead(asked["sets"], conditions), watch=watch.again(), **rest).result
 
 
 def _worse(best: Result, other: Result) -> float | None:

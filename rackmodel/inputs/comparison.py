@@ -17,18 +17,21 @@ from rackmodel.inputs.library import exists, names
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.inputs.read import build_architecture, build_mapper
+from rackmodel.inputs.said import Said
 from rackmodel.inputs.yaml_marks import compose_value
 
 
 @dataclass(frozen=True)
 class Cell:
     """One search of a comparison. machine: as written, without its number · mapper: without its machine · alone: no other machine
-    is compared."""
+    is compared · number: of accelerators that is written after the machine, '' where none
+    is or an override said another."""
 
     machine: str
     mapper: str
     inputs: Inputs
     alone: bool
+    number: str = ""
 
     @property
     def name(self) -> str:
@@ -57,18 +60,20 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
             raise InputError(f"no mapper runs on '{machine}'", path="ARCH")
     raws = [(_with_number(raw("architecture", a), a, machines[a]), raw("workload", workload), raw("mapper", m)) for m, a in pairs]
     of_profile, others = sorted_sets(sets)
+    said, started = [Said() for _ in raws], [tree for tree, *_ in raws]
     for text in others:
-        raws = _override(text, raws)
+        raws = _override(text, raws, said)
     alone = len(machines) == 1
     found = []
-    for (mapper, machine), (tree, graph, plan) in zip(pairs, raws, strict=True):
+    for (mapper, machine), first, (tree, graph, plan) in zip(pairs, started, raws, strict=True):
         try:
             built = build_architecture(tree), build_graph(graph), build_mapper(plan)
             inputs = Inputs(*built, third=plan, raws=(tree, graph), of_profile=tuple(of_profile))
         except InputError as problem:
             overridden = not alone and problem.where is not None and problem.where.file.startswith("--set")
             raise saying(problem, f" (on {machine})" if overridden else "")
-        found.append(Cell(machine, mapper, inputs, alone))
+        kept = tree.child("accelerators") is first.child("accelerators")
+        found.append(Cell(machine, mapper, inputs, alone, machines[machine] if kept else ""))
     _check_names(found)
     return found
 
@@ -133,14 +138,15 @@ def _with_number(tree: Marked, machine: str, number: str) -> Marked:
     return tree.having("accelerators", compose_value(number, place.file), place)
 
 
-def _override(text: str, raws: Sequence[_Raws]) -> list[_Raws]:
-    """The inputs with one override where it is known. Raises InputError where none knows it, or where one lacks what is no machine's."""
+def _override(text: str, raws: Sequence[_Raws], said: Sequence[Said]) -> list[_Raws]:
+    """The inputs with one override where it is known. said: of each, what was before. Raises InputError where none knows it, or where one
+    lacks what is no machine's."""
     done: list[_Raws] = []
     lacking: list[InputError] = []
     only_machines = True
-    for tree, graph, plan in raws:
+    for (tree, graph, plan), before in zip(raws, said, strict=True):
         try:
-            made = apply_overrides([text], tree, graph, plan)
+            made = apply_overrides([text], tree, graph, plan, before=before)
         except InputError as problem:
             if problem.given is None:  # it is known, and wrong
                 raise

@@ -19,6 +19,7 @@ from rackmodel.inputs import schema
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.marked import Marked, Step, dotted, short
 from rackmodel.inputs.problems import inside_of, levels_of
+from rackmodel.inputs.said import Said
 from rackmodel.inputs.scaled import SIGN, factor_of, scaled
 from rackmodel.inputs.yaml_marks import compose_value
 from rackmodel.model.architecture import Architecture
@@ -84,14 +85,15 @@ Places = dict[tuple[str, ...], tuple[int, tuple[Step, ...]]]
 
 
 def apply_overrides(
-    sets: Iterable[str], architecture: Raw, workload: Raw, mapper: Raw, places: Places | None = None
+    sets: Iterable[str], architecture: Raw, workload: Raw, mapper: Raw, places: Places | None = None, before: Said | None = None
 ) -> tuple[Raw, Raw, Raw]:
     """The three trees with every override applied in order (the last one is a mapper's or a mapping's).
 
     Raises InputError that points at `--set name=value`. A tree may be None where a command has none. places: of these very trees, kept by
-    who overrides them many times.
+    who overrides them many times · before: what was said of them already, to which these are added.
     """
     said: tuple[str, ...] = ()
+    all_said = Said() if before is None else before
     plain = places is not None  # whether what was put in so far are single values, which change no place
     raws: list[Raw] = [architecture, workload, mapper]
     asked: set[Step] = set()
@@ -109,6 +111,7 @@ def apply_overrides(
             factor = factor_of(value, where, name)
             for target in _to_scale(name.removesuffix(SIGN).rstrip(), roles, where):
                 raws[target.role.index] = _times(raws[target.role.index], target.path, factor, where)
+                all_said.add(target.role.index, target.path, text, factor=True)
                 asked.add(target.path[0])
             continue
         place = places.get(said) if plain and places is not None else None
@@ -118,6 +121,7 @@ def apply_overrides(
             if plain and places is not None:
                 places[said] = place
         number, path = place
+        all_said.add(number, path, text)
         raw, node = raws[number], compose_value(value.strip(), where.file)
         assert raw is not None
         raws[number] = _put(raw, path, node, where)
@@ -144,6 +148,7 @@ def override_profile(raw: Marked, sets: Iterable[str]) -> Marked:
 
     Raises InputError that points at `--set name=value`.
     """
+    said = Said()
     for text in sets:
         where = at_override(text)
         name, _, value = text.partition("=")
@@ -151,8 +156,10 @@ def override_profile(raw: Marked, sets: Iterable[str]) -> Marked:
         if not value.strip() or not all(path):
             raise InputError("want profile.name=value, such as profile.overlap.contention=0.1", where=where)
         node = compose_value(value.strip(), where.file)
-        if path[-1].endswith(SIGN):
-            path[-1] = path[-1].removesuffix(SIGN).rstrip()
+        factor = path[-1].endswith(SIGN)
+        path[-1] = path[-1].removesuffix(SIGN).rstrip()
+        said.add(OF_PROFILE, path, text, factor=factor)
+        if factor:
             node = scaled(_at(raw, path), factor_of(value, where, name.strip()), where, ".".join(path))
         raw = _put(raw, path, node, where)
     return raw
