@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_architecture, read_profile
+from rackmodel.inputs import library_path, read_architecture, read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
 from rackmodel.serving.offers import Offer, Service, Widths, offers_of
@@ -47,6 +47,29 @@ def test_no_point_of_the_front_is_beaten_in_both(answer: ServingAnswer) -> None:
         for other in answer.offers:
             better = [other.figures[name] > one.figures[name] for name in ("tokens_per_s_per_accelerator", "interactivity")]
             assert not all(better)
+
+
+@pytest.mark.parametrize("said", ["arch.accelerators=4", "architecture.accelerators=4", "accelerators*=0.0078125"])
+def test_a_number_of_accelerators_counts_whatever_it_is_called(said: str) -> None:
+    assert _service(said).machine.used == 4
+    assert _service().machine.used == 8  # of 512 that the file states: a server
+
+
+def test_a_machine_that_states_fewer_than_a_server_has_no_more(tmp_path: Path) -> None:
+    text = library_path("architecture", "cs3").read_text(encoding="utf-8")
+    (tmp_path / "two.yaml").write_text(text.replace("accelerators: 1", "accelerators: 2"), encoding="utf-8")
+    assert _service(machine=str(tmp_path / "two.yaml")).machine.used == 2
+
+
+def test_clients_that_are_fewer_than_the_replicas_are_counted_as_not_there() -> None:
+    found = search_service(_service("accelerators=4"), replace(SMALL, clients=(3.0, 64.0)))
+    assert (found.certificate.space, found.certificate.evaluated, found.infeasible) == (8, 6, {"clients": 2})
+
+
+def test_a_format_that_is_said_twice_is_refused() -> None:
+    space = replace(SMALL, widths=(Widths("fp8"),))
+    with pytest.raises(InputError, match="say one number"):
+        search_service(_service("accelerators=4", "workload.precision.weight=bf16"), space)
 
 
 def test_replicas_share_the_clients(answer: ServingAnswer) -> None:

@@ -23,6 +23,10 @@ class EveryWord(TyperCommand):
                 raise InputError("given twice: the last alone would count", path=name)
             if any(isinstance(word, str) and not word.strip() for word in _words(value)):
                 raise InputError("is empty: give it a value, or leave it out", path=name)
+            for word in _words(value):
+                short = next((opt for opt in param.opts if not opt.startswith("--") and f"{opt}{word}" in args), None)
+                if short and str(word).startswith("="):
+                    raise InputError(f"'{short}{word}': want {short} {str(word)[1:] or 'VALUE'}, or {name}=VALUE", path=name)
         return super().parse_args(ctx, args)
 
 

@@ -60,8 +60,8 @@ def serve_trace(
     deployment = Deployment(
         tensor=tensor, pipeline=pipeline, attention_data=attention_data, expert=expert, expert_tensor=tensor * attention_data // expert
     )
-    count = f"accelerators={deployment.accelerators}"
-    service = service_of(architecture, model, (count, *(sets or ())), engine, (isl, osl, 0.0))
+    lengths = isl, osl, 0.0
+    service = service_of(architecture, model, sets or (), engine, lengths, accelerators=deployment.accelerators)
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)

@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs import apply_overrides, load, read_profile, read_workload
 from rackmodel.inputs.overrides import sorted_sets
+from rackmodel.inputs.read import build_architecture
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.results import rates_of
 from rackmodel.serving.offers import Service
 
 ACCELERATORS = 8
-"""Where no --set says their number: those of a server."""
+"""Where no --set says their number: those of a server, or of the file where it states fewer."""
 
 
-def service_of(machine: str, model: str, sets: Sequence[str], engine: ProfileSpec | str, lengths: tuple[float, float, float]) -> Service:
+def service_of(
+    machine: str,
+    model: str,
+    sets: Sequence[str],
+    engine: ProfileSpec | str,
+    lengths: tuple[float, float, float],
+    *,
+    accelerators: int | None = None,
+) -> Service:
     """What is to be served. sets: as --set says them, of the profile too where `engine` names it · lengths: prompt, output, share of a
-    prompt in the cache.
+    prompt in the cache · accelerators: of a replica whose degrees say them.
 
     Raises InputError where the workload is no decoder's step, or the profile no serving engine's.
     """
@@ -25,9 +35,7 @@ def service_of(machine: str, model: str, sets: Sequence[str], engine: ProfileSpe
     profile = read_profile(engine, of_profile) if isinstance(engine, str) else engine
     of_model = [one for one in sets if one.startswith("workload.")]
     of_machine = [one for one in sets if not one.startswith("workload.")]
-    architecture = read_architecture(machine, of_machine)
-    if not any(one.split("=")[0].strip() == "accelerators" for one in of_machine):
-        architecture = architecture.model_copy(update={"accelerators": min(architecture.available, ACCELERATORS)})
+    architecture = _machine(machine, of_machine, accelerators)
     workload = read_workload(model, of_model)
     if workload.serving is None:
         raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="MODEL")
@@ -37,3 +45,22 @@ def service_of(machine: str, model: str, sets: Sequence[str], engine: ProfileSpe
         )
     prompt, output, reused = lengths
     return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=rates_of(architecture))
+
+
+def _machine(name: str, sets: Sequence[str], replica: int | None) -> Architecture:
+    """A machine, of which as many accelerators are used as an override says, whatever it calls them. replica: how many are wanted.
+
+    Raises InputError.
+    """
+    raw = load("architecture", name)
+    tree = apply_overrides(sets, raw, None, None)[0]
+    assert tree is not None
+    if tree.child("accelerators") is raw.child("accelerators"):
+        if replica is not None:
+            return build_architecture(apply_overrides([f"accelerators={replica}"], tree, None, None)[0] or tree)
+        machine = build_architecture(tree)
+        return machine.model_copy(update={"accelerators": min(machine.used, ACCELERATORS)})
+    machine = build_architecture(tree)
+    if replica is not None and machine.used != replica:
+        raise InputError(f"{machine.used} accelerators, where the degrees of the replica make {replica}", path="accelerators")
+    return machine

@@ -96,13 +96,16 @@ def search_service(
         offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
     if prompts_on is None or prompts_on is service:
         every, clients = tuple(deployments(space, service)), None if space.clients is None else list(space.clients)
+        points = len(budgets) * (1 if clients is None else len(clients))  # of a deployment; without clients those of its cache, so unknown
         for made in zip(*(offers_of(service, every, widths, clients, budgets) for widths in space.widths), strict=True):
             for one in made:
                 if isinstance(one, InfeasibleError):
-                    infeasible[one.resource or "layout"] += len(budgets)
+                    infeasible[one.resource or "layout"] += points
                     problems.append(one)
-                else:
-                    offers += one
+                    continue
+                offers += one
+                if clients is not None and len(one) < points:
+                    infeasible["clients"] += points - len(one)  # fewer than its replicas
     if not offers:
         raise _nearest(problems) if problems else _none_divides(space, service)
     inside = within(offers, limits or {})
