@@ -30,6 +30,13 @@ def test_the_least_carbon_of_every_mesh_is_found(name: str) -> None:
     assert found.result.certificate.objective == pytest.approx(values[0], rel=1e-12)
 
 
+def test_what_a_second_costs_nothing_is_grams_or_dollars_all_the_same() -> None:
+    """A machine that was built for nothing: a E of a E + b T, not E."""
+    assert Objective("total_carbon", 2.0, 0.0).value(3.0, 5.0, 0.0) == Objective("money", 2.0, 0.0).value(3.0, 5.0, 0.0) == 10.0
+    assert Objective("tcdp", 2.0, 0.0).value(3.0, 5.0, 0.0) == 30.0
+    assert Objective("money", 2.0, 0.0).weights(4.0) == (2.0, 8.0)
+
+
 @pytest.mark.parametrize("name", ["total_carbon", "tcdp"])
 def test_solvers_agree_on_carbon(name: str) -> None:
     sets = ["accelerators=8", "axes.dp.degree=2", "axes.tp.degree=4", "b=4", "s=64", "d=64", "e=8"]

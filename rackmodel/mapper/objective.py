@@ -12,6 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+SUMS = ("total_carbon", "tcdp", "money")
+"""Figures of a E + b T, whatever a and b are: a machine that was built for nothing has b = 0."""
+
 
 @dataclass(frozen=True)
 class Objective:
@@ -34,7 +37,7 @@ class Objective:
             return seconds * joules
         if self.name == "memory":
             return memory + 0.0 * seconds
-        if self.g_per_s:
+        if self.name in SUMS:
             carbon = self.g_per_joule * joules + self.g_per_s * seconds
             return carbon * seconds if self.name == "tcdp" else carbon
         return joules + 0.0 * seconds
@@ -44,7 +47,7 @@ class Objective:
         seconds those of its other factor."""
         if self.name in ("latency", "memory"):
             return 0.0, float(self.name == "latency")
-        if self.g_per_s:
+        if self.name in SUMS:
             return self.g_per_joule, self.g_per_joule * static_w + self.g_per_s
         return 1.0, static_w
 

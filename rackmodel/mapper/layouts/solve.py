@@ -23,7 +23,7 @@ from rackmodel.mapper.layouts.listing import Listing, list_layouts
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, corners, total
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, SLACK, Limits
-from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.objective import SUMS, Objective
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import room_of
@@ -192,7 +192,7 @@ def _best(factors: Factors, goal: Objective, one: Solver) -> dict[str, int] | No
         return min(found, key=lambda chosen: float(goal.value(*total(factors, chosen)))) if found else None
     if goal.name == "latency":
         return one(LATENCY)
-    if goal.g_per_s:
+    if goal.name in SUMS:
         return one(Weights(goal.g_per_s, goal.g_per_joule, 0.0, 1.0))
     return one(ENERGY)
 
