@@ -304,6 +304,10 @@ def test_drafts_that_are_kept_make_tokens_faster_and_one_that_never_is_slower() 
         (["--drafts", "2"], "drafts want both"),
         (["--draft-model", MODEL], "a draft model wants --drafts"),
         (["--prompts-on", "dgx_h100:x"], "want a whole number of accelerators"),
+        (["--prompts-on", "dgx_h100:8", "--pools"], "leave --pools out"),
+        (["--precision", "fp8,,bf16"], "'fp8,,bf16': a word is missing"),
+        (["--tensor", ","], "a word is missing"),
+        (["--prompts-on", "dgx_h200:1", "--minimize", "carbon", "--concurrency", "4"], "of one machine"),
     ],
 )
 def test_drafts_and_machines_that_say_too_little_are_refused(said: list[str], why: str) -> None:

@@ -70,6 +70,7 @@ def serve(
 ) -> None:
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
+    from rackmodel.errors import InputError
     from rackmodel.report.carbon import carbon_words
     from rackmodel.report.tables import format_si
     from rackmodel.serving.launch import launches_of
@@ -80,13 +81,15 @@ def serve(
     sets, lengths = sets or [], (isl, osl, reuse)
     uneven = {"variation": (1.0 - least) / (1.0 + least) / 3.0**0.5}
     service = _service(architecture, model, sets, engine, lengths, uneven | drafted(drafts, accept, draft_model))
+    if pools and prompts_on:
+        raise InputError("says that prompts have pools already: leave --pools out", path="--prompts-on")
     own = _own_machine(prompts_on, model, sets, engine, lengths, uneven) if prompts_on else None
     space = ServingSpace(
         tensor=whole(tensor, "--tensor"),
         pipeline=whole(pipeline, "--pipeline"),
         attention_data=whole(attention_data, "--attention-data"),
         expert=whole(expert, "--expert"),
-        widths=tuple(Widths(word.strip(), kv) for word in precision.split(",")),
+        widths=tuple(Widths(word, kv) for word in words_of(precision, "--precision") or ("",)),
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
     )
@@ -163,10 +166,20 @@ def whole(text: str, option: str) -> tuple[int, ...]:
     from rackmodel.errors import InputError
 
     found = []
-    for word in filter(None, (part.strip() for part in text.split(","))):
+    for word in words_of(text, option):
         if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 10**6):
             raise InputError(f"'{word}': want whole numbers from 1 to a million, such as 1,2,4", path=option)
         found.append(int(word))
+    return tuple(dict.fromkeys(found))
+
+
+def words_of(text: str, option: str) -> tuple[str, ...]:
+    """'fp8, bf16' → (fp8, bf16), each once. Raises InputError where one is missing beside a comma."""
+    from rackmodel.errors import InputError
+
+    found = [word.strip() for word in text.split(",")] if text else []
+    if not all(found):
+        raise InputError(f"'{text}': a word is missing beside a comma", path=option)
     return tuple(dict.fromkeys(found))
 
 

@@ -84,7 +84,7 @@ def search_service(
 
     Raises InputError, and InfeasibleError where no deployment is within the limits.
     """
-    name, sign = _objective(minimize, service)
+    name, sign = _objective(minimize, service, prompts_on)
     begun = perf_counter()
     budgets = list(space.budgets) or [_engine_budget(service)]
     offers: list[Offered] = []
@@ -126,11 +126,13 @@ def search_service(
     return ServingAnswer(best, pareto(inside), tuple(offers), certificate, dict(infeasible))
 
 
-def _objective(word: str, service: Service) -> tuple[str, float]:
+def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple[str, float]:
     if word not in OBJECTIVES:
         raise InputError(f"no objective of serving called '{word}'", path="--minimize", known=list(OBJECTIVES), given=word)
     if word == "carbon" and service.carbon is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
+    if word == "carbon" and prompts_on is not None and prompts_on is not service:
+        raise InputError("carbon is of one machine, and prompts are on another: minimize energy", path="--minimize")
     return OBJECTIVES[word]
 
 
