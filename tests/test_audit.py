@@ -10,7 +10,7 @@ import pytest
 
 from rackmodel import api, face
 from rackmodel.errors import InputError
-from tests.audit import options
+from tests.audit import options, served
 from tests.audit.answers import faults_of, held_to_it
 from tests.audit.asked import questioned
 from tests.audit.attack import attack, judged, priced, with_demands
@@ -47,6 +47,13 @@ def test_no_member_of_a_space_beats_what_its_search_claims(kind: str) -> None:
 def test_what_is_asked_in_order_under_limits_and_for_fronts_is_what_all_points_say(number: int) -> None:
     kind, many, _, faults = questioned(number, Path("profiles"), 3)
     assert not faults, (kind, faults)
+    assert many > 0
+
+
+@pytest.mark.parametrize("number", [2, 14])  # of replicas, and of pools too
+def test_what_serves_best_is_what_every_point_of_its_space_says(number: int) -> None:
+    _, many, faults = served.question(number)
+    assert not faults
     assert many > 0
 
 

@@ -4,9 +4,9 @@ gave way (`make audit`).
 Parts: members (random members of spaces against what searches claim), wild (the same under random profiles), asked (objectives in order,
 limits of every figure and fronts, against all points of such spaces), bounds (of seconds, against the clock), limits, fronts, free
 (layouts) and cuts (against every member of small spaces), mutations (of files), options (of command lines), metamorphic (changes of known
-effect), verdicts (what turns each finding of a study). A question is a function of its part and its number alone: the same number fails
-again. A failing case is written to out/audit with the commands that show it. With --resume, how far each part came is kept in a file and
-goes on from there.
+effect), verdicts (what turns each finding of a study), served (deployments that serve, against every point of their space). A question is
+a function of its part and its number alone: the same number fails again. A failing case is written to out/audit with the commands that
+show it. With --resume, how far each part came is kept in a file and goes on from there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
 from tests import certificate_cases, open_cut_cases
-from tests.audit import options, verdicts, wild
+from tests.audit import options, served, verdicts, wild
 from tests.audit.answers import held_to_it
 from tests.audit.asked import questioned
 from tests.audit.attack import Attacked, attack
@@ -40,7 +40,7 @@ from tests.audit.metamorphic import relations
 from tests.audit.mutate import mutated
 
 COUNTS = {"limits": 1_000, "fronts": 500, "free": 500, "cuts": 1_000, "metamorphic": 2_000, "members": 20_000}
-COUNTS |= {"wild": 5_000, "asked": 6_000, "bounds": 20_000}
+COUNTS |= {"wild": 5_000, "asked": 6_000, "bounds": 20_000, "served": 20_000}
 COUNTS |= {"verdicts": sum(map(len, verdicts.kept().values())), "options": 10_000, "mutations": 190_000}
 DRAWS = 60  # members of one space
 EVERY_S = 20.0  # between two lines of progress
@@ -81,6 +81,15 @@ def asked(number: int, out: Path) -> Asked:
         return "asked failed", 0, [(f"asked {number}", traceback.format_exc(limit=-5))]
     written = case.write(out / f"asked_{number}") if case is not None and faults else ""
     return kind, many, [(f"asked {number}", f"{fault}\n{written}") for fault in faults]
+
+
+def serving(number: int, _out: Path) -> Asked:
+    """A search of deployments, against every point of its space."""
+    try:
+        kind, many, faults = served.question(number)
+    except Exception:
+        return "served failed", 0, [(f"served {number}", traceback.format_exc(limit=-5))]
+    return kind, many, [(f"served {number}", fault) for fault in faults]
 
 
 def bounds(number: int, out: Path) -> Asked:
@@ -168,6 +177,7 @@ PARTS: dict[str, Callable[[int, Path], Asked]] = {
     "wild": wild_members,
     "asked": asked,
     "bounds": bounds,
+    "served": serving,
     "options": command_lines,
     "mutations": mutations,
 }
