@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackmodel import api
+from rackmodel.inputs.said import instead
 from rackmodel.model.result import Result
 
 D, V, F, LAYERS, RANKS = 512, 4096, 2048, 2, 8
@@ -39,7 +40,7 @@ def step(folder: Path, buckets: str, zero: int = 0, stages: int = 1, *sets: str)
     mapper, profile = folder / "one.yaml", folder / "mine.yaml"
     mapper.write_text(MAPPER.format(stages=stages, home=HOMES[zero]))
     profile.write_text(f"profile: mine\nbuckets: {buckets}\n")
-    asked = ["accelerators=8", "b=8", f"rack.network.start={START} s", *SIZES, *sets]
+    asked = instead(["accelerators=8", "b=8", f"rack.network.start={START} s", *SIZES], sets)
     return api.search("rack_paper_h100", "llama", str(mapper), sets=asked, profile=str(profile)).result
 
 

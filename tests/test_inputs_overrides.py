@@ -115,7 +115,7 @@ def test_overrides_go_on_from_earlier_ones(read):
     ("sets", "why"),
     [
         (["gpu.count=2", "arch.tree.gpu.count=3"], "'gpu.count=2' and 'arch.tree.gpu.count=3' say one number"),
-        (["seq=8", "workload.sizes.seq=8"], "say one number"),
+        (["seq=8", "workload.sizes.seq=16"], "say one number"),
         (["gpu.count*=2", "gpu.count=3"], "say one number"),
         (["gpu.memory.bandwidth=1 TB/s", "gpu.memory={capacity: 1 GB}"], "would undo 'gpu.memory.bandwidth=1 TB/s', which is inside it"),
         (["profile.overlap.contention=0", "profile.overlap={contention: 0.1}"], "would undo"),
@@ -131,7 +131,7 @@ def test_what_is_said_instead_takes_the_place_of_what_was_said():
         return read_inputs("rack_paper", "ffn", mapper="data", sets=sets).architecture.accelerator.count
 
     asked = instead(["gpu.count=4"], ["arch.tree.gpu.count=2"])
-    assert gpus(asked) == 2
+    assert gpus(asked) == gpus(["gpu.count=2", "arch.tree.gpu.count=2"]) == 2
     assert gpus(pickle.loads(pickle.dumps(instead(asked, ["gpu.count=1"])))) == 1  # as a process of a sweep gets them
     with pytest.raises(InputError, match="say one number"):
         gpus(instead(["gpu.count=4"], ["arch.tree.gpu.count=2", "gpu.count=1"]))

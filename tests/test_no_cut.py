@@ -9,18 +9,19 @@ import pytest
 
 from rackmodel import api
 from rackmodel.errors import InfeasibleError
+from rackmodel.inputs.said import instead
 from rackmodel.model.result import Result
 from rackmodel.watch import Watch
 from tests.test_pools import A100, FOUR, H100, found, machine
 
 FEW = ["micro_batch=1", "overlap=profile", "layouts={}", "homes={weights: {axes: [dp], state: shard}}"]
-SETS = [*FOUR, "axes.tp.degree=4", *FEW]  # nine layers on four stages: they do not divide
+SETS = instead(FOUR, ["axes.tp.degree=4", *FEW])  # nine layers on four stages: they do not divide
 KINDS = {"one kind": [(H100, 4)], "two kinds": [(H100, 2), (A100, 2)]}
 
 
 def raised(where: str, *more: str, **asked: object) -> InfeasibleError:
     with pytest.raises(InfeasibleError) as caught:
-        found(where, [*SETS, *more], **asked)
+        found(where, instead(SETS, more), **asked)
     return caught.value
 
 
@@ -52,7 +53,7 @@ def test_a_limit_of_latency_that_no_cut_keeps_says_the_fastest(kinds: str, tmp_p
 
 def test_no_cut_is_looked_at_whose_bound_is_above_the_limit(tmp_path: Path) -> None:
     where = machine(tmp_path, (H100, 4))
-    sets = [*FOUR, *FEW]
+    sets = instead(FOUR, FEW)
     free = found(where, sets)
     kept = found(where, sets, limits={"latency": free.latency_s})
     assert kept.latency_s == pytest.approx(free.latency_s, rel=1e-9)

@@ -1,7 +1,8 @@
 """What overrides say, by the place that each leads to: of two that say one place neither is lost without a word.
 
 A later one goes on from an earlier one where it is inside it (`sizes={...}`, then `sizes.seq=64`) or a factor of it (`name*=0.5`). Where
-it would undo it the two are refused, unless it is of a later turn: a condition of `why`, in the place of what was asked.
+it would undo it the two are refused, unless both say the same, or it is of a later turn: a condition of `why`, in the place of what was
+asked.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from rackmodel.errors import InputError
 from rackmodel.inputs.marked import Step, short
+from rackmodel.inputs.scaled import SIGN
 
 Place = tuple[object, tuple[Step, ...]]
 """A tree's number, and the path in it."""
@@ -45,11 +47,19 @@ class Said:
         for (other, place), before in self._at.items():
             if factor or other != tree or place[: len(at)] != at or _turn(before) < _turn(text):
                 continue
+            if place == at and _value(before) == _value(text):
+                continue
             fact = f"'{short(before)}' and '{short(text)}' say one number: keep one"
             if place != at:
                 fact = f"'{short(text)}' would undo '{short(before)}', which is inside it: say it first, or keep one"
             raise InputError(fact, path="--set")
         self._at[tree, at] = text
+
+
+def _value(text: str) -> tuple[bool, str]:
+    """(whether it is a factor, what is said)."""
+    name, _, value = text.partition("=")
+    return name.rstrip().endswith(SIGN), value.strip()
 
 
 def _turn(text: str) -> int:
