@@ -14,7 +14,6 @@ from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers import joint_best, joint_search
-from rackmodel.nests.searchers.continuous_program import rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.joint_cuts import misses
 from rackmodel.nests.searchers.joint_narrow import narrowed
@@ -23,6 +22,7 @@ from rackmodel.nests.searchers.joint_ragged import least_leaves, leaves_row, rou
 from rackmodel.nests.searchers.joint_ranges import Ranges, Weights
 from rackmodel.nests.searchers.joint_search import JointSearch, Node, least_at_corners
 from rackmodel.nests.searchers.list_axes import ListAxis
+from rackmodel.nests.searchers.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.ragged_counts import RaggedCounts
 from rackmodel.nests.searchers.ragged_draws import Draws
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
@@ -203,6 +203,50 @@ def test_a_deep_machine_is_near_its_bound(monkeypatch):
     assert found.certificate.objective == (found.cost.energy_j, found.cost.latency_s)
 
 
+def test_sizes_that_no_atom_divides_are_searched_without_divisors(monkeypatch):
+    """Divisors, which come last, have no mapping of these: they ended the search in an error."""
+    for name, less in (("WORK", 16), ("STARTS", 1), ("KICKS", (0, 0)), ("FIRST", 4)):
+        monkeypatch.setattr(joint_best, name, less)
+    p, m = gemm(1301, 701, 1103), deep()
+    found = solve_nest(p, m)
+    assert evaluate(p, m, found.mapping) == found.cost
+
+
+def test_a_program_rises_as_high_from_where_a_wider_one_was():
+    """From a place of its own, from half-way of the whole, or only until its bound is enough."""
+    p, m = gemm(250, 300, 430), deep()
+    (space,) = spaces(p, m)
+    search = JointSearch(space, Weights(1.0, 30.0, 1e-4, 1e-5), 3e-4)
+    (root,) = search.nodes
+    parts = [part for cut in root.cuts()[:15] for part in search._halves(root, cut, 0.0)]
+    alone = [Ascent(part.ascent.program, part.ascent.scale) for part in parts]
+    few = [Ascent(part.ascent.program, part.ascent.scale, like=root.ascent) for part in parts]
+    assert len(parts) > 20
+    assert all(part.ascent.begin is not None for part in parts)
+    enough = float(np.median([root.ascent.own, 3e-4]))
+    rise([part.ascent for part in parts], 2e-5)
+    rise(alone, 2e-5)
+    rise(few, 2e-5, enough)
+    for part, own, early in zip(parts, alone, few, strict=True):
+        assert part.ascent.own == pytest.approx(own.own, abs=1e-4 * own.scale)
+        assert early.own == part.ascent.own or enough <= early.own <= part.ascent.own + 1e-4 * own.scale
+    assert any(early.own != part.ascent.own for part, early in zip(parts, few, strict=True)) or max(one.own for one in few) < enough
+
+
+def test_numbers_of_a_program_know_which_levels_were_open_before():
+    """Of levels whose order was open and of levels whose order was given, two programs before may have the same orders."""
+    p, m = gemm(250, 300, 430), deep()
+    (space,) = spaces(p, m)
+    orders = [space.orders(level)[0] for level in range(1, space.depth)]
+    nest = JointNest(space, Weights(1.0, 30.0, 1e-4, 1e-5))
+    made = JointProgram(nest, orders)
+    for free in (frozenset({1}), frozenset({1, 2}), frozenset({1, 2, 3})):
+        before = JointProgram(nest, orders, free)
+        known = made.numbers_before(before, free)
+        assert list(known) == list(JointProgram(nest, orders).numbers_before(before, free))
+        assert max(known) < len(before.index)
+
+
 def test_narrow_ranges_keep_what_a_mapping_has():
     rng = random.Random(5)
     p, m = gemm(250, 300, 430), deep()
@@ -240,7 +284,7 @@ def test_steps_end_at_a_better_mapping_that_costs_what_evaluate_says():
     plan = RaggedPlan(space, [space.orders(level)[0] for level in range(1, space.depth)])
     draws = Draws(parse_objective("edp"), 0.0, 1e-4)
     start = draws.at(plan, plan.rows_of(np.ones((1, len(plan.tiles) + len(plan.parts)), dtype=np.int64))[0])
-    end = stepped(draws, start, Effort())
+    [end] = stepped(draws, [start], Effort())
     cost = evaluate(p, m, plan.mapping(end.row))
     assert end.key < 0.2 * start.key
     assert end.key == pytest.approx(cost.energy_j * cost.latency_s, rel=1e-12)
@@ -249,5 +293,6 @@ def test_steps_end_at_a_better_mapping_that_costs_what_evaluate_says():
 def test_a_row_that_no_number_counts_in_is_missed_by_far_and_ends_no_search():
     """Words of an order may exceed what they may be whatever the numbers are; that was a division by zero."""
     give = np.diag([1.0, 4.0])
-    assert misses(2.0, np.array([0.0, 1.0]), give) == pytest.approx(1.0)
-    assert 1e20 < misses(2.0, np.zeros(2), give) < float("inf")
+    one, none = misses(np.array([2.0, 2.0]), np.array([[0.0, 1.0], [0.0, 0.0]]), give)
+    assert one == pytest.approx(1.0)
+    assert 1e20 < none < float("inf")

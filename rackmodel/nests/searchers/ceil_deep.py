@@ -155,7 +155,7 @@ def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], late
         best, cells = found.best, cells + found.cells
         bounds.append(found.bound)
         size += perfect.space_size(_list_space(q, kept, FEW))
-    if later and not q.effort.over:
+    if later and Feature.PADDED_ATOM not in features(q) and not q.effort.over:
         divisors = perfect.solve_perfect(replace(q, factors="perfect"), best)
         best, cells = (divisors.certificate.objective, divisors.mapping, divisors.cost), cells + divisors.certificate.evaluated
     notes = tuple(note for note in notes if note != perfect.NOTE) + (("time is over",) if q.effort.late else ())

@@ -17,10 +17,11 @@ from math import ceil, exp, inf, log, prod
 import numpy as np
 
 from rackmodel.nests.arrays import Floats
-from rackmodel.nests.searchers.continuous_program import Ascent, ConvexProgram, Exponentials, Room, rise
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 

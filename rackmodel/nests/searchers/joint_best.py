@@ -31,9 +31,9 @@ from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
-WORK, ALONE = 320, 32  # programs of all masks together; of the least energy and the least time alone
+WORK, ALONE = 480, 32  # programs of all masks together; of the least energy and the least time alone
 STARTS, LOOKED, TURNS = 6, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
-FIRST, KICKS = 64, (2, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
 SLOWER = 0.35  # of a part: what is rounded up
 
 
@@ -152,7 +152,7 @@ def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn |
     found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
     if not found:
         return best
-    ends = kicked(draws, [stepped(draws, one, q.effort) for one in found], kicks, q.effort)
+    ends = kicked(draws, stepped(draws, found, q.effort), kicks, q.effort)
     for end in ends[:LOOKED]:
         best = _better(q, best, draws.tidy(end))
     return best
@@ -169,13 +169,13 @@ def known_start(space: Space, best: Best, draws: Draws) -> Drawn | None:
     orders = orders_of(space, best[1])
     if any(sorted(order) != sorted(space.stored(level)) for level, order in enumerate(orders, 1)):
         return None
-    plan = RaggedPlan(space, orders)
+    plan = draws.plan(space, orders)
     return draws.at(plan, plan.row(best[1]))
 
 
 def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn | None:
     """The mapping next to a program's numbers."""
-    plan = RaggedPlan(space, program.orders[1:])
+    plan = draws.plan(space, program.orders[1:])
 
     def tile(level: int, node: int, r: int) -> float:
         at = program.index.get(("tile", level, r, program.versions[level][0][node][r]))

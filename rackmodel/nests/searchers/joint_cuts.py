@@ -10,14 +10,15 @@ level come after what holds of any order, unless they take much more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Floats, Ints
-from rackmodel.nests.searchers.continuous_program import ConvexProgram, Room, squared
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Room
+from rackmodel.nests.searchers.convex_stack import squared
 from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges
 
@@ -48,17 +49,15 @@ class Nearness:
     def give(self) -> Floats:
         """M^-1."""
         made, z = self.made, self.at
-        rows, left = [made.rows[:, :-1]], [made.limits - made.rows[:, :-1] @ z]
-        for room in made.rooms:
-            slope, over = _room(room, z)
-            rows.append(slope[None])
-            left.append(np.array([-over]))
-        terms = np.exp(np.clip(made.terms.rows[:, :-1] @ z + made.terms.shift, -700.0, 300.0))
-        rows.append(((terms @ made.terms.rows[:, :-1] + made.slope[:-1]) / self.scale)[None])
+        rows, left = [made.rows], [made.limits - made.rows @ z]
+        slopes, over = _rooms(made.rooms, z)
+        rows.append(slopes)
+        left.append(-over)
+        rows.append(((made.terms.at(z) @ made.terms.rows + made.slope) / self.scale)[None])
         left.append(np.array([self.gap]))
         stacked = np.concatenate(rows) / (np.maximum(np.concatenate(left), 0.0) + NEAR)[:, None]
         metric = squared(stacked[None], np.ones((1, len(stacked))))[0]
-        ends = np.maximum(made.high[:-1] - z, 0.0), np.maximum(z - made.low[:-1], 0.0)
+        ends = np.maximum(made.high - z, 0.0), np.maximum(z - made.low, 0.0)
         metric[np.diag_indices(len(z))] += sum(1.0 / (end + NEAR) ** 2 for end in ends)
         try:
             return np.asarray(np.linalg.inv(metric))
@@ -76,43 +75,59 @@ class Nearness:
             low, high, *_ = sorted(self._part(cut, i) for i in range(len(cut.parts)))
         return low * high
 
+    @cached_property
+    def _listed(self) -> tuple[list[float], list[list[float]]]:
+        """(the program's numbers, what they give), as lists: a row of few numbers is summed sooner by itself."""
+        return self.at.tolist(), self.give.tolist()
+
     def _part(self, cut: Cut, i: int) -> float:
-        index, give = self.program.index, self.give
+        index, (z, give) = self.program.index, self._listed
         at = index[cut.key]
-        found = cut.distances[i] ** 2 / float(give[at, at])
+        found = cut.distances[i] ** 2 / give[at][at]
         if cut.key[0] in EDGED:
-            for line, limit in self.program.edges(cut.key, self.ranges.narrowed(cut.key, cut.parts[i])):
-                row = np.zeros(len(self.at))
-                for key, factor in line.items():
-                    row[index[key]] = factor
-                if (over := float(row @ self.at) - limit) > 0:
-                    found = max(found, misses(over, row, give))
+            ends = {cut.key: cut.parts[i]}
+            for line, limit in self.program.edges(cut.key, lambda key: ends.get(key) or self.program.range_of(key, self.ranges)):
+                row = [(index[key], factor) for key, factor in line.items() if key in index]
+                if (over := sum(z[k] * factor for k, factor in row) - limit) > 0:
+                    gives = sum(one * other * give[k][n] for k, one in row for n, other in row)
+                    found = max(found, over**2 / max(gives, NEVER))
         return found
 
     def missed(self, program: JointProgram, ranges: Ranges, before: Ints) -> float:
         """What words take in a program of given orders that they may not, in the same measure. before: numbers of this one."""
-        z, found = self.at[before], 0.0
-        rooms = [_room(room, z) for room in program.moving(ranges)]
+        z = self.at[before]
+        slopes, over = _rooms(program.moving(ranges), z)
         weights = program.nest.weights
         if weights.joule > 0:
-            now, then = (weights.joule * one.objective.at(at) / self.scale for one, at in ((self.program, self.at), (program, z)))
-            rooms.append((then @ program.objective.rows, float(then.sum() - now.sum())))
-        for slope, over in rooms:
-            if over > 0:
-                row = np.bincount(before, weights=slope, minlength=len(self.at))
-                found = max(found, misses(over, row, self.give))
-        return found
+            then = weights.joule * program.objective.at(z) / self.scale
+            slopes, over = np.vstack([slopes, then @ program.objective.rows]), np.append(over, then.sum() - self._joules)
+        on = np.flatnonzero(over > 0)
+        if not len(on):
+            return 0.0
+        rows = np.zeros((len(on), len(self.at)))
+        for row, slope in zip(rows, slopes[on], strict=True):
+            row += np.bincount(before, weights=slope, minlength=len(self.at))
+        return float(misses(over[on], rows, self.give).max())
+
+    @cached_property
+    def _joules(self) -> float:
+        return float((self.program.nest.weights.joule * self.program.objective.at(self.at) / self.scale).sum())
 
 
-def misses(over: float, row: AnyArray, give: Floats) -> float:
-    """How far the numbers are from keeping a row that they exceed by `over`, squared, where they give so much; as good as never where none
-    of them counts in it."""
-    return over**2 / max(float(row @ give @ row), NEVER)
+def misses(over: Floats, rows: Floats, give: Floats) -> Floats:
+    """[rows] how far the numbers are from keeping rows that they exceed by `over`, squared, where they give so much; as good as never where
+    none of them counts in it."""
+    return np.asarray(over**2 / np.maximum(((rows @ give) * rows).sum(axis=1), NEVER))
 
 
-def _room(room: Room, z: Floats) -> tuple[Floats, float]:
-    """(slope of the logarithm of what a room takes of what there is, that logarithm), of numbers without what may be missed."""
-    rows, slope = room.terms.rows[:, : len(z)], room.slope[: len(z)]
-    each = np.exp(np.clip(rows @ z + room.terms.shift, -700.0, 300.0))
-    there = max(float(room.constant + slope @ z), 1e-9)
-    return np.asarray(each @ rows / each.sum() - slope / there), log(max(each.sum(), 1e-300) / there)
+def _rooms(rooms: Sequence[Room], z: Floats) -> tuple[Floats, Floats]:
+    """([rooms, numbers] slope of the logarithm of what a room takes of what there is, [rooms] that logarithm)."""
+    if not rooms:
+        return np.zeros((0, len(z))), np.zeros(0)
+    rows, shift = (np.concatenate([getattr(room.terms, name) for room in rooms]) for name in ("rows", "shift"))
+    slope, constant = np.array([room.slope for room in rooms]), np.array([room.constant for room in rooms])
+    begins = np.cumsum([0, *(len(room.terms.shift) for room in rooms[:-1])])
+    each = np.exp(np.clip(rows @ z + shift, -700.0, 300.0))
+    total, there = np.add.reduceat(each, begins), np.maximum(constant + slope @ z, 1e-9)
+    slopes = np.add.reduceat(each[:, None] * rows, begins) / total[:, None] - slope / there[:, None]
+    return np.asarray(slopes), np.asarray(np.log(np.maximum(total, 1e-300) / there))

@@ -9,7 +9,7 @@ section 6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, prod
@@ -78,6 +78,8 @@ class JointProgram(Relaxed):
         self.free = free
         self.ones: list[Key] = []  # what is 1 in every mapping: no numbers of the program
         self.known_edges: dict[object, tuple[Floats, Floats]] = {}
+        self.known_rooms: dict[object, list[Room]] = {}
+        self.known_before: dict[object, Ints] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
         super().__init__(nest, orders, nest.ranges().copies)
@@ -118,11 +120,14 @@ class JointProgram(Relaxed):
 
     def numbers_before(self, before: JointProgram, levels: Iterable[int]) -> Ints:
         """Of every number that of the program before levels had an order: tiles are cut as soon as any node cuts them."""
-        found = []
-        for key in self.index:
-            cut = key[0] in ("tile", "pieces") and int(str(key[1])) in levels and key[3] != 0
-            found.append(before.index[*key[:3], 1] if cut else before.index[key])
-        return np.array(found)
+        on = before.orders, before.free
+        if on not in self.known_before:
+            found = []
+            for key in self.index:
+                cut = key[0] in ("tile", "pieces") and int(str(key[1])) in levels and key[3] != 0
+                found.append(before.index[*key[:3], 1] if cut else before.index[key])
+            self.known_before[on] = np.array(found)
+        return self.known_before[on]
 
     # -- variables
     def _add(self, key: Key, low: float, high: float) -> None:
@@ -309,12 +314,13 @@ class JointProgram(Relaxed):
 
     def _box(self, ranges: Ranges) -> tuple[Floats, Floats]:
         low, high = np.array(self.low), np.array(self.high)
-        for key, at in self.index.items():
-            if key[0] in WHOLE:
-                low[at], high[at] = (log(end) for end in self.range_of(key, ranges))
+        for key, ends in ranges.whole.items():
+            if (at := self.index.get(key, -1)) >= 0:
+                low[at], high[at] = log(ends[0]), log(ends[1])
         for level, r, v in self.tiles:
-            (_, most), ends = (self.range_of((kind, level, r, v), ranges) for kind in ("pieces", "tile"))
-            if (at := self.index.get(("leaves", r), -1)) >= 0:
+            pieces, tile = ("pieces", level, r, v), ("tile", level, r, v)
+            if (at := self.index.get(("leaves", r), -1)) >= 0 and (pieces in ranges.whole or tile in ranges.whole):
+                (_, most), ends = self.range_of(pieces, ranges), self.range_of(tile, ranges)
                 low[at] = max(low[at], log(least_leaves(self.space.sizes[r], self.nest.leaf[r], (most, ends[1]), ends[0])))
         for f in self.nest.fans:
             if (at := self.index.get(("copies", f), -1)) >= 0:
@@ -327,8 +333,11 @@ class JointProgram(Relaxed):
 
     def moving(self, ranges: Ranges) -> list[Room]:
         """What words take: of numbers of their own, of seconds."""
-        nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
-        return [*nets, *(self._seconds(port, ranges) for port in self.ports)]
+        on = ranges.copies, *(self._instances(port.level, ranges) for port in self.ports if port.savings or port.constant)
+        if on not in self.known_rooms:
+            nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
+            self.known_rooms[on] = [*nets, *(self._seconds(port, ranges) for port in self.ports)]
+        return self.known_rooms[on]
 
     def between(self, ranges: Ranges) -> ConvexProgram:
         """The program of the whole numbers between these."""
@@ -359,7 +368,7 @@ class JointProgram(Relaxed):
         for key in (*(("tile", *tile) for tile in self.tiles), *(("rounds", f, r) for r, f in self.dealt.items())):
             on = key, self.range_of(key, ranges), self.range_of(("laid", *key[1:]), ranges) if key[0] == "rounds" else None
             if on not in self.known_edges:
-                lines = self.edges(key, ranges) or [({}, 1.0)]
+                lines = self.edges(key, lambda key: self.range_of(key, ranges)) or [({}, 1.0)]
                 units = [max(map(abs, line.values()), default=1.0) for line, _ in lines]  # no row is steeper than others: steps go as far
                 self.known_edges[on] = (
                     np.array([self._sum(*line.items()) / unit for (line, _), unit in zip(lines, units, strict=True)]),
@@ -369,11 +378,11 @@ class JointProgram(Relaxed):
             limits.append(self.known_edges[on][1])
         return np.concatenate(rows), np.concatenate(limits)
 
-    def edges(self, key: Key, ranges: Ranges) -> list[Line]:
-        """What ragged edges cost where a number is within its range."""
+    def edges(self, key: Key, ends_of: Callable[[Key], Range]) -> list[Line]:
+        """What ragged edges cost where numbers are between their ends."""
         if key[0] == "tile":
             level, r, v = (int(str(k)) for k in key[1:])
-            ends = self.range_of(key, ranges)
+            ends = ends_of(key)
             line = leaves_row((key, ("pieces", level, r, v), ("leaves", r)), self.space.sizes[r], self.nest.leaf[r], ends)
             return [] if line is None else [line]
         if key[0] not in ("laid", "rounds"):
@@ -384,4 +393,4 @@ class JointProgram(Relaxed):
         keys = ("rounds", f, r), ("laid", f, r), ("tile", f + 1, r, 0), ("cycles", r)
         inner: list[Key] = [("laid", g, r) for g in self.nest.fans if g > f]
         sizes = self.space.sizes[r], self.nest.leaf[r]
-        return round_rows(keys, inner, sizes, self.range_of(keys[0], ranges), self.range_of(keys[1], ranges))
+        return round_rows(keys, inner, sizes, ends_of(keys[0]), ends_of(keys[1]))

@@ -16,12 +16,12 @@ from math import ceil, exp, floor, inf, log, prod
 from rackmodel.nests.arrays import Floats
 from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.continuous_bound import Saving
-from rackmodel.nests.searchers.continuous_program import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.joint_cuts import Cut, Nearness
 from rackmodel.nests.searchers.joint_narrow import narrowed
 from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Ranges, Weights
+from rackmodel.nests.searchers.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.space import Space
 
 TOGETHER = 8  # lowest nodes that are cut together
@@ -42,10 +42,10 @@ class Node:
     ordered: float = inf
 
     @staticmethod
-    def of(program: JointProgram, ranges: Ranges, scale: float, least: float = -inf, ordered: float = inf) -> Node | None:
-        """least: what is known of its bound. None where no whole numbers are left."""
-        within = narrowed(program, ranges)
-        return None if within is None else Node(program, within, Ascent(program.between(within), scale, least), ordered)
+    def of(program: JointProgram, ranges: Ranges, scale: float, around: Ascent | None = None, ordered: float = inf) -> Node | None:
+        """around: of a node that holds this one. None where no whole numbers are left."""
+        within, least = narrowed(program, ranges), -inf if around is None else around.value
+        return None if within is None else Node(program, within, Ascent(program.between(within), scale, least, around), ordered)
 
     def cuts(self) -> list[Cut]:
         """Where it may be cut."""
@@ -113,7 +113,7 @@ class JointSearch:
         root = JointProgram(self.nest, [some[0] for some in orders], free)
         self.programs: dict[object, JointProgram] = {}
         self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
-        rise([node.ascent for node in self.nodes], DONE)
+        rise([node.ascent for node in self.nodes], DONE, self.known)
         if prod(len(some) for some in orders) > MANY:
             while self.nodes and self._opened():
                 pass
@@ -127,7 +127,7 @@ class JointSearch:
             cut = Cut(("order", level), (), (), tuple(self.space.orders(level)))
             lowest = [node for node in self.nodes if level in node.program.free]
             made = [half for node in lowest for half in self._halves(node, cut, inf)]
-            rise([half.ascent for half in made], DONE)
+            rise([half.ascent for half in made], DONE, self.known)
             made += [node for node in self.nodes if level not in node.program.free]
             made.sort(key=lambda node: node.ascent.value)
             if not made or made[0].ascent.value > best[0].ascent.value:
@@ -153,7 +153,7 @@ class JointSearch:
             if not chosen or chosen[0][0] is not lowest[0]:
                 break
             halves = [(node, cut, self._halves(node, cut, ordered)) for node, cut, ordered in chosen]
-            rise([half.ascent for _, _, both in halves for half in both], DONE)
+            rise([half.ascent for _, _, both in halves for half in both], DONE, self.known)
             gone = {id(node) for node, _, _ in chosen}
             self.nodes = [node for node in self.nodes if id(node) not in gone]
             self.nodes += [half for _, _, both in halves for half in both]
@@ -189,13 +189,13 @@ class JointSearch:
         return self.programs[key]
 
     def _halves(self, node: Node, cut: Cut, ordered: float) -> list[Node]:
-        scale, least = abs(self.known), node.ascent.value
+        scale = abs(self.known)
         if cut.orders:
             level = int(str(cut.key[1]))
             programs = [self._program(node.program, level, order) for order in cut.orders]
-            made = [Node.of(program, program.ranges_of(level, node.ranges), scale, least, ordered) for program in programs]
+            made = [Node.of(program, program.ranges_of(level, node.ranges), scale, node.ascent, ordered) for program in programs]
         else:
-            made = [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, least, ordered) for part in cut.parts]
+            made = [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, node.ascent, ordered) for part in cut.parts]
         return [one for one in made if one is not None]
 
     def starts(self, most: int) -> list[tuple[JointProgram, Floats]]:

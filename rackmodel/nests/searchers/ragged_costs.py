@@ -20,6 +20,21 @@ from rackmodel.nests.searchers.prices import components, energy_prices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.word_terms import Tally, TallyPrices, tally_prices
 
+Charges = list[list[tuple[int, int, int, TallyPrices, tuple[float, ...]]]]
+"""Of the energy, then of every port: (tensor, parent, child, prices of its words, of hops below every level)."""
+
+
+def charges_of(space: Space, orders: Sequence[Sequence[int]]) -> Charges:
+    """What mappings of these orders pay, whatever their tiles."""
+    machine, depth, found = space.machine, space.depth, Charges()
+    for prices in (energy_prices(machine), *(port.prices(depth) for port in components(machine))):
+        found.append([])
+        for t, tensor in enumerate(space.tensors):
+            kept = [level for level in range(depth) if level == 0 or t in orders[level]]
+            for parent, child in zip(kept, [*kept[1:], depth], strict=True):
+                found[-1].append((t, parent, child, tally_prices(machine, prices, tensor, parent, child), prices.hop))
+    return found
+
 
 class RaggedCosts(ABC):
     """orders: from level 0 on, tensor numbers outer → inner (none at 0) · count: mappings. Splits of a rank, outer → inner: a level's
@@ -41,24 +56,16 @@ class RaggedCosts(ABC):
         self._rounds: dict[tuple[int, int], Number] = {}
 
     @cached_property
-    def _charges(self) -> list[list[tuple[int, int, int, TallyPrices, tuple[float, ...]]]]:
-        """Of the energy, then of every port: (tensor, parent, child, prices of its words, of hops below every level)."""
-        found: list[list[tuple[int, int, int, TallyPrices, tuple[float, ...]]]] = []
-        depth = self.space.depth
-        for prices in (energy_prices(self.machine), *(port.prices(depth) for port in components(self.machine))):
-            found.append([])
-            for t, tensor in enumerate(self.space.tensors):
-                kept = [level for level in range(depth) if level == 0 or t in self.orders[level]]
-                for parent, child in zip(kept, [*kept[1:], depth], strict=True):
-                    found[-1].append((t, parent, child, tally_prices(self.machine, prices, tensor, parent, child), prices.hop))
-        return found
+    def charges(self) -> Charges:
+        """What there is to be paid."""
+        return charges_of(self.space, self.orders)
 
     @abstractmethod
     def pieces(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
         """[rows] pieces of a rank after so many splits; fans of `first` keep their largest piece, so do loops if first_time."""
 
     @abstractmethod
-    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
+    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> Number:
         """[rows] what those pieces cover."""
 
     @abstractmethod
@@ -67,7 +74,8 @@ class RaggedCosts(ABC):
 
     def words(self, tensor: NestTensor, depth: int, first: frozenset[int], shared: frozenset[int]) -> Number:
         """[rows] words at a node; fans of `first` count one instance, those of `shared` for the ranks the tensor lacks."""
-        ranks, total = self.space.ranks, np.ones(self.count)
+        ranks = self.space.ranks
+        total: Number = 1.0
         for r, rank in enumerate(ranks):
             if rank not in tensor.ranks:
                 total = total * self.pieces(r, depth, first | shared)
@@ -86,7 +94,7 @@ class RaggedCosts(ABC):
     def fresh(self, tensor: NestTensor, level: int, first: frozenset[int]) -> Number:
         """[rows] words of the output of which there is nothing to fetch yet."""
         depth = 0 if level == 0 else self.after_fan[level - 1]
-        total = np.ones(self.count)
+        total: Number = 1.0
         for r, rank in enumerate(self.space.ranks):
             total = total * (self.cover(r, depth, first) if rank in tensor.ranks else self.pieces(r, depth, first, True))
         return total
@@ -142,7 +150,7 @@ class RaggedCosts(ABC):
     def _priced(self, charge: int) -> Number:
         """Joules of everything (0), or bits of the fullest instance of a port (from 1 on)."""
         total: Floats = np.zeros(self.count)
-        for t, parent, child, each, hop in self._charges[charge]:
+        for t, parent, child, each, hop in self.charges[charge]:
             for tally, price in each.words.items():
                 total = total + price * self._tally(tally, t, parent, child, charge > 0)
             for f in range(parent, child):

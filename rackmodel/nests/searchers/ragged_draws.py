@@ -13,16 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.ragged_counts import RaggedCounts
 from rackmodel.nests.searchers.ragged_plan import RaggedPlan
+from rackmodel.nests.searchers.space import Space
 
 DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
 WIDTHS, SHARES = (0.1, 0.3, 0.6), (0.1, 0.25, 0.5)  # of the logarithm of a factor; of the numbers that change
 TOGETHER, NUMBERS = 4000, 1000  # rows counted together; numbers of a row at most
 POWER, TILT = 16, 0.1  # of the times while drawing; of its energy, over a usual one's
+
+
+Key = tuple[str, tuple[tuple[int, ...], ...], bytes]  # an objective, the orders of a plan, a row
 
 
 @dataclass(frozen=True)
@@ -37,20 +41,29 @@ class Drawn:
 
 class Draws:
     """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far ·
-    small: tiles as small as their pieces allow, which leaves room to others; else whole leaves, parts and tiles."""
+    small: tiles as small as their pieces allow, which leaves room to others; else whole leaves, parts and tiles · ends: where steps from a
+    mapping ended."""
 
     def __init__(self, objective: NestObjective, idle: float, scale: float) -> None:
         self.objective, self.idle, self.scale, self.cells = objective, idle, max(scale, 1e-300), 0
         self.random = np.random.default_rng(0)
         self.mix = self.random.integers(1, 2**62, size=NUMBERS)  # of a row's numbers: rows that mix alike are the same
         self.timed, self.small = not objective.energy_only, True
+        self.ends: dict[Key, Drawn] = {}
+        self.plans: dict[tuple[tuple[int, ...], ...], RaggedPlan] = {}
+
+    def plan(self, space: Space, orders: tuple[tuple[int, ...], ...]) -> RaggedPlan:
+        """The rows of a choice of orders, from level 1 on: the same every time."""
+        if orders not in self.plans:
+            self.plans[orders] = RaggedPlan(space, orders)
+        return self.plans[orders]
 
     def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
         """One row; None where it does not fit."""
         rows = row[None]
         if not plan.fits(rows)[0]:
             return None
-        keys, near = self._keys(plan, rows)
+        keys, near = self.keys(plan, rows)
         return Drawn(plan, row, float(keys[0]), float(near[0]))
 
     def near(self, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
@@ -58,7 +71,7 @@ class Draws:
         rows = self._rows(plan, ratios, np.inf, np.inf)
         if not len(rows):
             return None
-        keys, near = self._keys(plan, rows)
+        keys, near = self.keys(plan, rows)
         i = int(np.argmin(near))
         return Drawn(plan, rows[i], float(keys[i]), float(near[i]))
 
@@ -72,7 +85,7 @@ class Draws:
             stalled += 1
             if not len(rows):
                 continue
-            keys, near = self._keys(now.plan, rows)
+            keys, near = self.keys(now.plan, rows)
             i, j = int(np.argmin(keys)), int(np.argmin(near))
             if keys[i] < best.key:
                 best = Drawn(now.plan, rows[i], float(keys[i]), float(near[i]))
@@ -85,25 +98,19 @@ class Draws:
         rows = self._rows(start.plan, start.plan.ratios_of(start.row), np.inf, near)
         if not len(rows):
             return []
-        keys, nears = self._keys(start.plan, rows)
+        keys, nears = self.keys(start.plan, rows)
         order = [i for i in np.argsort(nears, kind="stable")[:most].tolist() if nears[i] <= near]
         return [Drawn(start.plan, rows[i], float(keys[i]), float(nears[i])) for i in order]
 
-    def least(self, plan: RaggedPlan, rows: Ints) -> tuple[Drawn, Drawn]:
-        """(the best of rows, the best by the key that they are drawn by)."""
-        several = [self._keys(plan, rows[i : i + TOGETHER]) for i in range(0, len(rows), TOGETHER)]
-        keys, nears = (np.concatenate([one[k] for one in several]) for k in (0, 1))
-        i, j = (Drawn(plan, rows[k], float(keys[k]), float(nears[k])) for k in (int(np.argmin(keys)), int(np.argmin(nears))))
-        return i, j
-
-    def worth(self, plan: RaggedPlan, ratios: Ints, most: float, near: float) -> Ints:
-        """Rows of ratios, each once, that fit and are not too slow by their compute alone."""
+    def worth(self, plan: RaggedPlan, ratios: Ints, most: Number, of: Ints) -> tuple[Ints, Ints]:
+        """(rows of ratios, each once, that fit and are not too slow by their compute alone; whose each is). most: of each · of: whose."""
         rows = plan.rows_of(ratios)
         rows = plan.shrunk(rows) if self.small else rows
-        rows = rows[np.sort(np.unique(rows @ self.mix[: rows.shape[1]], return_index=True)[1])]
-        rows = rows[plan.fits(rows)]
-        least = self.objective.key(np.full(len(rows), self.idle), plan.seconds(rows))[0]
-        return np.asarray(rows[least <= max(most, near)])
+        on = np.sort(np.unique(rows @ self.mix[: rows.shape[1]] + of * self.mix[-1], return_index=True)[1])
+        on = on[plan.fits(rows[on])]
+        least = self.objective.key(np.full(len(on), self.idle), plan.seconds(rows[on]))[0]
+        on = on[least <= np.broadcast_to(most, len(rows))[on]]
+        return rows[on], of[on]
 
     def _rows(self, plan: RaggedPlan, ratios: Floats, most: float, near: float) -> Ints:
         random = self.random
@@ -111,8 +118,16 @@ class Draws:
         on = random.random(shape) < random.choice(SHARES, size=(DRAWN, 1))
         factors = np.where(on, random.normal(0.0, 1.0, shape) * random.choice(WIDTHS, size=(DRAWN, 1)), 0.0)
         whole = np.maximum(1, np.floor(ratios * np.exp(factors) + random.random(shape))).astype(np.int64)
-        rows = self.worth(plan, whole, most, near)
+        rows, _ = self.worth(plan, whole, max(most, near), np.zeros(DRAWN, dtype=np.int64))
         return np.asarray(rows if len(rows) <= COUNTED else rows[np.sort(random.permutation(len(rows))[:COUNTED])])
+
+    def keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
+        """([rows] primary keys, [rows] keys they are drawn by)."""
+        several = [self._keys(plan, rows[i : i + TOGETHER]) for i in range(0, len(rows), TOGETHER)]
+        if len(several) == 1:
+            return several[0]
+        keys, nears = (np.concatenate([np.zeros(0), *(one[k] for one in several)]) for k in (0, 1))
+        return keys, nears
 
     def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
         """([rows] primary keys, [rows] keys they are drawn by)."""
@@ -134,7 +149,7 @@ class Draws:
                 continue
             rows = np.repeat(best.row[None], len(fewer), axis=0)
             rows[:, q] = fewer
-            keys, near = self._keys(best.plan, rows)
+            keys, near = self.keys(best.plan, rows)
             same = np.flatnonzero(keys <= best.key)
             if len(same):
                 i = int(same[0])

@@ -16,6 +16,7 @@ import numpy as np
 from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.searchers.order_plan import node_versions
+from rackmodel.nests.searchers.ragged_costs import Charges, charges_of
 from rackmodel.nests.searchers.space import Space
 
 
@@ -43,6 +44,7 @@ class RaggedPlan:
         self.space, self.orders = space, ((), *orders)
         self.tiles = [tile for level in range(1, space.depth) for tile in self._tiles(level)]
         self.parts = [part for f in range(space.depth) for part in self._parts(f)]
+        self._mix = np.random.default_rng(0).integers(1, 2**62, size=len(self.tiles) + len(self.parts))  # what mixes alike is the same
         self.least = space.least_tiles
 
     def _tiles(self, level: int) -> list[TileOf]:
@@ -59,6 +61,11 @@ class RaggedPlan:
         return [PartsOf(f, side, r) for side in sides for r, rank in enumerate(ranks) if rank in self.space.allowed(level.name, side)]
 
     @cached_property
+    def charges(self) -> Charges:
+        """What all rows pay."""
+        return charges_of(self.space, self.orders)
+
+    @cached_property
     def _chains(self) -> list[list[tuple[int, list[int]]]]:
         """Per rank, inner → outer: (number of a tile, numbers of the parts between it and the next one inwards)."""
         chains = []
@@ -71,6 +78,12 @@ class RaggedPlan:
                 below = level
             chains.append(chain)
         return chains
+
+    def alike(self, rows: Ints, r: int) -> tuple[Ints, Ints]:
+        """(of rows that agree in a rank's tiles and parts the first, [rows] which of these each agrees with)."""
+        own = [q for q, rank in enumerate([*(t.rank for t in self.tiles), *(p.rank for p in self.parts)]) if rank == r]
+        _, first, which = np.unique(rows[:, own] @ self._mix[: len(own)], return_index=True, return_inverse=True)
+        return first, which
 
     # -- ratios
     def rows_of(self, ratios: Ints) -> Ints:
