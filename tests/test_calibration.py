@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rackmodel.calibration import fit_products
 from rackmodel.calibration.fit_products import Machine, fit, predict
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
@@ -147,3 +149,18 @@ def test_files_that_cannot_be_fitted_are_refused(text: str, said: str, tmp_path:
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=said):
         calibrate("h100_sxm", [file])
+
+
+def test_rows_that_are_held_out_are_foretold_by_the_best_fit_from_every_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One begin ends in a valley for some rows alone: of the toy's, one that is told to do so where rows are left out."""
+    rows, machine, _ = _synthetic(noise=0.02)
+    honest = fit(rows, machine)
+    least_from = fit_products._least_from
+
+    def trapped(some: ProductRows, on: Machine, form: fit_products.Form, begin: Mapping[str, float]) -> tuple[float, Products]:
+        cost, found = least_from(some, on, form, begin)
+        valley = begin is fit_products.BEGIN[0] and len(some) < len(rows)
+        return (2 * cost, found.model_copy(update={"rate": found.rate / 2})) if valley else (cost, found)
+
+    monkeypatch.setattr(fit_products, "_least_from", trapped)
+    assert fit(rows, machine).outside.mean() == pytest.approx(honest.outside.mean(), rel=1e-3)

@@ -89,14 +89,14 @@ def fit_grouped(calls: ExpertCalls, source: str) -> GroupedFit:
     if len(calls.measured) < LEAST_ROWS:
         raise InputError(f"{len(calls.measured)} calls of one kernel: want {LEAST_ROWS} or more", path=source)
     ways: tuple[Literal["all", "local"], ...] = ("all", "local")
-    tried = [(replace_rows(calls, way), begin) for way in ways for begin in BEGIN]
-    found = [_least(one, begin) for one, begin in tried]
+    tried = [replace_rows(calls, way) for way in ways]
+    found = [_least(one) for one in tried]
     best = min(range(len(tried)), key=lambda number: found[number][0])
-    chosen, begin = tried[best]
+    chosen = tried[best]
     facts = found[best][1]
     outside = np.full(len(calls.measured), np.nan)
     for held in kept_out(calls.shapes):
-        outside[held] = _error(_least(chosen.only(~held), begin)[1], chosen.only(held))
+        outside[held] = _error(_least(chosen.only(~held))[1], chosen.only(held))
     return GroupedFit(facts=facts, inside=_error(facts, chosen), outside=outside)
 
 
@@ -118,7 +118,12 @@ def _free(calls: ExpertCalls) -> tuple[str, ...]:
     return tuple(name for name in RANGES if name not in left_out | ({"spread_s"} if len(ranks) == 1 else set()))
 
 
-def _least(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, Grouped]:
+def _least(calls: ExpertCalls) -> tuple[float, Grouped]:
+    """(cost, facts) of the best fit from every begin: some rows end in a valley from one where all rows do not."""
+    return min((_least_from(calls, begin) for begin in BEGIN), key=lambda found: found[0])
+
+
+def _least_from(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, Grouped]:
     """(cost, facts) of one fit."""
     from scipy.optimize import least_squares
 

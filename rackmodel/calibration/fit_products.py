@@ -89,13 +89,13 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     kind whose start and step they have on the device. Raises InputError."""
     if len(rows) < LEAST_ROWS:
         raise InputError(f"{len(rows)} products of {rows.gpu} at {rows.precision}: want {LEAST_ROWS} or more", path=rows.source)
-    tried = [(form, begin) for form in forms_of(rows, like) for begin in BEGIN]
-    found = [_least(rows, machine, form, begin) for form, begin in tried]
-    best = min(range(len(tried)), key=lambda number: found[number][0])
+    forms = forms_of(rows, like)
+    found = [_least(rows, machine, form) for form in forms]
+    best = min(range(len(forms)), key=lambda number: found[number][0])
     facts = found[best][1]
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
-        outside[held] = _error(_least(rows.only(~held), machine, *tried[best])[1], machine, rows.only(held))
+        outside[held] = _error(_least(rows.only(~held), machine, forms[best])[1], machine, rows.only(held))
     return Fit(facts=facts, inside=_error(facts, machine, rows), outside=outside)
 
 
@@ -122,7 +122,12 @@ def forms_of(rows: ProductRows, like: Products | None) -> list[Form]:
     return [Form(free=(*common, "quantise", "host_s", "host_few_s"), fixed=fixed, few=few) for few in seen]
 
 
-def _least(rows: ProductRows, machine: Machine, form: Form, begin: Mapping[str, float]) -> tuple[float, Products]:
+def _least(rows: ProductRows, machine: Machine, form: Form) -> tuple[float, Products]:
+    """(cost, facts) of the best fit of a form from every begin: some rows end in a valley from one where all rows do not."""
+    return min((_least_from(rows, machine, form, begin) for begin in BEGIN), key=lambda found: found[0])
+
+
+def _least_from(rows: ProductRows, machine: Machine, form: Form, begin: Mapping[str, float]) -> tuple[float, Products]:
     """(cost, facts) of one fit. The host's times begin at what products of few and of more rows take at least."""
     from scipy.optimize import least_squares
 

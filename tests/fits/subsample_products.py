@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rackmodel.calibration.fit_products import BEGIN, _error, _least, forms_of
+from rackmodel.calibration.fit_products import _error, _least, forms_of
 from rackmodel.calibration.part import machine_of, part_alone
 from rackmodel.calibration.product_rows import ProductRows, read_products
 
@@ -33,7 +33,7 @@ def errors(rows: ProductRows, part: str, counts: Sequence[int] = COUNTS, draws: 
         for draw in range(draws):
             seen = np.zeros(len(rows), dtype=bool)
             seen[np.random.default_rng(draw).permutation(len(rows))[:count]] = True
-            facts = min((_least(rows.only(seen), machine, form, begin) for begin in BEGIN), key=lambda one: one[0])[1]
+            facts = _least(rows.only(seen), machine, form)[1]
             each.append(float(_error(facts, machine, rows.only(~seen)).mean()))
         found.append(float(np.mean(each)))
     return found
