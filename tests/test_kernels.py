@@ -289,7 +289,7 @@ def test_what_feeds_a_large_product_on_the_chip_is_worked_by_hand() -> None:
 
 
 def test_a_named_attention_kernel_is_slower_for_small_heads_as_the_measured_kernel_of_prompts_is() -> None:
-    """On GB200 heads of 64 reach 0.3657 of the peak and heads of 128 0.5866 (its fitted `prefill`): as much slower is a named share."""
+    """On GB200 heads of 64 reach 0.3664 of the peak and heads of 128 0.5893 (its fitted `prefill`): as much slower is a named share."""
 
     def rate(head: int) -> float:
         sizes = {"b": 1, "g": 8, "q": 8, "s": 8192, "t": 8192, "e": head}
@@ -298,4 +298,4 @@ def test_a_named_attention_kernel_is_slower_for_small_heads_as_the_measured_kern
         still = replace(scored, reads=(Flow("Q", Volume(0.0)),), writes=(Flow("A", Volume(0.0)),))
         return 2.0 * np.prod(list(sizes.values())) / seconds(kernel_rows, "gb200_nvl72", still)
 
-    assert rate(64) / rate(128) == pytest.approx(0.3657 / 0.5866, rel=0.02)
+    assert rate(64) / rate(128) == pytest.approx(0.3664 / 0.5893, rel=0.02)
