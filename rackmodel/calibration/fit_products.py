@@ -37,6 +37,7 @@ FEW = (1, 3, 16, 32)  # rows up to which the host's other time may hold
 BEGIN = (  # where fits begin: one alone may end in a valley
     {"start_s": 3e-6, "rate": 0.75, "load_bytes_per_s": 140e9, "memory": 0.85, "step_s": 0.7e-9, "split_s": 4e-6, "quantise": 3.0},
     {"start_s": 3e-6, "rate": 0.65, "load_bytes_per_s": 250e9, "memory": 0.8, "step_s": 0.9e-9, "split_s": 4e-6, "quantise": 8.0},
+    {"start_s": 3e-6, "rate": 0.85, "load_bytes_per_s": 40e9, "memory": 0.8, "step_s": 0.7e-9, "split_s": 4e-6, "quantise": 2.0},
 )
 
 
