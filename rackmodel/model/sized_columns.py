@@ -1,7 +1,8 @@
 """Workloads of one graph that differ in sizes alone, as one whose sizes are columns: what is priced on arrays of meshes is priced on arrays
 of models by the same lines.
 
-A size that all of them have is a number, any other an array [n]; so is what follows from it of a tensor, and how many layers a section has.
+A size that all of them have is a number, any other an array [n]; so is what follows from it of a tensor (its extents, its density), and how
+many layers a section has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Ints = NDArray[np.int64]
 def graph_key(workload: Workload, free: frozenset[str]) -> Hashable:
     """What workloads of one file must share to be columns of one. free: sizes that may differ, and with them those that take theirs."""
     pinned = tuple((name, size) for name, size in workload.sizes.items() if not {name, workload.aliases.get(name)} & free)
-    densities = tuple((name, tensor.density) for name, tensor in workload.tensors.items())
+    densities = tuple((name, tensor.said, tensor.density < 1) for name, tensor in workload.tensors.items())  # at sizes, what these come to
     return workload.name, workload.phases, pinned, densities
 
 
@@ -51,11 +52,13 @@ def _tensors(workloads: Sequence[Workload], sizes: dict[str, Any], which: Ints) 
     for name, tensor in workloads[0].tensors.items():
         extents = list(zip(*(one.tensors[name].sizes for one in workloads), strict=True))
         found[name] = replace(
-            tensor, sizes=tuple(sizes[r] if r in sizes else _column(own, which) for r, own in zip(tensor.ranks, extents, strict=True))
+            tensor,
+            sizes=tuple(sizes[r] if r in sizes else _column(own, which) for r, own in zip(tensor.ranks, extents, strict=True)),
+            density=_column([one.tensors[name].density for one in workloads], which),
         )
     return found
 
 
-def _column(values: Sequence[int], which: Ints) -> Any:
+def _column(values: Sequence[float], which: Ints) -> Any:
     """Values of some workloads over the columns; one number where they agree."""
     return values[0] if len(set(values)) == 1 else np.array(values, dtype=np.float64)[which]

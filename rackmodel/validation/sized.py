@@ -14,6 +14,8 @@ from rackmodel.model.workload import Workload
 
 FREE = frozenset({"b", "s", "d", "f", "g", "h", "q", "v", "layers"})
 """Sizes of models that may be columns: those that kernels take as they come."""
+HEADS = frozenset({"e"})
+"""Of an attention whose products are products as all others; fused kernels were measured at heads of some sizes."""
 OF_NO_WEIGHT = frozenset({"b", "s", "layers"})
 """Those of them that say nothing of how large weights are."""
 

@@ -39,7 +39,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
 from rackmodel.validation.profile_columns import like, profile_of, together
-from rackmodel.validation.sized import FREE, OF_NO_WEIGHT, SizedColumns, joined
+from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
 from rackmodel.validation.timed import PricedColumns, PricedStep, StructurePart, timed
 from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
 from rackmodel.validation.unknowns import settled, unknowns_of, varied
@@ -128,7 +128,8 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
     if fit:  # how many are in use changes no second of a smaller step
         machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
     profile, groups = profile_of(key.profile, key.sets), dict[object, list[SizedColumns]]()
-    free = FREE if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
+    free = FREE | HEADS if profile.attention == "unfused" else FREE
+    free = free if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
         placed, others = _placed(model, numbers, cases, shared, masked=profile.attention == "flash")
         refused |= others
@@ -139,7 +140,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
         part
         for same in groups.values()
         for some in _side_by_side(same, blocks, cases)
-        for part in _parts(some, max(1, MOST_COLUMNS // blocks), cases)
+        for part in _parts(some, blocks, cases)
     )
     return refused, (_priced(key, machine, part, cases) for part in parts)
 
@@ -156,12 +157,19 @@ def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[Tra
     yield from apart.values()
 
 
-def _parts(same: Sequence[SizedColumns], most: int, cases: Sequence[TrainingCase]) -> Iterator[SizedColumns]:
-    """Columns that may stand beside each other. most: of them at once, for which memory is there."""
+def _parts(same: Sequence[SizedColumns], blocks: int, cases: Sequence[TrainingCase]) -> Iterator[SizedColumns]:
+    """Columns that may stand beside each other, so many at once as memory is there for. blocks: of a column whose interval is asked for."""
     whole = joined(same)
     order = sorted(range(len(whole)), key=lambda column: (cases[whole.numbers[column]].brief, _shape(cases[whole.numbers[column]])))
-    for first in range(0, len(order), most):
-        yield whole.pick(order[first : first + most])
+    some, priced = list[int](), 0
+    for column in order:
+        more = 1 if cases[whole.numbers[column]].brief else blocks
+        if some and priced + more > MOST_COLUMNS:
+            yield whole.pick(some)
+            some, priced = [], 0
+        some.append(column)
+        priced += more
+    yield whole.pick(some)
 
 
 def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool) -> Iterator[tuple[tuple[StepKey, int], list[int]]]:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from rackmodel.model.layout import PARTIAL, REPLICATE
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
@@ -99,7 +101,7 @@ def _around_experts(workload: Workload) -> set[str]:
     found = {op.name for op in workload.ops.values() if op.kind.name == "dispatch"}
     for op in workload.ops.values():
         read = [access.tensor for access in op.ins]
-        if sent & set(read) and workload.tensors[op.out.tensor].density < 1:
+        if sent & set(read) and np.all(workload.tensors[op.out.tensor].density < 1):
             sent.add(op.out.tensor)
         if sent & set(read) and not any(workload.tensors[name].kind == "weight" for name in read):
             found.add(op.name)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
+import numpy as np
+
 from rackmodel.model.workload import Workload
 
 
@@ -25,7 +27,7 @@ def sent_tokens(workload: Workload, name: str) -> SentTokens | None:
     """What a tensor holds of tokens at their experts: what a `dispatch` wrote, or a product of it with weights of experts that leaves the
     experts apart. None of another."""
     op, tensor = workload.ops.get(workload.producer.get(name, "")), workload.tensors.get(name)
-    if op is None or tensor is None or tensor.density >= 1:
+    if op is None or tensor is None or np.all(tensor.density >= 1):
         return None
     way: Literal["dispatch", "combine"] = "dispatch" if op.kind.name == "dispatch" else "combine"
     sides = [set(access.names) for access in op.ins]
