@@ -6,7 +6,7 @@ the batch of the workload is any multiple of what all of them run, so that steps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -38,13 +38,6 @@ class GivenColumns:
     numbers: tuple[int, ...]
     columns: Columns
     plan: Plan
-
-    def by_depth(self) -> Iterator[GivenColumns]:
-        """Those without a pipeline and those with one: where sections share weights they have programs of their own."""
-        alone = self.columns.stages == 1
-        for which in (np.flatnonzero(alone), np.flatnonzero(~alone)):
-            if len(which):
-                yield GivenColumns(tuple(self.numbers[column] for column in which), self.columns.pick(which), self.plan)
 
 
 @dataclass(frozen=True)

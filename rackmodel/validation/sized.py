@@ -34,8 +34,8 @@ class SizedColumns:
 
     def key(self, free: frozenset[str]) -> Hashable:
         """What columns must share to stand beside each other. free: sizes in which they may differ."""
-        pipeline, plan = bool((self.columns.stages > 1).any()), self.plans[0]
-        return self.columns.axes, plan.axes, plan.spatial, plan.stage_count, pipeline, graph_key(self.workloads[0], free)
+        plan = self.plans[0]
+        return self.columns.axes, plan.axes, plan.spatial, plan.stage_count, graph_key(self.workloads[0], free)
 
     def pick(self, which: Sequence[int]) -> SizedColumns:
         """Some of them, also several times."""

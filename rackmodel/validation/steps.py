@@ -202,8 +202,7 @@ def _placed(
             plans=(part.plan,) * len(part.numbers),
             workloads=(workload,) * len(part.numbers),
         )
-        for wide in columns
-        for part in wide.by_depth()
+        for part in columns
     ]
     return found, {numbers[place]: problem.message for place, problem in refused.items()}
 
@@ -225,18 +224,20 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
         same.setdefault((group.plans[column].key, _shape(case)), []).append(column)
     structures = [(_structure(group, own[0], mine[own[0]]), np.array(own)) for own in same.values()]
     wide = group.pick(every)
-    job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[object, TaskSeconds]()
+    job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[tuple[object, bool], TaskSeconds]()
     pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
     layers = LayerPricer(pricer, job.workload, profile)
+    sides = {together: layers.of_steps(together=together) for together in (False, True)}
     parts = []
     for (structure, notes), which in structures:
-        plan = structure.parts[0][1].key
-        if plan not in known:
-            known[plan] = TaskSeconds(ExactStep(job, structure, wide.columns, layers), shown)
+        own = sides[structure.cut.stages == 1]
+        told = structure.parts[0][1].key, own.together
+        if told not in known:
+            known[told] = TaskSeconds(ExactStep(job, structure, wide.columns, own), shown)
         detailed = which[which < shown]
         ends = (n + np.arange(ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
-        asked = Asked(known[plan], structure, np.concatenate([which, ends]), len(detailed))
-        parts.append(StructurePart(asked, which, known[plan].step.bytes_of(structure, which), notes))
+        asked = Asked(known[told], structure, np.concatenate([which, ends]), len(detailed))
+        parts.append(StructurePart(asked, which, known[told].step.bytes_of(structure, which), notes))
     work = tuple(_work(group.workloads[column], _layers(case), case) for column, case in enumerate(mine))
     room, peak = room_of(machine, profile).limit or 0.0, machine.peak_flop_per_s(width(key.model.width)) / machine.used
     return PricedColumns(cases=tuple(mine), parts=tuple(parts), ranges=ranges, work=work, capacity=room, peak=peak)

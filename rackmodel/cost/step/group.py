@@ -177,8 +177,7 @@ def _with_ties(
     workload = layers.workload
     if not tied_weights(workload) or not len(alone) or not len(rest):
         return tuple(figures(own) for own in costs)
-    own, back = type(layers)(layers.pricer, workload, layers.profile, layers.programs), np.argsort(np.concatenate([rest, alone]))
-    own.together = True  # on all columns: most of what it prices is priced already
+    own, back = layers.of_steps(together=True), np.argsort(np.concatenate([rest, alone]))
 
     def both(section: Section, apart: Sequence[LayerCost]) -> SharedFigures:
         together = _costs(own, section, plans)

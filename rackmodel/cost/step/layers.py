@@ -16,6 +16,7 @@ Everything is in arrays over n columns. The rows behind the sums are the ledger'
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
-from rackmodel.cost.program.tied import told_once
+from rackmodel.cost.program.tied import tied_weights, told_once
 from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.fused_kernels import launched_once
 from rackmodel.cost.step.items import Item, Priced, launched, some
@@ -139,9 +140,22 @@ class LayerPricer:
         self.together = bool((pricer.stages == 1).all())
         self.backing = backing_level(pricer.architecture)
 
+    def of_steps(self, *, together: bool) -> LayerPricer:
+        """What prices layers of steps of which one device runs all sections, or does not: this one, or one that shares all it knows, where
+        sections have weights in common."""
+        if together == self.together or not tied_weights(self.workload):
+            return self
+        found = copy(self)
+        found.together = together
+        return found
+
+    def key(self, section: Section, plan: Plan) -> tuple[object, ...]:
+        """What a section's program follows from."""
+        return section.name, plan.key, self.together and not section.layer
+
     def program(self, section: Section, plan: Plan) -> Program:
         """The program of one layer: one object where plans come to the same."""
-        key = (section.name, plan.key, self.together and not section.layer)
+        key = self.key(section, plan)
         if key not in self.programs:
             program = told_once(self._derived(section, plan), self.workload, section, plan, together=self.together)
             alike = self.alike and not self.pricer.told  # columns that sizes or facts tell apart have programs of their own
@@ -164,7 +178,7 @@ class LayerPricer:
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
         """One layer of a section. Remembered."""
-        key = (section.name, plan.key)
+        key = self.key(section, plan)
         if key not in self.costs and self.among is not None and (section.layer or self.together == self.among[0].together):
             wide, which = self.among
             whole = wide.layer(section, plan)

@@ -45,7 +45,7 @@ class OutlinePricer(LayerPricer):
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
         """One layer of a section, outlined. Remembered."""
-        key = (section.name, plan.key)
+        key = self.key(section, plan)
         if key not in self.costs:
             program = self.program(section, plan)
             same = section.name, id(program)
