@@ -55,10 +55,12 @@ class Row:
         same = self.amount, self.unit, self.joules, self.seconds, self.exposed, self.more
         return Row(tensor, self.level, self.component, self.action, *same)
 
-    def scaled(self, total: Any) -> Row:
-        """The same with amount and joules so many times (what `replace` does, quickly: there are many rows)."""
+    def scaled(self, total: Any, tensor: str | None = None) -> Row:
+        """The same with amount and joules so many times (what `replace` does, quickly: there are many rows). tensor: where its name is
+        another."""
         more = self.amount * total, self.unit, self.joules * total
-        return Row(self.tensor, self.level, self.component, self.action, *more, self.seconds, self.exposed, self.more)
+        name = self.tensor if tensor is None else tensor
+        return Row(name, self.level, self.component, self.action, *more, self.seconds, self.exposed, self.more)
 
     def exposing(self, seconds: Any) -> Row:
         """The same with these exposed seconds."""

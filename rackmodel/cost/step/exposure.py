@@ -74,7 +74,7 @@ class TaskSeconds:
     def bins(self) -> tuple[tuple[str, ...], Array]:
         """(names, [bins, items, some] share of each task's seconds): compute, memory, network by operation."""
         names: dict[str, int] = {}
-        rows = [(place, row) for place, (_, _, item) in enumerate(self.items) for row in item.rows]
+        rows = [(place, row) for place, (_, _, item) in enumerate(self.items) for row in item.priced.timed]
         of = [names.setdefault(f"network {row.action}" if row.component == "network" else row.component, len(names)) for _, row in rows]
         whole, exposed = np.empty((len(self.items), self.some)), np.empty((len(rows), self.some))
         for place, (_, _, item) in enumerate(self.items):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.jobs import TimedTask
-from rackmodel.cost.step.shaped_rows import LazyRows, ShapedRows
+from rackmodel.cost.step.shaped_rows import CountedRows, LazyRows, ShapedRows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,7 +61,12 @@ class Priced:
     @cached_property
     def joules(self) -> Array | float:
         """[n] of all its rows."""
-        return self.rows.joules if isinstance(self.rows, ShapedRows) else sum((row.joules for row in self.rows), 0.0)
+        return self.rows.joules if isinstance(self.rows, ShapedRows | CountedRows) else sum((row.joules for row in self.rows), 0.0)
+
+    @property
+    def timed(self) -> Sequence[Row]:
+        """Rows whose component, action and seconds hold."""
+        return self.rows.timed if isinstance(self.rows, CountedRows) else self.rows
 
     @cached_property
     def named(self) -> tuple[tuple[Row, ...], Array]:

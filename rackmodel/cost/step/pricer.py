@@ -38,7 +38,7 @@ from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.step.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
-from rackmodel.cost.step.shaped_rows import RowsOnShapes, ShapedRows, on_slowest
+from rackmodel.cost.step.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
 from rackmodel.cost.step.token_exchange import exchanged, gathered
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
@@ -158,25 +158,26 @@ class Pricer:
             return shared
         if self.n >= MANY and not apart:
             return self._shaped(task.local_op)
-        rows, duration = self._inside(task.local_op)
-        if self.slower is not None and task.local_op.macs:
-            duration = duration + sum((row.exposed * self.slower for row in rows if row.component == "compute"), np.zeros(self.n))
-            rows = on_slowest(rows, self.slower)
-        total = self.per_stage
-        return [row.scaled(total) for row in rows], duration
+        rows, names, duration = self._inside(task.local_op)
+        slower = self.slower if task.local_op.macs else None
+        if slower is not None:
+            duration = duration + sum((row.exposed * slower for row in rows if row.component == "compute"), np.zeros(self.n))
+        return CountedRows(rows, names, self.per_stage, slower), duration
 
-    def _inside(self, local_op: LocalOp) -> tuple[list[Row], Array]:
-        """Rows and duration [n] of an operation in one accelerator. Remembered: operations that differ in names alone are priced once."""
+    def _inside(self, local_op: LocalOp) -> tuple[list[Row], dict[str, str], Array]:
+        """Rows of an operation in one accelerator, other names of their tensors, and its duration [n]. Remembered: operations that differ
+        in names alone are priced once."""
         inside = self.setting.inside
         if looks_at_layers(inside):  # loop nests know a layer's operations by their names
-            return inside(self.architecture, local_op, self.degrees)
+            rows, duration = inside(self.architecture, local_op, self.degrees)
+            return rows, {}, duration
         sized = self.told or local_op.sized  # such an operation is no key itself
         alike, names = numbered(local_op) if sized else unnamed(local_op)
         key = "inside", content(alike) if sized else alike
         if key not in self.known:
             self.known[key] = inside(self.architecture, alike, self.degrees)
         rows, duration = self.known[key]
-        return [row.called(names.get(row.tensor, row.tensor)) for row in rows], duration
+        return rows, names, duration
 
     def quantises(self, local_op: LocalOp) -> bool:
         """Whether a kernel of its own quantises the operand of a product, which is priced with it."""

@@ -1,10 +1,10 @@
-"""Rows of an operation on many columns, each of which leaves it one of a few shapes. Made when they are asked for: most of what is priced
-is only summed."""
+"""Rows of an operation on many columns: of one accelerator, to be counted, or of a few shapes that columns leave it. Made when they are asked
+for: most of what is priced is only summed."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
 
@@ -30,6 +30,33 @@ class LazyRows(Sequence[Row]):
     def __getitem__(self, at: slice) -> Sequence[Row]: ...
     def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
         return self._rows[at]
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+
+class CountedRows(LazyRows):
+    """rows: of one accelerator · names: of their tensors, where they have others · times: [n] accelerators · slower: as of ShapedRows."""
+
+    def __init__(self, rows: Sequence[Row], names: Mapping[str, str], times: Ints, slower: Array | None) -> None:
+        self._each, self._names, self._times, self._slower = rows, names, times, slower
+
+    @cached_property
+    def timed(self) -> Sequence[Row]:
+        """The rows whose component, action and seconds hold."""
+        return self._each if self._slower is None else on_slowest(self._each, self._slower)
+
+    @cached_property
+    def joules(self) -> Array | float:
+        """[n] of all rows."""
+        return sum((row.joules * self._times for row in self._each), 0.0)
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        return [row.scaled(self._times, self._names.get(row.tensor, row.tensor)) for row in self.timed]
+
+    def __len__(self) -> int:
+        return len(self._each)
 
 
 class RowsOnShapes:
