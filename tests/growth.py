@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rackmodel import api
-from rackmodel.cost.inside.roofline import memory_levels
 from rackmodel.report.charts import series_chart
 from rackmodel.report.drawing import chart_png
 
@@ -47,7 +46,7 @@ def cases() -> Iterator[Case]:
         yield "factors of a size", factors, ("edge3", "gemm", "loopnest_perfect"), [f"{rank}={size}" for rank in "mkn"]
     for name in ("glb_pe", "edge3", "rack_paper_h100"):
         machine = api.read_inputs(name, "gemm", sets=["accelerators=1"]).architecture
-        yield "levels of memory", len(memory_levels(machine)), (name, "gemm", "loopnest_perfect"), ["accelerators=1"]
+        yield "levels of memory", len(machine.memories), (name, "gemm", "loopnest_perfect"), ["accelerators=1"]
 
 
 def measured(line: str) -> list[dict[str, object]]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackmodel.cost.inside.roofline import memory_levels
 from tests.machines import FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
 from tests.steps import fixed_plans, priced
 
@@ -60,7 +59,7 @@ def test_memory_traffic_is_at_least_compulsory(name: str) -> None:
     load = workload(FFN, SIZES)
     arch = machine()
     rows = _priced(arch, load, PLANS[name]).ledger().where(phase="forward", component="memory")
-    assert [level.name for level, _, _ in memory_levels(arch)] == ["gpu"]
+    assert [level.name for level, _, _ in arch.memories] == ["gpu"]
     for op in load.ops.values():
         for access in op.ins:
             read = rows.where(einsum=op.name, tensor=access.tensor, action="read").total("amount")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rackmodel.cost.inside.nest_view import nest_machine, nest_problem
-from rackmodel.cost.inside.roofline import Row, memory_levels, roofline_rows
+from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.around import NestKey, share_of
@@ -54,7 +54,7 @@ class Carrying:
 
     def rows(self, architecture: Architecture, tensor: str, tiles: float) -> list[Row]:
         """Charges of so many further tiles: one after another, beside nothing."""
-        level, memory, _ = memory_levels(architecture)[1]
+        level, memory, _ = architecture.memories[1]
         found = []
         for action, energy in (("read", memory.read_j_per_byte), ("write", memory.write_j_per_byte)):
             size = tiles * self.bits / 8

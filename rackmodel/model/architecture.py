@@ -396,11 +396,21 @@ class Architecture(Spec):
             chain.append((level, instances))
         return tuple(chain)
 
+    @cached_property
+    def computing(self) -> tuple[Level, int]:
+        """(level, instances per accelerator) of what computes: the innermost."""
+        return next((level, number) for level, number in reversed(self.inside) if level.compute is not None)
+
+    @cached_property
+    def memories(self) -> tuple[tuple[Level, Memory, int], ...]:
+        """(level, memory, instances per accelerator) from the accelerator's own memory down to the one above the compute."""
+        return tuple((level, level.memory, number) for level, number in self.inside if level.memory is not None)
+
     def peak_flop_per_s(self, bits: int) -> float:
         """Dense matrix operations per second of the accelerators in use, on operands of `bits`."""
         if len(self.pools) > 1:
             return sum(pool.peak_flop_per_s(bits) for pool in self.pools)
-        level, count = next((level, number) for level, number in reversed(self.inside) if level.compute is not None)
+        level, count = self.computing
         assert level.compute is not None
         return self.used * count * level.compute.matrix(bits).rate_flop_per_s
 

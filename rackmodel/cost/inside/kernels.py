@@ -36,7 +36,7 @@ from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grou
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
-from rackmodel.cost.inside.roofline import Row, charged_rows, memory_levels, roofline_rows, times
+from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Volume
 from rackmodel.errors import InputError
@@ -226,8 +226,8 @@ class KernelPricer:
 
     def quantises(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> bool:
         """Whether a kernel of its own quantises the operand of a product before it; a kernel over experts does that itself."""
-        gpu = gpu_of(architecture)
-        if gpu is None or not self.fitted or not local_op.macs or local_op.attention is not None:
+        gpu = gpu_of(architecture) if self.fitted and local_op.macs and local_op.attention is None else None
+        if gpu is None:
             return False
         product = self._product(gpu.facts, local_op)
         return product is not None and product.quantise > 0 and _expert_product(gpu, local_op, degrees, self.experts) is None
@@ -297,7 +297,9 @@ def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n
 def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | None:
     """What kernels run on; None where the part states no facts. facts: in place of the part's. Raises InputError where nothing says how
     blocks are dealt."""
-    level, units, compute = next((level, n, level.compute) for level, n in reversed(architecture.inside) if level.compute is not None)
+    level, units = architecture.computing
+    compute = level.compute
+    assert compute is not None
     if compute.kernels is None:
         return None
     facts = compute.kernels if facts is None else facts
@@ -307,7 +309,7 @@ def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | No
             "kernel facts need a level whose fan is linear: to its children blocks are dealt in waves",
             path=f"tree.{level.name}.compute.kernels",
         )
-    (place, memory, _), *inner = memory_levels(architecture)
+    (place, memory, _), *inner = architecture.memories
     cache = (inner[0][1].capacity_bytes or 0.0) * inner[0][2] if inner else 0.0
     return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf, cache)
 

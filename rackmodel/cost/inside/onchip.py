@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rackmodel.cost.inside.roofline import Row, memory_levels, times
+from rackmodel.cost.inside.roofline import Row, times
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Atom, Tile
@@ -40,7 +40,7 @@ def feed_rows(
         "write": (0.0, blocks, SUM_BYTES / inner.k),
     }
     found, zero = [], np.zeros_like(products)
-    levels = memory_levels(architecture)[1:]
+    levels = architecture.memories[1:]
     if len(levels) != 3:
         return []
     for depth, (level, memory, _) in enumerate(levels):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def _distinct(sizes: Array) -> tuple[Array, NDArray[np.int64]]:
 def _fastest(facts: Products, device: Device, sizes: Array) -> Array:
     """[shapes] seconds of the fastest kernel. sizes: [4, shapes] batch, m, n, k."""
     b, m, n, k = sizes[:, :, None]
-    tm, tn, s = (np.array(x, dtype=np.float64) for x in zip(*_kernels(facts), strict=True))
+    tm, tn, s = _kernels(facts.split_s is not None)
     blocks = b * np.ceil(m / tm) * np.ceil(n / tn) * s
     part = np.ceil(k / s / STEP) * STEP
     work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
@@ -77,9 +78,12 @@ def _fastest(facts: Products, device: Device, sizes: Array) -> Array:
     return np.asarray(np.where(sensible, seconds, np.inf).min(axis=1), dtype=np.float64)
 
 
-def _kernels(facts: Products) -> list[tuple[int, int, int]]:
-    """(rows, columns, parts of the sum) of the kernels to choose from."""
-    return [(*tile, parts) for tile, parts in itertools.product(TILES, PARTS if facts.split_s is not None else (1,))]
+@cache
+def _kernels(split: bool) -> tuple[Array, Array, Array]:
+    """Rows, columns and parts of the sum of the kernels to choose from. split: whether a sum may be cut into parts."""
+    each = [(*tile, parts) for tile, parts in itertools.product(TILES, PARTS if split else (1,))]
+    tm, tn, s = np.array(each, dtype=np.float64).T.copy()
+    return tm, tn, s
 
 
 def together(compute: Any, memory: Any) -> Array:

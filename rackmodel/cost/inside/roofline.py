@@ -145,17 +145,12 @@ def _compute(architecture: Architecture, local_op: LocalOp, degrees: Degrees) ->
 
 
 def _compute_level(architecture: Architecture) -> tuple[Level, int]:
-    return next((level, n) for level, n in reversed(architecture.inside) if level.compute is not None)
-
-
-def memory_levels(architecture: Architecture) -> list[tuple[Level, Memory, int]]:
-    """(level, memory, instances in one accelerator) from the accelerator's own memory down to the one above the compute."""
-    return [(level, level.memory, n) for level, n in architecture.inside if level.memory is not None]
+    return architecture.computing
 
 
 def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees, on_chip: frozenset[str]) -> Iterator[list[Row]]:
     """Rows of each port of each memory level: a shared port has one group, split ports have two."""
-    levels = memory_levels(architecture)
+    levels = architecture.memories
     sizes = _sizes(local_op, degrees)
     for depth, (level, memory, instances) in enumerate(levels):
         chooses = memory.keep is not None or bool(memory.bypass)

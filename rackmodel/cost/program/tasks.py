@@ -19,7 +19,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
-HASHED = "hashed"
+HASHED, SAID = "hashed", "said"
 Cut = tuple[tuple[str, ...], Any, tuple[int, ...]]
 """Ranks of a tensor that axes split together, their size, the axes."""
 
@@ -161,7 +161,12 @@ class Flow:
     @property
     def name(self) -> str:
         """As the ledger calls it: dX is the gradient of X."""
-        return f"{self.tensor}.state" if self.state else f"d{self.tensor}" if self.gradient else self.tensor
+        return flow_name(self.tensor, self.gradient, self.state)
+
+
+def flow_name(tensor: str, gradient: bool, state: bool) -> str:
+    """What the ledger calls a tensor, its gradient, or the optimizer's state of it."""
+    return f"{tensor}.state" if state else f"d{tensor}" if gradient else tensor
 
 
 @dataclass(frozen=True)
@@ -322,13 +327,19 @@ class Bucketed:
 
 
 def content(value: Any) -> Hashable:
-    """A part of a task by which equal ones are known, where sizes are arrays."""
+    """A part of a task by which equal ones are known, where sizes are arrays. A volume remembers its own: many operations share it."""
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if type(value) is tuple:
         return tuple([content(one) if type(one) in HOLDING else one for one in value])
     if type(value) in HOLDING:
-        return tuple([content(one) if type(one) in HOLDING else one for name, one in vars(value).items() if name != HASHED])
+        known = vars(value)
+        if SAID in known:
+            return known[SAID]  # type: ignore[no-any-return]
+        found = tuple([content(one) if type(one) in HOLDING else one for name, one in known.items() if name != HASHED])
+        if type(value) is Volume:
+            known[SAID] = found
+        return found
     return value  # type: ignore[no-any-return]
 
 

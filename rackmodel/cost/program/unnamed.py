@@ -2,43 +2,64 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
+from rackmodel.cost.program.tasks import HASHED, Flow, LocalOp, Operand, content, flow_name
 from rackmodel.model.einsum import Access
 
-NOTHING = Volume(0.0)
+NAMED = frozenset({"reads", "writes", "operands", "result", HASHED})
+"""What of an operation has names of tensors in it, or is no part of what it says."""
 
 
 @lru_cache(maxsize=4096)
 def unnamed(local_op: LocalOp) -> tuple[LocalOp, dict[str, str]]:
-    """`numbered`, remembered."""
-    return numbered(local_op)
+    """(`numbered`, `names_of`), remembered."""
+    numbers = numbers_of(local_op)
+    return numbered(local_op, numbers), names_of(numbers)
 
 
-def numbered(local_op: LocalOp) -> tuple[LocalOp, dict[str, str]]:
-    """(the operation with numbers for tensors; what the ledger calls them, by what it calls the numbers)."""
+def numbers_of(local_op: LocalOp) -> dict[str, str]:
+    """Tensor → its number, in the order in which the operation names them."""
     numbers: dict[str, str] = {}
+    operands = local_op.operands if local_op.result is None else (*local_op.operands, local_op.result)
+    flows = [flow.tensor for flow in (*local_op.reads, *local_op.writes)]
+    for tensor in (*flows, *(name for one in operands for name in (one.tensor, one.access.tensor))):
+        if tensor not in numbers:
+            numbers[tensor] = str(len(numbers))
+    return numbers
 
-    def number(tensor: str) -> str:
-        return numbers.setdefault(tensor, str(len(numbers)))
+
+def names_of(numbers: Mapping[str, str]) -> dict[str, str]:
+    """What the ledger calls tensors, by what it calls the numbers."""
+    kinds = ((False, False), (True, False), (False, True))
+    return {flow_name(own, *kind): flow_name(tensor, *kind) for tensor, own in numbers.items() for kind in kinds}
+
+
+def numbered(local_op: LocalOp, numbers: Mapping[str, str]) -> LocalOp:
+    """The operation with numbers for tensors."""
 
     def flow(one: Flow) -> Flow:
-        return Flow(number(one.tensor), one.volume, one.gradient, one.state)
+        return Flow(numbers[one.tensor], one.volume, one.gradient, one.state)
 
     def operand(one: Operand) -> Operand:
-        return Operand(number(one.tensor), Access(number(one.access.tensor), one.access.indices), one.bits, one.weight, one.gradient)
+        access = Access(numbers[one.access.tensor], one.access.indices)
+        return Operand(numbers[one.tensor], access, one.bits, one.weight, one.gradient)
 
-    found = replace(
+    return replace(
         local_op,
         reads=tuple(map(flow, local_op.reads)),
         writes=tuple(map(flow, local_op.writes)),
         operands=tuple(map(operand, local_op.operands)),
         result=None if local_op.result is None else operand(local_op.result),
     )
-    names = {}
-    for tensor, own in numbers.items():
-        for gradient, state in ((False, False), (True, False), (False, True)):
-            names[Flow(own, NOTHING, gradient, state).name] = Flow(tensor, NOTHING, gradient, state).name
-    return found, names
+
+
+def numbered_content(local_op: LocalOp, numbers: Mapping[str, str]) -> Hashable:
+    """By which operations are known that differ in names alone, where sizes are arrays."""
+    flows = [(numbers[one.tensor], content(one.volume), one.gradient, one.state) for one in (*local_op.reads, *local_op.writes)]
+    operands = local_op.operands if local_op.result is None else (*local_op.operands, local_op.result)
+    walked = [(numbers[o.tensor], numbers[o.access.tensor], o.access.indices, o.bits, o.weight, o.gradient) for o in operands]
+    rest = [content(value) for name, value in vars(local_op).items() if name not in NAMED]
+    return len(local_op.reads), tuple(flows), len(local_op.operands), tuple(walked), tuple(rest)

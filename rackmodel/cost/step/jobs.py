@@ -86,8 +86,9 @@ def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
     if local_op is None:
         return longer if task.kind == "collective" else 0
     own: Array | float = local_op.starts(pricer.degrees, pricer.setting.most_summed) + pricer.quantises(local_op)
-    each = np.asarray(profile.grouped) == "each"  # (of all columns, or of each)
-    own = np.where(each, own * local_op.experts(pricer.degrees), own) if each.any() else own
+    if local_op.each:  # (`grouped` is of all columns, or of each)
+        each = np.asarray(profile.grouped) == "each"
+        own = np.where(each, own * local_op.experts(pricer.degrees), own) if each.any() else own
     if local_op.prompted != local_op.kernels:
         own = own + np.where(pricer.prompting, float(local_op.prompted - local_op.kernels), 0.0)
     return own if longer == 1.0 else own * longer

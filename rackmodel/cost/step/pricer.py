@@ -33,7 +33,7 @@ from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import LocalOp, Task, content
-from rackmodel.cost.program.unnamed import numbered, unnamed
+from rackmodel.cost.program.unnamed import names_of, numbered, numbered_content, numbers_of, unnamed
 from rackmodel.cost.step.columns import Columns, distinct_rows
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.step.layer_inside import layer_inside, looks_at_layers
@@ -171,11 +171,17 @@ class Pricer:
         if looks_at_layers(inside):  # loop nests know a layer's operations by their names
             rows, duration = inside(self.architecture, local_op, self.degrees)
             return rows, {}, duration
-        sized = self.told or local_op.sized  # such an operation is no key itself
-        alike, names = numbered(local_op) if sized else unnamed(local_op)
-        key = "inside", content(alike) if sized else alike
-        if key not in self.known:
-            self.known[key] = inside(self.architecture, alike, self.degrees)
+        if self.told or local_op.sized:  # such an operation is no key itself
+            numbers = numbers_of(local_op)
+            key: object = ("inside", numbered_content(local_op, numbers))
+            if key not in self.known:
+                self.known[key] = inside(self.architecture, numbered(local_op, numbers), self.degrees)
+            names = names_of(numbers)
+        else:
+            alike, names = unnamed(local_op)
+            key = "inside", alike
+            if key not in self.known:
+                self.known[key] = inside(self.architecture, alike, self.degrees)
         rows, duration = self.known[key]
         return rows, names, duration
 

@@ -1,5 +1,5 @@
-"""Rows of an operation on many columns: of one accelerator, to be counted, or of a few shapes that columns leave it. Made when they are asked
-for: most of what is priced is only summed."""
+"""Rows of an operation on many columns: of one accelerator, to be counted, or of a few shapes that columns leave it. Made when they are
+asked for: most of what is priced is only summed."""
 
 from __future__ import annotations
 
