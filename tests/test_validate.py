@@ -22,6 +22,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
 from rackmodel.processes import Crew
+from rackmodel.validation import steps
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
@@ -131,6 +132,20 @@ def test_models_of_unlike_sizes_and_depths_are_columns_that_have_the_figures_of_
     together = price_cases(cases)
     assert together == [price_cases([one])[0] for one in cases]
     assert len({step.seconds for step in together}) == len(models)
+
+
+def test_vocabularies_heads_and_depths_of_pipelines_are_columns_of_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit, with intervals and bins. Where one device has all sections, those that share weights do together what each did."""
+    one_stage = {"pp": "1", "dp": "4"}
+    runs = [{}, {"vocab": "25600"}, {"heads": "64"}, one_stage, {**one_stage, "heads": "64", "vocab": "25600"}]
+    wide = {"hidden": "4096", "heads": "32", "vpp": "1", "sp": "false"}  # than what the host takes
+    cases = [case(dataset="vtrain_single", **{**wide, **cells}) for cells in runs]
+    alone = [price_cases([one])[0] for one in cases]
+    arrays: list[int] = []
+    monkeypatch.setattr(steps, "_priced", lambda *given, priced=steps._priced: arrays.append(len(given[2])) or priced(*given))
+    assert price_cases(cases) == alone
+    assert arrays == [len(cases)]
+    assert len({step.seconds for step in alone}) == len(cases)
 
 
 def test_rows_that_tell_one_run_are_priced_once_and_each_says_what_is_asked_of_it() -> None:
