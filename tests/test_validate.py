@@ -29,9 +29,10 @@ from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
 from rackmodel.validation.runs import measured_seconds
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
-from rackmodel.validation.steps import _macs, cut_of_layers, model_of, price_cases
+from rackmodel.validation.steps import _macs, cut_of_layers, price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
+from rackmodel.validation.training_models import model_of
 from rackmodel.validation.words import Refused, words
 
 RUN = {

@@ -7,8 +7,7 @@ plan, cut and number of micro-batches, over the rows that have it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from math import lcm, prod
@@ -27,8 +26,6 @@ from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper
-from rackmodel.inputs.load import load
-from rackmodel.inputs.problems import build
 from rackmodel.mapper.given import given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
@@ -36,24 +33,17 @@ from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.resources import width
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
-from rackmodel.model.workload_build import build_workload
-from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
 from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
 from rackmodel.validation.timed import PricedColumns, PricedStep, StructurePart, timed
-from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
+from rackmodel.validation.training import ExpertRanks, StepKey, TrainingCase
+from rackmodel.validation.training_models import TWO_DEEP, layers_of, model_of
 from rackmodel.validation.unknowns import settled, unknowns_of, varied
 
 MOST_SAMPLES = 1 << 40
 MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
 BESIDE = 1024  # columns whose pipelines run side by side, with what priced them in memory
 FEW_COLUMNS = 512  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
-ENDS = ("embed", "head")
-"""Sections of the library's models that are no layers."""
-GRADIENT = "16 bit"
-"""Of activations: products of low precision write their results, gradients among them, at 16 bit, and cast what they read (SOURCED:
-pytorch/ao 024fe94, torchao/float8/float8_linear.py: grad_input is the high-precision result of torch.mm)."""
-TWO_DEEP = 2
 MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
 """Where experts lie → the mapper of the library that says so."""
 
@@ -177,7 +167,7 @@ def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool
     says, as a stage's layers share calls."""
     models: dict[tuple[StepKey, int], list[int]] = {}
     for number in numbers:
-        models.setdefault((cases[number].key, _layers(cases[number]) if told else TWO_DEEP), []).append(number)
+        models.setdefault((cases[number].key, layers_of(cases[number]) if told else TWO_DEEP), []).append(number)
     for model, own in models.items():
         for some in _of_one_batch(own, cases):
             yield model, some
@@ -238,14 +228,14 @@ def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Seq
         ends = (n + np.arange(ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
         asked = Asked(known[told], structure, np.concatenate([which, ends]), len(detailed))
         parts.append(StructurePart(asked, which, known[told].step.bytes_of(structure, which), notes))
-    work = tuple(_work(group.workloads[column], _layers(case), case) for column, case in enumerate(mine))
+    work = tuple(_work(group.workloads[column], layers_of(case), case) for column, case in enumerate(mine))
     room, peak = room_of(machine, profile).limit or 0.0, machine.peak_flop_per_s(width(key.model.width)) / machine.used
     return PricedColumns(cases=tuple(mine), parts=tuple(parts), ranges=ranges, work=work, capacity=room, peak=peak)
 
 
 def _shape(case: TrainingCase) -> tuple[int, int, int, int]:
     """What cases share that the clock runs together: layers, stages, chunks and micro-batches."""
-    return _layers(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
+    return layers_of(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------------
@@ -260,81 +250,6 @@ def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
 @cache
 def _wide_mapper(name: str) -> MapperSpec:
     return read_mapper(name)
-
-
-@cache
-def _spec(name: str) -> WorkloadSpec:
-    return build(WorkloadSpec, load("workload", name))
-
-
-def _layers(case: TrainingCase) -> int:
-    """Layers of a case's model, of all its kinds."""
-    if case.layers:
-        return case.layers
-    spec, own = _spec(case.key.model.workload), dict(case.key.model.sizes)
-    counts = [section.repeat for section in _layer_specs(spec)]
-    return sum(int(own.get(str(count), spec.sizes.get(str(count), count))) for count in counts)
-
-
-@cache
-def _scores(name: str) -> frozenset[str]:
-    """Attention's scores of a workload of the library."""
-    return frozenset(tensor for section in build_workload(_spec(name)).sections for tensor in scores(section.workload))
-
-
-@cache
-def _attended(name: str) -> frozenset[str]:
-    """Queries, keys and values of a workload of the library, as its attention reads them."""
-    core = _scores(name)
-    ops = (op for section in build_workload(_spec(name)).sections for op in section.workload.ops.values())
-    inside = [op for op in ops if core & {op.out.tensor, *(access.tensor for access in op.ins)}]
-    return frozenset(access.tensor for op in inside for access in op.ins) - core
-
-
-def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool = False) -> Workload:
-    """The workload of a model, so many layers deep. masked: of its scores, half are made: models that predict the next token see what
-    came before it, and fused kernels skip the blocks that a causal mask hides (Dao 2023, section 3.1), while products of unfused ones
-    make them all."""
-    spec = _spec(key.workload)
-    tensors = dict(spec.tensors)
-    for name in _scores(key.workload) if masked else ():
-        said = tensors.get(name, TensorSpec())
-        tensors[name] = said.model_copy(update={"density": f"({said.density})/2"})
-    if key.width != "16 bit":
-        for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
-            gradient = None if _weight(name) or width(key.width) >= width(GRADIENT) else GRADIENT
-            tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width, "gradient": gradient})
-    for name in _attended(key.workload) if key.attention else ():
-        tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.attention, "gradient": GRADIENT})
-    sections, phases = dict(spec.sections), spec.phases
-    if key.alone and "block" not in sections:
-        raise InputError(f"one layer of {key.workload}, which has several kinds")
-    if key.alone:
-        sections = {"block": spec.sections["block"].model_copy(update={"repeat": 1})}
-        phases = ("forward", "backward")
-        text = " ".join(sections["block"].einsums.values())
-        tensors = {name: said for name, said in tensors.items() if f"{name}[" in text}
-    sizes = {**spec.sizes, **dict(key.sizes), "b": batch} | ({"layers": layers} if "layers" in spec.sizes else {})
-    update: dict[str, object] = {"sizes": sizes, "tensors": tensors, "sections": sections, "phases": phases}
-    if key.gradient:
-        update["precision"] = spec.precision.model_copy(update={"gradient": key.gradient})
-    return build_workload(spec.model_copy(update=update))
-
-
-def _layer_specs(spec: WorkloadSpec) -> list[SectionSpec]:
-    """The sections of a model that are its layers: all but the embedding and the head."""
-    return [section for name, section in spec.sections.items() if name not in ENDS]
-
-
-def _operands(einsums: Iterable[str]) -> list[str]:
-    """Operands of products with weights, the router apart: what a low-precision recipe casts."""
-    products = (re.findall(r"(\w+)\[", text.partition("=")[2]) for text in einsums if "*" in text)
-    return list(dict.fromkeys(name for pair in products if any(_weight(name) for name in pair) for name in pair))
-
-
-def _weight(name: str) -> bool:
-    """Whether the library's models call a layer's weight so."""
-    return name.startswith("W") and name != "WR"
 
 
 def _mapper(key: StepKey) -> MapperSpec:
@@ -354,7 +269,7 @@ def _mapper(key: StepKey) -> MapperSpec:
 
 def _structure(group: SizedColumns, column: int, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
     """What prices the rows that share a case's depth, stages, chunks and micro-batches; and what was assumed of the cut."""
-    layers, stages, workload = _layers(case), case.mesh.degrees["pp"], group.workloads[column]
+    layers, stages, workload = layers_of(case), case.mesh.degrees["pp"], group.workloads[column]
     made, note = cut_of_layers(workload, layers, stages, case.chunks)
     structure = Structure(
         parts=tuple((number, group.plans[column]) for number in range(len(workload.sections))),

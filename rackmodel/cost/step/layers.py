@@ -248,9 +248,10 @@ class LayerPricer:
     def _priced_once(self, task: Task) -> Priced:
         """What a task takes, equal tasks priced once."""
         known, key = self.pricer.known, self.pricer.key(task)
-        if key not in known:
-            known[key] = self.of(task, *self.pricer.task(task))
-        return known[key]  # type: ignore[no-any-return]
+        found: Priced | None = known.get(key)  # (long keys: each look takes its time)
+        if found is None:
+            found = known[key] = self.of(task, *self.pricer.task(task))
+        return found
 
     def of(self, task: Task, rows: Sequence[Row], seconds: Array) -> Priced:
         """What a task takes, with what the host launches for it."""

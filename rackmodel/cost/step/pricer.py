@@ -173,17 +173,19 @@ class Pricer:
             return rows, {}, duration
         if self.told or local_op.sized:  # such an operation is no key itself
             numbers = numbers_of(local_op)
-            key: object = ("inside", numbered_content(local_op, numbers))
-            if key not in self.known:
-                self.known[key] = inside(self.architecture, numbered(local_op, numbers), self.degrees)
-            names = names_of(numbers)
-        else:
-            alike, names = unnamed(local_op)
-            key = "inside", alike
-            if key not in self.known:
-                self.known[key] = inside(self.architecture, alike, self.degrees)
-        rows, duration = self.known[key]
+            key = "inside", numbered_content(local_op, numbers)
+            rows, duration = self._once(key, lambda: numbered(local_op, numbers))
+            return rows, names_of(numbers), duration
+        alike, names = unnamed(local_op)
+        rows, duration = self._once(("inside", alike), lambda: alike)
         return rows, names, duration
+
+    def _once(self, key: object, local_op: Callable[[], LocalOp]) -> tuple[list[Row], Array]:
+        """Rows of an operation in one accelerator, and its duration [n]. Remembered."""
+        found: tuple[list[Row], Array] | None = self.known.get(key)  # (long keys: each look takes its time)
+        if found is None:
+            found = self.known[key] = self.setting.inside(self.architecture, local_op(), self.degrees)
+        return found
 
     def quantises(self, local_op: LocalOp) -> bool:
         """Whether a kernel of its own quantises the operand of a product, which is priced with it."""
