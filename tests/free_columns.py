@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from rackmodel import api
+from rackmodel.inputs.said import instead
 from rackmodel.mapper.layouts.branches import FAR, Branches, Column, Left
 from rackmodel.mapper.layouts.layer_tables import SAVED
 from rackmodel.mapper.layouts.least_ops import LeastOperations
@@ -52,7 +53,7 @@ def mapper(column: dict[str, Any], **said: Any) -> dict[str, Any]:
 def search(tmp_path: Path, said: dict[str, Any], column: dict[str, Any], **asked: Any) -> Any:
     path = tmp_path / "mapper.yaml"
     path.write_text(yaml.safe_dump(said, sort_keys=False), encoding="utf-8")
-    sets = [*SIZES, f"accelerators={np.prod(column['degrees'])}", *column.get("sets", [])]
+    sets = instead([*SIZES, f"accelerators={np.prod(column['degrees'])}"], column.get("sets", []))
     return api.search("dgx_h100", "llama", str(path), sets=sets, profile=column["profile"], **asked).result
 
 

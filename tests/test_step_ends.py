@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackmodel import api
+from rackmodel.inputs.said import instead
 from rackmodel.model.result import Result
 
 # 4 stages of 2 layers; nothing beside compute: gradients are reduced, and parameters gathered, on the device
@@ -13,7 +14,7 @@ SETS = ["layers=8", "axes.tp.degree=1", "axes.pp.degree=4", "micro_batch=1", "sc
 
 def step(ranks: int, *more: str) -> Result:
     """One sample a data-parallel rank and micro-batch: more ranks, the same work for each."""
-    sets = [f"accelerators={4 * ranks}", f"b={8 * ranks}", *SETS, *more]
+    sets = instead([f"accelerators={4 * ranks}", f"b={8 * ranks}", *SETS], more)
     return api.search("dgx_h100", "gpt_22b", "megatron", sets=sets, profile="serial").result
 
 

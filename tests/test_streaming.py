@@ -17,6 +17,7 @@ from rackmodel.cost.network.collectives import collective
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_study, read_workload
+from rackmodel.inputs.said import instead
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Tensor
@@ -32,7 +33,7 @@ FREE = ("wafer.memory.enforce=false", "recompute=none", "s=1")
 
 def step(wafers: int, tokens: int, *more: str, workload: str = "gpt3_matrices") -> Result:
     """One step of `tokens` tokens in one micro-batch; the SRAM limit off."""
-    sets = [*FREE, f"accelerators={wafers}", f"b={tokens}", f"micro_batch={tokens // wafers}", *more]
+    sets = instead([*FREE, f"accelerators={wafers}", f"b={tokens}", f"micro_batch={tokens // wafers}"], more)
     return api.search("cs2", workload, "streaming", sets=sets).result
 
 

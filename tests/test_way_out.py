@@ -6,6 +6,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.errors import InfeasibleError
+from rackmodel.inputs.said import instead
 from rackmodel.mapper import in_order
 from rackmodel.mapper import way_out as ways
 from rackmodel.mapper.way_out import MOST_TRIED
@@ -16,7 +17,7 @@ SMALL = "gpu.memory.capacity=800 MB"
 def way_out(*sets: str) -> str:
     """The change that the answer names for `ffn` under tensor parallelism on too small GPUs."""
     with pytest.raises(InfeasibleError) as problem:
-        api.search("rack_paper", "ffn", "tensor", sets=[SMALL, *sets])
+        api.search("rack_paper", "ffn", "tensor", sets=instead([SMALL], sets))
     return problem.value.change
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.errors import InputError
+from rackmodel.inputs.said import instead
 from rackmodel.model.result import Result
 
 D, V, F, S, LAYERS = 512, 4096, 2048, 256, 2
@@ -37,7 +38,7 @@ def step(folder: Path, *sets: str, workload: str = "gpt", zero: int = 0) -> Resu
     """One mapping on 8 accelerators."""
     file = folder / "one.yaml"
     file.write_text(MAPPER + ZERO[zero] + "\n")
-    return api.search("rack_paper_h100", workload, str(file), sets=["accelerators=8", *SIZES, *HEADS[workload], *sets]).result
+    return api.search("rack_paper_h100", workload, str(file), sets=instead(["accelerators=8", *SIZES, *HEADS[workload]], sets)).result
 
 
 def moved(result: Result, einsum: str, tensor: str, action: str, phase: str = "backward") -> float:
@@ -51,8 +52,8 @@ def moved(result: Result, einsum: str, tensor: str, action: str, phase: str = "b
 
 def test_a_gradient_may_be_wider_than_its_activation(tmp_path: Path) -> None:
     """Two of a group: each sum of N2's gradient, of s d elements a sample and layer, sends its bytes 2 (p - 1) times."""
-    narrow = ["b=8", "axes.tp.degree=2", "tensors.N2={precision: 8 bit}"]
-    same, wide = step(tmp_path, *narrow), step(tmp_path, *narrow, "tensors.N2={precision: 8 bit, gradient: 16 bit}")
+    group = ["b=8", "axes.tp.degree=2"]
+    same, wide = (step(tmp_path, *group, f"tensors.N2={{precision: 8 bit{more}}}") for more in ("", ", gradient: 16 bit"))
     elements = 8 * S * D * LAYERS
     for result, each in ((same, 1), (wide, 2)):
         assert result.ledger.where(tensor="N2", action="all_reduce", phase="backward").total("amount") == 2 * each * elements

@@ -13,7 +13,7 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import joint_best, joint_search
+from rackmodel.nests.searchers import joint_best, joint_ranges, joint_search
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.joint_cuts import misses
 from rackmodel.nests.searchers.joint_narrow import narrowed
@@ -201,6 +201,20 @@ def test_a_deep_machine_is_near_its_bound(monkeypatch):
     assert found.certificate.gap < 0.08
     assert evaluate(p, m, found.mapping) == found.cost
     assert found.certificate.objective == (found.cost.energy_j, found.cost.latency_s)
+
+
+@pytest.mark.parametrize("goal", ["energy", "latency"])
+def test_a_bound_holds_what_hardly_counts(goal, monkeypatch):
+    """A part of a weighted sum that is next to nothing leaves its number so far to go that no multiplier held it: the bound was below 0."""
+    for name, less in (("WORK", 32), ("STARTS", 2), ("KICKS", (0, 0)), ("FIRST", 8)):
+        monkeypatch.setattr(joint_best, name, less)
+    p, m = gemm(256, 320, 448), deep()
+    known = solve_nest(p, m, factors="perfect").cost
+    small = 1e-3 * (known.energy_j / known.latency_s if goal == "energy" else known.latency_s / known.energy_j)
+    weights = (1.0, small) if goal == "energy" else (small, 1.0)
+    found = solve_nest(p, m, objective={"energy": weights[0], "latency": weights[1]}).certificate
+    assert found.bound <= weights[0] * known.energy_j + weights[1] * known.latency_s
+    assert found.gap < solve_nest(p, m, objective=goal).certificate.gap + joint_ranges.SMALL
 
 
 def test_sizes_that_no_atom_divides_are_searched_without_divisors(monkeypatch):

@@ -118,7 +118,8 @@ def _weights(objective: NestObjective, best: Best) -> Weights:
 
 
 def _search(space: Space, best: Best, macs: float, weights: Weights) -> JointSearch:
-    return JointSearch(space, weights, _known_sum(weights, best, macs))
+    told = weights.told()
+    return JointSearch(space, told, _known_sum(told, best, macs))
 
 
 def _known_sum(w: Weights, best: Best, macs: float) -> float:
@@ -128,11 +129,12 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
 
 def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
-    the MACs, of every mapping at least."""
+    the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute."""
     w, (macs, floor) = search.nest.weights, joules
     line = search.bound + w.joule * macs
     if q.objective.name != "edp":
-        return line
+        asked = _weights(q.objective, best)
+        return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
     ends = []
     for one in (Weights(1.0, 0.0, w.joules, w.seconds), Weights(0.0, 1.0, w.joules, w.seconds)):
         alone = _search(space, best, macs, one)

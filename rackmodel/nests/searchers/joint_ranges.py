@@ -8,6 +8,7 @@ from rackmodel.nests.searchers.continuous_bound import Copies
 
 Key = tuple[object, ...]
 Range = tuple[int, int]
+SMALL = 0.02  # of a weighted sum: what is left out of it, but for what it is at least
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,14 @@ class Weights:
     second: float
     joules: float
     seconds: float
+
+    def told(self) -> Weights:
+        """Without what is next to nothing of the sum: its number could be so many times that of the mapping that is known, at that price,
+        that no multiplier holds it."""
+        joules, seconds = self.joule * self.joules, self.second * self.seconds
+        if 0 < seconds < SMALL * joules:
+            return replace(self, second=0.0)
+        return replace(self, joule=0.0) if 0 < joules < SMALL * seconds else self
 
     @property
     def most(self) -> float:
