@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 
-EVERY, WINDOW, LEAST, MOST, WARM = 0.1, 1.0, 6, 3000, 6
-LONG, SHORT, BRIEF = 1.0, 0.3, 1e-4  # s: a loop, one of brief calls, and what is brief
+EVERY_S, WINDOW_S = 0.1, 1.0  # samples of the meter, what each is the mean of
+LONG_S, SHORT_S, BRIEF_S = 1.0, 0.3, 1e-4  # a loop, one of brief calls, and what is brief
+LEAST, MOST, WARM = 6, 3000, 6  # calls of a loop, and before it
 
 
 def share_of(seconds: float, products: int = 1) -> float:
     """Share of a row's reading that is of its own loop. seconds: of a product · products: in a call."""
     call = seconds * products
-    calls = min(max(LEAST, int((SHORT if call < BRIEF else LONG) / call) + 1), MOST)
-    ran = np.arange(0.0, calls * call + 1e-9, EVERY) + WARM * call
-    return float(np.minimum(ran, WINDOW).mean() / WINDOW)
+    calls = min(max(LEAST, int((SHORT_S if call < BRIEF_S else LONG_S) / call) + 1), MOST)
+    ran = np.arange(0.0, calls * call + 1e-9, EVERY_S) + WARM * call
+    return float(np.minimum(ran, WINDOW_S).mean() / WINDOW_S)
 
 
 def after_waiting(watts: float, waiting_w: float, seconds: float) -> float:

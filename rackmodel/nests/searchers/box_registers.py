@@ -122,14 +122,8 @@ class BoxSearch(RegisterSearch):
         return min(super()._known(), self.left)
 
     def _cell(self, inner: Inner, order: int, vector: int, units: tuple[int, int]) -> None:
-        s = self.vectors[vector]
-        unit = [0, 0, 0]
-        unit[inner.second], unit[inner.last] = units
-        below = Registers(inner.free, tuple(int(n) for n in s), tuple(unit))
-        rest, buffer = self.constant - self.saved * float(s[self.output]), self.orders[order]
-        self.cells += 1
-        self.effort.spend(sum(len(split.tiles) for split in self.splits))
-        bound = 0.0
+        below, rest = self._below(inner, vector, units)
+        buffer, bound = self.orders[order], 0.0
         for least in (buffer.rough, buffer.bound, buffer.least):
             bound = max(bound, least(below) + rest)
             if bound > self._known():

@@ -297,18 +297,21 @@ class RegisterSearch:
             self.reached = max(self.reached, float(bound[i]))
             self._cell(inners[number[i]], int(orders[i]), int(vectors[i]), (int(us[i]), int(ul[i])))
 
-    def _cell(self, inner: Inner, order: int, vector: int, units: tuple[int, int]) -> None:
-        """Bound a cell by tiles of its own, then spell it out."""
-        s = self.vectors[vector]
-        unit = [0, 0, 0]
-        unit[inner.second], unit[inner.last] = units
-        below = Registers(inner.free, tuple(int(n) for n in s), tuple(unit))
-        rest, buffer = self.constant - self.saved * float(s[self.output]), self.orders[order]
-        if self.cells == CELLS:
-            raise Exhausted
+    def _below(self, inner: Inner, vector: int, units: tuple[int, int]) -> tuple[Registers, float]:
+        """(the registers of a cell that is to be bounded, energy of what no tile of the buffer changes)."""
         self.cells += 1
         self.effort.spend(sum(len(split.tiles) for split in self.splits))
-        known = self._known()
+        s, unit = self.vectors[vector], [0, 0, 0]
+        unit[inner.second], unit[inner.last] = units
+        below = Registers(inner.free, tuple(int(n) for n in s), tuple(unit))
+        return below, self.constant - self.saved * float(s[self.output])
+
+    def _cell(self, inner: Inner, order: int, vector: int, units: tuple[int, int]) -> None:
+        """Bound a cell by tiles of its own, then spell it out."""
+        if self.cells == CELLS:
+            raise Exhausted
+        below, rest = self._below(inner, vector, units)
+        known, buffer = self._known(), self.orders[order]
         if buffer.rough(below) + rest > known or buffer.bound(below) + rest > known:
             return
         layout, idle = self._layout(vector, buffer.ranks[2])
