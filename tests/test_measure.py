@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import subprocess
 import sys
@@ -49,6 +50,24 @@ class TellingBackend:
     def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> script.KernelTime:
         return self._one(3e-6 + 6.0 * tokens * model[0] / 2e12)
 
+    def training_product(self, way: str, m: int, n: int, k: int) -> script.KernelTime:
+        return self.product("bfloat16", m, n, k)
+
+    def training_op(self, op: str, way: str, mode: str, tokens: int, width: int) -> script.KernelTime:
+        return self._one(3e-6 + (6.0 if mode == "compiled" else 20.0) * tokens * width / 3e12)
+
+    def layer(self, kernel: str, mode: str, model: script.Model, sequences: int, tokens: int) -> list[script.KernelTime]:
+        if mode == "compiled" and kernel == "cudnn":
+            raise script.CannotError("the compiler takes another")
+        parts = [script.KernelTime(seconds, kernels=count) for seconds, count in ((0.03, 21), (0.01, 4), (0.01, 90))]
+        return [self._one(0.051, 690.0), *parts, script.KernelTime(0.004)]
+
+    def contended(self, blocks: int, m: int, n: int, k: int) -> script.KernelTime:
+        return self._one(2.0 * m * n * k / 7e14 * (1 + blocks / 100))
+
+    def copied(self, way: str, size: int) -> script.KernelTime:
+        return self._one(1e-6 + size / (3e12 if way == "device" else 5e10))
+
     def fact(self, name: str) -> float | None:
         return {"idle_w": 75.0, "busy_w": 690.0, "launch_s": 5e-6}.get(name)
 
@@ -74,16 +93,25 @@ def test_every_file_has_the_columns_that_calibrate_reads(files: dict[str, Path])
     assert files["products"].read_text().splitlines()[1].endswith(",500.0,1500")
 
 
+def test_a_layer_is_told_whole_and_in_parts(files: dict[str, Path]) -> None:
+    rows = list(csv.DictReader(files["layers"].open(encoding="utf-8")))
+    assert len(rows) == len(script.LAYERS) * 3 * len(script.PARTS)
+    whole, products, attention, others, host = rows[:5]
+    assert [row["part"] for row in rows[:5]] == list(script.PARTS)
+    assert (whole["latency_us"], whole["power_w"], whole["kernels"]) == ("51000", "690.0", "")
+    assert (products["kernels"], attention["kernels"], others["kernels"], host["kernels"]) == ("21", "4", "90", "")
+
+
 def test_what_was_interrupted_goes_on_where_it_was(files: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        script.measure(TellingBackend(most=300), "h100_sxm", tmp_path)
+        script.measure(TellingBackend(most=450), "h100_sxm", tmp_path)
     cut = tmp_path / "attention.csv"
     cut.write_bytes(cut.read_bytes()[:-7])  # as if it stopped amid a row
     rest = TellingBackend()
     paths, _ = script.measure(rest, "h100_sxm", tmp_path)
     whole = TellingBackend()
     script.measure(whole, "h100_sxm", tmp_path / "whole")
-    assert rest.taken == whole.taken - 300 + 1
+    assert rest.taken == whole.taken - 450 + 1
     assert {path.stem: sorted(path.read_text().splitlines()) for path in paths} == {
         name: sorted(path.read_text().splitlines()) for name, path in files.items()
     }
@@ -91,7 +119,10 @@ def test_what_was_interrupted_goes_on_where_it_was(files: dict[str, Path], tmp_p
 
 def test_what_the_gpu_cannot_do_is_left_out_and_said(tmp_path: Path) -> None:
     _, left_out = script.measure(TellingBackend(), "h100_sxm", tmp_path)
-    assert left_out == ["attention_training: cudnn bfloat16 16 128 0 32 32 128 0 forward and 55 more: No available kernel"]
+    assert left_out == [
+        "layers: cudnn compiled 2 8192 32 8 whole and 1 more: the compiler takes another",
+        "attention_training: cudnn bfloat16 16 128 0 32 32 128 0 forward and 55 more: No available kernel",
+    ]
 
 
 def test_a_file_of_something_else_is_not_written_over(tmp_path: Path) -> None:

@@ -14,14 +14,21 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from rackmodel.calibration.measure import VOCABULARY, CannotError, KernelTime
+from rackmodel.calibration.measure import VOCABULARY, CannotError, KernelTime, Model
+from rackmodel.calibration.measure_step import LlamaLayer, kinds, step_op
 
-SPAN, LONG = 0.2, 1.0
+SPAN, LONG = 0.1, 0.6
 """Seconds: of an operation, and of one that takes LARGE and more, whose watts rise for a while."""
 LARGE = 1e-4
 GRAPH = 2e-3
 """Seconds of a graph of calls at least, beside which its launch is little."""
 MOST_CALLS = 200
+WAITING = 1e-3
+"""Seconds between kernels of a GPU that waits for its host."""
+COPIED, BLOCK = 1 << 27, 4096
+"""Words of 32 bit that are copied beside products, and those that a block moves at once."""
+STEPS = 8
+"""Passes of a layer whose kernels are told apart."""
 SAMPLE = 0.02
 REST = 5.0
 INSTANT = 186
@@ -52,6 +59,7 @@ class TorchBackend:
         facts: dict[str, Callable[[], float | None]] = {
             "idle_w": self._idle,
             "limit_w": lambda: None if self.nvml is None else self.nvml.limit_w(),
+            "waiting_w": self._waiting,
             "busy_w": lambda: self._large(self._random).watts,
             "busy_zeros_w": lambda: self._large(self._zeros).watts,
             "launch_s": self._launch,
@@ -84,7 +92,7 @@ class TorchBackend:
             above = self.torch.randn_like(out)
             return self._over_and_over(lambda: self.torch.autograd.grad(out, (q, k, v), above, retain_graph=True))
 
-    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> KernelTime:
+    def moving(self, op: str, tokens: int, model: Model) -> KernelTime:
         """See `measure.Backend`. Compiled, so that each is one kernel."""
         hidden, heads, shared, inside = model
         head = hidden // heads
@@ -103,13 +111,112 @@ class TorchBackend:
             call = self.compiled[1]
             return self._over_and_over(lambda: call(*operands))
 
+    def training_product(self, way: str, m: int, n: int, k: int) -> KernelTime:
+        """See `measure.Backend`."""
+        with self._able():
+            weight, tokens, above = self._random(n, k), self._random(m, k), self._random(m, n)
+            calls: dict[str, Callable[[], Any]] = {
+                "forward": lambda: tokens @ weight.t(),
+                "input gradients": lambda: above @ weight,
+                "weight gradients": lambda: above.t() @ tokens,
+            }
+            return self._over_and_over(calls[way])
+
+    def training_op(self, op: str, way: str, mode: str, tokens: int, width: int) -> KernelTime:
+        """See `measure.Backend`."""
+        with self._able():
+            call, operands = step_op(self.torch, op, tokens, width)
+            if mode == "compiled":
+                if self.compiled[0] != (op, tokens, width):
+                    self.torch._dynamo.reset()
+                    self.compiled = (op, tokens, width), (self.torch.compile(call, fullgraph=True), operands)
+                call, operands = self.compiled[1]
+            if op.startswith("adamw"):
+                return self._over_and_over(lambda: call(*operands))
+            if way == "forward":
+                return self._over_and_over(lambda: call(*operands).detach())
+            out = call(*operands)
+            above, wanted = self.torch.randn_like(out), [one for one in operands if one.requires_grad]
+            return self._over_and_over(lambda: self.torch.autograd.grad(out, wanted, above, retain_graph=True))
+
+    def layer(self, kernel: str, mode: str, model: Model, sequences: int, tokens: int) -> Sequence[KernelTime]:
+        """See `measure.Backend`. Whole and in parts by the profiler, amid the same steps."""
+        chosen, torch = import_module("torch.nn.attention"), self.torch
+        with self._able(), chosen.sdpa_kernel(getattr(chosen.SDPBackend, KERNELS[kernel])):
+            torch._dynamo.reset()
+            made = LlamaLayer(torch, model)
+            call = torch.compile(made, fullgraph=True) if mode == "compiled" else made
+
+            def step(ones: Any, above: Any) -> None:
+                call(ones).backward(above)
+                made.forget()
+
+            ones, above = (self._random(sequences, tokens, model[0]).requires_grad_(way) for way in (True, False))
+            whole = self._repeated(lambda: step(ones, above))
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+                for _ in range(STEPS):
+                    step(ones, above)
+                torch.cuda.synchronize()
+            names = seen.key_averages()
+            if mode == "compiled" and any("cudnn" in one.key for one in names) != (kernel == "cudnn"):
+                raise RuntimeError("a compiled layer has an attention kernel of the compiler's choice")
+            told = kinds(names)
+            host = KernelTime(self._enqueued(lambda: step(ones, above)))
+        parts = [KernelTime(seconds / STEPS, kernels=round(count / STEPS)) for seconds, count in told]
+        return [KernelTime(whole.seconds, whole.watts, whole.clock_hz, sum(part.kernels or 0 for part in parts)), *parts, host]
+
+    def copied(self, way: str, size: int) -> KernelTime:
+        """See `measure.Backend`. The host's memory is pinned."""
+        with self._able():
+            here = self.torch.empty(size, device="cuda", dtype=self.torch.uint8)
+            if way == "device":
+                other = self.torch.empty_like(here)
+                return self._over_and_over(lambda: other.copy_(here))
+            there = self.torch.empty(size, dtype=self.torch.uint8, pin_memory=True)
+            to, source = (here, there) if way == "from host" else (there, here)
+            return self._repeated(lambda: to.copy_(source, non_blocking=True))
+
+    def contended(self, blocks: int, m: int, n: int, k: int) -> KernelTime:
+        """See `measure.Backend`. The copies begin first and end last."""
+        torch = self.torch
+        with self._able():
+            left, right = self._random(m, k), self._random(n, k).t()
+            many, calls = self._captured(lambda: left @ right)
+            beside, outlasted = torch.cuda.Stream(), torch.cuda.Event()
+            if blocks:
+                copied = import_module("rackmodel.calibration.measure_copying").copied[(blocks,)]
+                places = [torch.zeros(COPIED, device="cuda", dtype=torch.int32) for _ in range(2)]
+                copy = partial(copied, *places, COPIED, BLOCK=BLOCK, num_warps=16)
+                copy(1)
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                copy(1)
+                torch.cuda.synchronize()
+                rounds = max(1, int(4 * SPAN / (time.perf_counter() - start)))
+                with torch.cuda.stream(beside):
+                    copy(rounds)
+                    outlasted.record()
+                time.sleep(0.1 * SPAN)
+            many()
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            times = max(1, int(SPAN / GRAPH))
+            for _ in range(times):
+                many()
+            end.record()
+            end.synchronize()
+            if blocks and outlasted.query():
+                raise RuntimeError("the copies ended before the products")
+            torch.cuda.synchronize()
+            return KernelTime(begin.elapsed_time(end) * 1e-3 / times / calls)
+
     @contextmanager
     def _able(self) -> Iterator[None]:
-        """What PyTorch refuses, or has no memory for, is CannotError."""
+        """What PyTorch refuses, or has no memory for, is CannotError, whatever it raises: what else there is goes on."""
         try:
             with self.torch.cuda.stream(self.stream):
                 yield
-        except (RuntimeError, NotImplementedError, AttributeError) as problem:
+        except Exception as problem:
             raise CannotError(str(problem).strip().split("\n", 1)[0] or type(problem).__name__) from problem
         finally:
             self.torch.cuda.empty_cache()
@@ -143,6 +250,22 @@ class TorchBackend:
         time.sleep(REST)
         return self.nvml.watts()
 
+    def _waiting(self) -> float | None:
+        """Drawn while a small kernel runs now and then, the clock up."""
+        if self.nvml is None:
+            return None
+        small, seen = self._random(1, 1), []
+        self._large(self._random)
+        time.sleep(LONG)
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < LONG:
+            for _ in range(int(SAMPLE / WAITING)):
+                small.add_(1)
+                time.sleep(WAITING)
+            seen.append(self.nvml.watts())
+        late = seen[len(seen) // 2 :]
+        return sum(late) / len(late)
+
     def _launch(self) -> float:
         small = self._random(1, 1)
         return self._host(lambda: small + small)
@@ -154,10 +277,19 @@ class TorchBackend:
 
     def _over_and_over(self, call: Callable[[], Any]) -> KernelTime:
         """Seconds of one of many, from events on the GPU, and the mean of watts and clocks in the second half."""
-        torch = self.torch
         for _ in range(3):
             call()
-        many, calls = self._captured(call)
+        return self._timed(*self._captured(call))
+
+    def _repeated(self, call: Callable[[], Any]) -> KernelTime:
+        """The same of what is launched call by call."""
+        for _ in range(3):
+            call()
+        return self._timed(call, 1)
+
+    def _timed(self, many: Callable[[], Any], calls: int) -> KernelTime:
+        torch = self.torch
+        torch.cuda.synchronize()
         start = time.perf_counter()
         many()
         torch.cuda.synchronize()
@@ -166,18 +298,22 @@ class TorchBackend:
         for _ in range(times // 3):
             many()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        seen: list[tuple[float, float]] = []
+        late = time.perf_counter() + SAMPLE
         begin.record()
         for _ in range(times):
             many()
+            if self.nvml is not None and time.perf_counter() > late:
+                seen.append((self.nvml.watts(), self.nvml.clock_hz()))
+                late = time.perf_counter() + SAMPLE
         end.record()
-        seen: list[tuple[float, float]] = []
         while not end.query():
             seen += [] if self.nvml is None else [(self.nvml.watts(), self.nvml.clock_hz())]
             time.sleep(SAMPLE)
-        span, late = begin.elapsed_time(end) * 1e-3, seen[len(seen) // 2 :]
-        if not late or (self.nvml is not None and not self.nvml.instant and span < LONG):
+        span, second = begin.elapsed_time(end) * 1e-3, seen[len(seen) // 2 :]
+        if not second or (self.nvml is not None and not self.nvml.instant and span < 1.0):
             return KernelTime(span / times / calls)
-        watts, clocks = (sum(one) / len(late) for one in zip(*late, strict=True))
+        watts, clocks = (sum(one) / len(second) for one in zip(*second, strict=True))
         return KernelTime(span / times / calls, watts, clocks)
 
     def _captured(self, call: Callable[[], Any]) -> tuple[Callable[[], Any], int]:
@@ -194,6 +330,16 @@ class TorchBackend:
             for _ in range(calls):
                 call()
         return graph.replay, calls
+
+    def _enqueued(self, call: Callable[[], Any]) -> float:
+        """Seconds that the host takes for a call of many kernels, nothing before it: the median of ten."""
+        spans = []
+        for _ in range(10):
+            self.torch.cuda.synchronize()
+            start = time.perf_counter()
+            call()
+            spans.append(time.perf_counter() - start)
+        return sorted(spans)[len(spans) // 2]
 
     def _host(self, call: Callable[[], Any], times: int = 200) -> float:
         """Seconds that the host takes to launch, the GPU's work shorter."""
