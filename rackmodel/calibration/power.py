@@ -28,7 +28,7 @@ from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import WAITING, BusyKind, WatchedKind, width
-from rackmodel.validation.attention import attention_case, price_attention, sizes_by_name
+from rackmodel.validation.attention import attention_case, price_looped
 from rackmodel.validation.experts import expert_case, layer_of
 from rackmodel.validation.kernel_energy import Moved, bytes_moved, call_moved, moved_of
 from rackmodel.validation.layer_ops import layer_case
@@ -166,7 +166,7 @@ def _experts(machine: Architecture, rows: Sequence[PublishedRow]) -> _Watched | 
 
 
 def _attention(machine: Architecture, rows: Sequence[PublishedRow], *, few: bool) -> _Watched | None:
-    """Long calls of one new token a sequence, or of many, by kernels that the part states."""
+    """Long calls of one new token a sequence, or of many, in training too, by kernels that the part states."""
     gpu = gpu_of(machine)
     alike: dict[object, list[PublishedRow]] = {}
     for row in rows:
@@ -175,15 +175,15 @@ def _attention(machine: Architecture, rows: Sequence[PublishedRow], *, few: bool
                 case = attention_case(row)
             except (Refused, InputError):
                 continue
-            if gpu is not None and case.kernel in gpu.facts.attention:
-                alike.setdefault((case.kernel, case.heads), []).append(row)
+            kernel = None if gpu is None else gpu.facts.attention.get(case.kernel)
+            if kernel is not None and (kernel.training if case.way else kernel.serves):
+                alike.setdefault((case.kernel, case.heads, case.way), []).append(row)
     if not alike:
         return None
     parts = []
     for own in alike.values():
         cases = [attention_case(row) for row in own]
-        charges, _ = price_attention(machine, cases[0].kernel, sizes_by_name([case.sizes for case in cases]), cases[0].heads)
-        parts.append(_of_charges(machine, charges, len(own)))
+        parts.append(_of_charges(machine, price_looped(machine, cases)[0], len(own)))
     return _watched(_together(parts), [row for own in alike.values() for row in own])
 
 

@@ -274,6 +274,10 @@ class Kernels(Spec):
         description="the same of a vector kernel that streams: sums and scales of tensors, dropout, casts, the optimizer; "
         "absent = vector_memory_efficiency",
     )
+    pointwise_memory_efficiency: Plain | None = Field(
+        default=None,
+        description="the same of a kernel that makes each element alone: activations, gated or not; absent = vector_memory_efficiency",
+    )
     start_in_stream_s: Seconds = Field(default=0.0, alias="start_in_stream", description="time one kernel adds where kernels queue up")
     start_s: Seconds = Field(default=0.0, alias="start", description="the same of a matrix product alone, with launch and synchronisation")
     vector_start_s: Seconds = Field(default=0.0, alias="vector_start", description="the same of a vector kernel alone")
@@ -358,6 +362,11 @@ class Kernels(Spec):
     def stream_efficiency(self) -> float:
         """Share of the memory bandwidth of a kernel that streams."""
         return self.vector_memory_efficiency if self.stream_memory_efficiency is None else self.stream_memory_efficiency
+
+    @property
+    def pointwise_efficiency(self) -> float:
+        """Share of the memory bandwidth of a kernel that makes each element alone."""
+        return self.vector_memory_efficiency if self.pointwise_memory_efficiency is None else self.pointwise_memory_efficiency
 
 
 class Compute(Spec):

@@ -138,6 +138,14 @@ def price_training(
     return rows, seconds
 
 
+def price_looped(machine: Architecture, cases: Sequence[AttentionCase]) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of calls in a loop that differ in sizes alone, without the products beside them."""
+    first, sizes = cases[0], sizes_by_name([case.sizes for case in cases])
+    if not first.way:
+        return price_attention(machine, first.kernel, sizes, first.heads)
+    return price_training(machine, KernelPricer(lasting=True, attention=first.kernel, looped=True), sizes, first.heads, first.way)
+
+
 def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes) -> tuple[list[Row], Array]:
     """Rows and seconds [n] of calls: those of both contractions."""
     count = len(sizes["b"])
@@ -184,12 +192,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     """Seconds, and watts where a row tells them."""
     first = own[0][1]
     machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
-    sizes = sizes_by_name([case.sizes for _, case in own])
-    if first.way:
-        pricer = KernelPricer(lasting=True, attention=first.kernel, looped=True)
-        charges, seconds = price_training(machine, pricer, sizes, first.heads, first.way)
-    else:
-        charges, seconds = price_attention(machine, first.kernel, sizes, first.heads)
+    charges, seconds = price_looped(machine, [case for _, case in own])
     beside, more = price_products(machine, [case for _, case in own])
     charges, seconds = [*charges, *beside], seconds + more
     bins = bins_of(charges, len(own))

@@ -31,6 +31,7 @@ KERNEL_FACTS = (
     "batched_memory_efficiency",
     "vector_memory_efficiency",
     "stream_memory_efficiency",
+    "pointwise_memory_efficiency",
     "start_in_stream_s",
 )
 

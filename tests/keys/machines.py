@@ -147,6 +147,7 @@ TREES = {
     "Kernels.sustained": Flip("measured", f"{_SM}.sustained", 0.5),
     "Kernels.memory_efficiency": Flip("measured", f"{_SM}.memory_efficiency", 0.01),
     "Kernels.stream_memory_efficiency": Flip("measured", f"{_SM}.stream_memory_efficiency", 0.01),
+    "Kernels.pointwise_memory_efficiency": Flip("measured", f"{_SM}.pointwise_memory_efficiency", 0.01),
     "Kernels.batched_memory_efficiency": Flip("measured", f"{_SM}.batched_memory_efficiency", 0.01),
     "Kernels.vector_memory_efficiency": Flip("measured", f"{_SM}.vector_memory_efficiency", 0.5),
     "Kernels.start_in_stream": Flip("measured", f"{_SM}.start_in_stream", "3 us"),

@@ -53,6 +53,8 @@ WIDE_BYTES = 2.0
 """Of an element before it is quantised."""
 STREAMS = ("", "add", "scale", "multiply", "dropout", "repeat")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
+POINTWISE = ("relu", "gelu", "silu", "swiglu", "clamp")
+"""Kinds whose elements are made alone."""
 
 
 @dataclass(frozen=True)
@@ -463,7 +465,9 @@ def _share(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
 def _memory_share(facts: Kernels, local_op: LocalOp) -> float:
     """Share of the memory bandwidth that a local operation reaches; a product in a batch of activations alone is slower."""
     if not local_op.macs:
-        return facts.stream_efficiency if local_op.kind in STREAMS else facts.vector_memory_efficiency
+        if local_op.kind in STREAMS:
+            return facts.stream_efficiency
+        return facts.pointwise_efficiency if local_op.kind in POINTWISE else facts.vector_memory_efficiency
     roles = None if local_op.kernel else roles_of(local_op)
     if roles is None or not roles[0] or _of_weights(local_op):
         return facts.memory_efficiency

@@ -1,0 +1,102 @@
+"""Layers of training measured on an H100 (tests/data/measured/h100_sxm) and the facts that are derived from them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.products import Device, compute_seconds
+from rackmodel.inputs import read_architecture
+from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
+from rackmodel.validation.steps import machine_of
+
+FOLDER = Path(__file__).parent / "data" / "measured" / "h100_sxm"
+KERNELS = {"torch_flash_attention_2": "fa2", "cudnn": "cudnn"}
+GPU = gpu_of(read_architecture("dgx_h100"))
+assert GPU is not None
+PRODUCTS, TRAINED = GPU.facts.products["bf16"], {kernel: GPU.facts.attention[kernel].training["bf16"] for kernel in KERNELS.values()}
+DEVICE = Device(peak=GPU.compute.matrix(16).rate_flop_per_s * GPU.units, blocks=GPU.blocks, element=2)
+
+
+def rows(name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader((FOLDER / f"{name}.csv").open(encoding="utf-8")))
+
+
+def seconds(row: dict[str, str]) -> float:
+    return 1e-6 * float(row["latency_us"])
+
+
+def looped(shapes: list[tuple[int, int, int]]) -> float:
+    """What the fit says of products in a loop, without their starts."""
+    return sum(float(compute_seconds(PRODUCTS, DEVICE, 1.0, *shape)) for shape in shapes)
+
+
+def shapes_of(row: dict[str, str]) -> list[tuple[int, int, int]]:
+    """(m, n, k) of a layer's products, in all passes."""
+    hidden, inside, tokens = int(row["hidden"]), int(row["ffn_hidden"]), int(row["batch_size"]) * int(row["q_len"])
+    shared = hidden // int(row["num_heads"]) * int(row["num_key_value_heads"])
+    widths = [(hidden, hidden), (shared, hidden), (shared, hidden), (hidden, hidden), (inside, hidden), (inside, hidden), (hidden, inside)]
+    forward = [(tokens, n, k) for n, k in widths]
+    return [*forward, *((m, k, n) for m, n, k in forward), *((n, k, m) for m, n, k in forward)]
+
+
+def test_products_keep_what_they_keep_amid_a_layer() -> None:
+    layers = [row for row in rows("layers") if row["part"] == "products"]
+    kept = [looped(shapes_of(row)) / (seconds(row) - len(shapes_of(row)) * PRODUCTS.start_s) for row in layers]
+    said = PRODUCTS.lasting
+    assert float(said) == pytest.approx(sum(kept) / len(kept), abs=0.002)
+    assert said.high == pytest.approx(max(kept), abs=0.002)
+    assert said.low == pytest.approx(float(np.median(alone())), abs=0.002)
+
+
+def alone() -> list[float]:
+    """What products of LARGE operations keep that are looped by themselves, in all passes."""
+    kept = []
+    for row in rows("training_products"):
+        m, n, k = (int(row[name]) for name in "mnk")
+        turned = {"forward": (m, n, k), "input gradients": (m, k, n), "weight gradients": (n, k, m)}[row["pass"]]
+        if 2.0 * m * n * k > 1e11:
+            kept.append(looped([turned]) / (seconds(row) - PRODUCTS.start_s))
+    return kept
+
+
+@pytest.mark.parametrize("kernel", sorted(KERNELS))
+def test_attention_keeps_what_it_keeps_amid_a_layer(kernel: str) -> None:
+    machine, pricer = machine_of("dgx_h100", ()), KernelPricer(lasting=True, attention=KERNELS[kernel], looped=True)
+    kept = []
+    for row in rows("layers"):
+        if row["part"] == "attention" and row["kernel_source"] == kernel:
+            heads, shared, many, length = (int(row[name]) for name in ("num_heads", "num_key_value_heads", "batch_size", "q_len"))
+            sizes = sizes_by_name([(many, shared, heads / shared, length, length, (length + 1) / 2)])
+            own = HeadSizes(int(row["hidden"]) / heads, int(row["hidden"]) / heads, 16)
+            both = sum(price_training(machine, pricer, sizes, own, way)[1][0] for way in ("forward", "backward"))
+            kept.append(both / seconds(row))
+    said = TRAINED[KERNELS[kernel]].lasting
+    assert float(said) == pytest.approx(sum(kept) / len(kept), abs=0.002)
+    assert said.low <= min(kept) + 0.005
+
+
+def test_what_moves_rows_streams_at_the_rate_of_the_part() -> None:
+    """Sums, GELU and SwiGLU: operands and results, 2 B an element."""
+    passes = {("add", "forward"): 3, ("gelu", "forward"): 2, ("gelu", "backward"): 3, ("swiglu", "forward"): 3, ("swiglu", "backward"): 5}
+    shares = [
+        passes[row["op"], row["pass"]] * 2.0 * int(row["num_tokens"]) * int(row["hidden"]) / seconds(row) / 3.35e12
+        for row in rows("training_ops")
+        if (row["op"], row["pass"]) in passes and row["num_tokens"] == "16384" and row["mode"] == "compiled"
+    ]
+    assert len(shares) == len(passes)
+    assert float(GPU.facts.stream_memory_efficiency) == pytest.approx(sum(shares) / len(shares), abs=0.01)
+    assert float(GPU.facts.memory_efficiency) == pytest.approx(max(shares), abs=0.01)
+    assert GPU.facts.pointwise_efficiency == pytest.approx(sum(shares[:-1]) / (len(shares) - 1), abs=0.01)
+
+
+def test_a_gpu_that_waits_draws_what_was_read() -> None:
+    facts = {row["fact"]: float(row["value"]) for row in rows("machine")}
+    machine = read_architecture("dgx_h100")
+    waiting = float(GPU.facts.waiting_power_w) + machine.accelerator.static_power_w
+    assert waiting == pytest.approx(facts["waiting_w"], abs=1.0)
+    assert facts["limit_w"] == GPU.facts.power_limit_w
