@@ -48,7 +48,7 @@ class Waiting:
 
 
 class Rules:
-    """A schedule of one engine as plain numbers."""
+    """A schedule of one engine as plain numbers. way_s: of a request to the queue, and of its tokens back: half of request_s each."""
 
     def __init__(self, schedule: Schedule, kv_tokens: float) -> None:
         def one(name: str) -> float:
@@ -59,7 +59,7 @@ class Rules:
         self.chunk = one("token_budget") if one("chunked") else inf
         self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0
         self.ahead, self.held, self.held_until = int(one("ahead")), one("held"), one("held_until")
-        self.polled, self.request_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s"), one("tokenize_s")
+        self.polled, self.way_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s") / 2.0, one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
         self.kv_tokens = kv_tokens
@@ -125,7 +125,7 @@ class Admission:
         self.sent += 1
         if self.closed:
             self.asked[number] = now
-        before = self.rules.request_s + self.rules.tokenize_s * float(self.trace.prompt[number])
+        before = self.rules.way_s + self.rules.tokenize_s * float(self.trace.prompt[number])
         heapq.heappush(self.coming, (self.asked[number] + before, number))
 
     def arrive(self) -> None:
@@ -199,4 +199,4 @@ class Admission:
         self.ended[number] = self.clock
         self.held_tokens -= self._tokens_held(number)
         if self.closed:
-            self.send(self.clock + self.rules.request_s)
+            self.send(self.clock + self.rules.way_s)
