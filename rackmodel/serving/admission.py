@@ -18,6 +18,8 @@ from rackmodel.errors import InputError
 from rackmodel.serving.requests import Schedule
 
 Array = NDArray[np.float64]
+LATEST_S = 2.0**33
+"""Until when a clock of 53 bits tells microseconds: 272 years."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class Trace:
     def __post_init__(self) -> None:
         if not len(self.prompt):
             raise InputError("no requests", path="trace")
+        if self.arrival_s[-1] >= LATEST_S:
+            raise InputError(f"arrives at {self.arrival_s[-1]:.3g} s: a clock tells microseconds up to {LATEST_S:.2g} s", path="trace")
         if (np.diff(self.arrival_s) < 0).any():
             row = int(np.argmax(np.diff(self.arrival_s) < 0)) + 2
             raise InputError(f"request {row} arrives before the one above it", path="trace")
