@@ -150,6 +150,16 @@ def test_a_wafer_that_is_too_small_says_what_is_missing(run) -> None:
         (("search", "rack_paper", "ffn", "data", "-o", ""), "--output: is empty"),
         (("serve", "dgx_h100", "llama3_8b_decoder", "--kv", ""), "--kv: is empty"),
         (("search", "rack_paper", "", "data"), "WORKLOAD: is empty"),
+        (("carbon", "dgx_h100", "--lifetime", "4 year"), "--lifetime: this is of a job"),
+        (("carbon", "dgx_h100", "--active", "50 %"), "--active: this is of a job"),
+        (("carbon", "dgx_h100", "--profile", "ideal"), "--profile: this is of a job"),
+        (("carbon", "dgx_h100", "--minimize", "energy"), "--minimize: this is of a job"),
+        (("carbon", "dgx_h100", "--verbose"), "--verbose: this is of a job"),
+        (("carbon", "dgx_h100", "gemm", "auto", "--grid", "sweden,"), "--grid: 'sweden,': a word is missing"),
+        (("cost", ","), "ARCH: ',': a word is missing"),
+        (("cost", "dgx_h100", "--profile", "ideal"), "--profile: this is of a workload"),
+        (("cost", "dgx_h100", "--respins", "3"), "--respins: dgx_h100 has no chip that is engineered anew"),
+        (("cost", "h100", "gemm", "auto", "--each", "4"), "--each: a copy of 4 accelerators does not fit on 1"),
     ],
 )
 def test_bad_words_get_one_clear_message_and_exit_code_2(run, words: tuple[str, ...], said: str) -> None:
