@@ -159,6 +159,9 @@ def test_a_wafer_that_is_too_small_says_what_is_missing(run) -> None:
         (("cost", ","), "ARCH: ',': a word is missing"),
         (("cost", "dgx_h100", "--profile", "ideal"), "--profile: this is of a workload"),
         (("cost", "dgx_h100", "--respins", "3"), "--respins: dgx_h100 has no chip that is engineered anew"),
+        (("sweep", "rack_paper", "ffn", "data", "--ranges"), "--ranges: sweep has no findings whose verdicts could turn"),
+        (("serve", "dgx_h100", "llama3_8b_decoder", "--osl", "1", "--minimize", "tpot"), "--minimize: an answer of one token has none"),
+        (("serve", "dgx_h100", "llama3_8b_decoder", "--osl", "1", "--limit", "tpot=1 s"), "--limit: an answer of one token has none"),
         (("cost", "h100", "gemm", "auto", "--each", "4"), "--each: a copy of 4 accelerators does not fit on 1"),
     ],
 )
