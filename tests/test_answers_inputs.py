@@ -246,6 +246,26 @@ def test_a_disk_that_fills_leaves_the_old_file_or_none(tmp_path, monkeypatch):
     assert old.read_text(encoding="utf-8") == "whole\n"
 
 
+def test_what_is_no_plain_file_is_written_into_and_a_link_stays_one(tmp_path):
+    """`-o /dev/null` put a file where the device was."""
+    null, pipe, link, far = (tmp_path / name for name in ("null", "pipe", "link.csv", "far"))
+    far.mkdir()
+    null.symlink_to(os.devnull)
+    link.symlink_to(far / "file.csv")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (null, pipe, link):
+        files.write_whole(path, "whole\n")
+    assert null.is_symlink()
+    assert null.is_char_device()
+    assert pipe.is_fifo()
+    assert os.read(reader, 100) == b"whole\n"
+    os.close(reader)
+    assert link.is_symlink()
+    assert (far / "file.csv").read_text(encoding="utf-8") == "whole\n"
+    assert [path.name for path in far.iterdir()] == ["file.csv"]
+
+
 def _spawn(*words: str, env: dict[str, str] | None = None, **more) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run([sys.executable, "-m", "rackmodel", *words], env={**os.environ, **(env or {})}, timeout=120, **more)
 

@@ -245,6 +245,45 @@ def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Pat
     assert len(out.read_text().splitlines()) == 51
 
 
+@pytest.mark.parametrize(
+    ("rows", "where"),
+    [
+        ("", "t.csv:1:1: no requests"),
+        ("1e300,10,10", "t.csv:2:1: arrival_s: '1e300' is no number of arrival_s from 0 up, below 8.59e+09"),
+        ("\n5,10,10\n1,10,10", "t.csv:4:1: arrival_s: this request arrives before"),
+        ("1,10.5,10", "t.csv:2:1: prompt: '10.5': tokens are whole"),
+        ("1,10,nan", "t.csv:2:1: output: 'nan' is no number"),
+    ],
+)
+def test_a_trace_that_no_clock_follows_is_refused_at_its_line(tmp_path: Path, rows: str, where: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"arrival_s,prompt,output\n{rows}\n")
+    with pytest.raises(InputError) as found:
+        read_trace(path)
+    assert where in str(found.value)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("arrival_s,prompt,prompt,output\n1,10,20,5\n")
+    with pytest.raises(InputError, match="two columns 'prompt'"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rate", "1e-300"), "--rate: 1,000 requests would take over 4.3e+09 s, where a clock no longer tells microseconds"),
+        (("--rate", "1", "--expert", "3"), "--expert: 3 ranks of experts do not divide 1, tensor x attention data"),
+        (("t.csv", "--isl", "5", "--seed", "0"), "--isl: t.csv has requests of its own: leave --isl and --seed out"),
+    ],
+)
+def test_what_a_trace_cannot_count_is_refused(words: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(app, ["serve-trace", "dgx_h100", MODEL, *words])
+    assert isinstance(found.exception, InputError)
+    assert said in str(found.exception)
+
+
 # -- pools of prompts and of decodes, drafts -----------------------------------------------------------------------------------------
 
 POOLED = ServingSpace(tensor=(1, 2), pipeline=(1,), clients=(16.0,))

@@ -33,6 +33,18 @@ def test_one_client_meets_its_own_steps_alone() -> None:
     assert found.requests_per_s[0] == pytest.approx(1 / (found.ttft_s[0] + 100 * found.tpot_s[0]))
 
 
+@pytest.mark.parametrize("facts", [{"ahead": 1}, {"ahead": 1, "request_s": 3e-3}, {"mixed": 0, "request_s": 3e-3}])
+@pytest.mark.parametrize("least", [1.0, 0.8])
+def test_one_client_waits_for_no_step_of_others_and_for_the_server_once(facts: dict[str, float], least: float) -> None:
+    """Law and simulation say the same first token: no step is under way when its request comes, and `request_s` is both ways together."""
+    schedule, trace = Schedule.of(**facts), drawn_trace(400, (100.0, 100.0, least), None, 7)
+    figures = simulate(LinearModel(), trace, schedule, 1e12, 1)
+    requests = Requests.of(prompt=100, output=100, variation=(1.0 - least) / (1.0 + least) / 3**0.5)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([1.0]), ROOMY)
+    assert law.ttft_s[0] == pytest.approx(figures.ttft_s.mean(), rel=0.01)
+    assert law.requests_per_s[0] == pytest.approx(400 / figures.seconds, rel=0.01)
+
+
 @pytest.mark.parametrize("mixed", [1, 0])
 @pytest.mark.parametrize(("prompt", "output"), [(1024, 1024), (8192, 1024), (1024, 128)])
 @pytest.mark.parametrize("clients", [4, 16, 64])

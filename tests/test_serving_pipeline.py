@@ -55,12 +55,27 @@ def test_clients_whose_prompts_fill_an_engine_wait_for_it(stages: int) -> None:
     assert law.tpot_s[0] == pytest.approx(figures.tpot_s[steady].mean(), rel=0.03)
 
 
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize("output", [1, 2])
+@pytest.mark.parametrize(("prompt", "clients"), [(100, 400), (1024, 16), (1024, 64), (8000, 4)])
+def test_short_answers_are_no_faster_than_prompts_are_worked_off(prompt: int, clients: int, output: int, mixed: int) -> None:
+    """Steps are scheduled ahead, and nearly all of them are full of prompts: twice as many requests were said to be served."""
+    schedule, count = Schedule.of(ahead=1, mixed=mixed), 20 * clients
+    figures = simulate(LinearModel(), _trace(count, prompt, output, 1.0), schedule, 1e12, clients)
+    law = _law(1, clients, (prompt, output), ahead=1, mixed=mixed)
+    steady = slice(count // 3, 4 * count // 5)
+    assert law.requests_per_s[0] == pytest.approx(clients / figures.total_s[steady].mean(), rel=0.09)
+    assert law.requests_per_s[0] * law.rhythm.drain_s[0] < 1.001
+    if output == 1:
+        assert law.ttft_s[0] == pytest.approx(figures.total_s[steady].mean(), rel=0.11)
+
+
 @pytest.mark.parametrize("variation", [0.0, SPREAD])
 def test_no_more_is_served_than_the_busiest_stage_can_work_off(variation: float) -> None:
     draw = np.random.default_rng(11)
     for _ in range(300):
         facts = {"mixed": int(draw.random() < 0.7), "chunked": int(draw.random() < 0.5), "ahead": int(draw.random() < 0.5)}
-        lengths = (float(np.round(10 ** draw.uniform(1.5, 4.3))), float(np.round(10 ** draw.uniform(1.0, 3.5))))
+        lengths = (float(np.round(10 ** draw.uniform(1.5, 4.3))), float(np.round(10 ** draw.uniform(0.0, 3.5))))
         stages, clients = int(draw.choice([1, 2, 4, 8])), np.round(10 ** draw.uniform(0, 3.5))
         law = _law(stages, clients, lengths, variation, **facts)
         beat = law.rhythm

@@ -29,6 +29,7 @@ from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
 from rackmodel.validation.runs import measured_seconds
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
+from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.steps import _macs, cut_of_layers, price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
@@ -493,6 +494,22 @@ def test_an_unknown_thing_to_time_names_the_nearest() -> None:
     problem = command("time", "dgx_h100", "all_reduced", "1e6").exception
     assert isinstance(problem, InputError)
     assert "did you mean 'all_reduce'" in str(problem)
+
+
+def test_a_send_is_timed_between_two_of_a_node_or_of_two() -> None:
+    """rack_paper: 1 GB over 900 GB/s in a rack, over 50 GB/s between racks."""
+    near, far = (time_of(read_architecture("rack_paper"), "send", OneCall("1e9", nodes=nodes)).seconds for nodes in (None, 2))
+    assert near == pytest.approx(1e9 / 900e9)
+    assert far == pytest.approx(1e9 / 50e9)
+    with pytest.raises(InputError, match="send has no --members"):
+        time_of(read_architecture("rack_paper"), "send", OneCall("1e9", members=4))
+
+
+def test_members_that_no_node_holds_are_refused_where_one_is_asked_for() -> None:
+    machine = read_architecture("dgx_h100")
+    assert time_of(machine, "all_reduce", OneCall("1e9", members=16)) == time_of(machine, "all_reduce", OneCall("1e9", members=16, nodes=2))
+    with pytest.raises(InputError, match="16 members in a node of 8"):
+        time_of(machine, "all_reduce", OneCall("1e9", members=16, nodes=1))
 
 
 # -- what the words say -------------------------------------------------------------------------------------------------------

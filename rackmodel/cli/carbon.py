@@ -73,7 +73,8 @@ def carbon(
 
     asked = JobQuestion(usage_of(lifetime, active, boundary), fab, grids_of(grid), trace)
     words = run_words(tokens, steps, None, None, None, None)
-    given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output}
+    given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output, "--lifetime": lifetime}
+    given |= {"--active": active, "--minimize": minimize, "--profile": profile, "--verbose": verbose or None}
     for option, value in given.items():
         if workload is None and value is not None:
             raise InputError("this is of a job: say WORKLOAD MAPPER too", path=option)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackmodel.cli.options import words_of
+
 if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
     from rackmodel.model.architecture import Architecture
@@ -33,11 +35,11 @@ class Amounts:
 
 
 def grids_of(text: str | None) -> tuple[str, ...]:
-    """'sweden,taiwan' → ('sweden', 'taiwan'). Raises InputError for one that is there twice."""
+    """'sweden,taiwan' → ('sweden', 'taiwan'). Raises InputError for one that is there twice, and where one is missing."""
     from rackmodel.errors import InputError
 
-    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
-    if len(set(names)) < len(names) or (text is not None and not names):
+    names = words_of(text, "--grid") if text is not None else ()
+    if text is not None and text.count(",") + 1 > len(names):
         raise InputError(f"'{text}': want places, each once", path="--grid")
     return names
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, echo, folder, print_json, tell
+from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, echo, folder, print_json, tell, words_of
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
 
 if TYPE_CHECKING:
@@ -48,17 +48,20 @@ def cost(
     from rackmodel.inputs import read_architecture
 
     usage, where = usage_of(lifetime, active, boundary), folder(output)
-    names = [name.strip() for name in architecture.split(",") if name.strip()]
+    names = words_of(architecture, "ARCH")
     if workload is not None and len(names) != 1:
         raise InputError("a workload is priced on one machine: say one", path="WORKLOAD", known=names)
-    if each is not None and workload is None:
-        raise InputError("copies are of a workload: say WORKLOAD MAPPER too", path="--each")
+    for option, value in {"--each": each, "--profile": profile}.items():
+        if value is not None and workload is None:
+            raise InputError("this is of a workload: say WORKLOAD MAPPER too", path=option)
     mine, owned = list(sets or ()), []
     for name in names:
         if workload is None:
             owned.append(_owned(read_architecture(name, mine), usage, fab, respins))
         else:
             owned.append(_working(name, workload, mapper, mine, usage, fab, respins, each, profile))
+    if respins and not any(one.money.cost.respin_usd.high for one in owned):
+        raise InputError(f"{' and '.join(names)} {'have' if len(names) > 1 else 'has'} no chip that is engineered anew", path="--respins")
     data = [one.to_dict() for one in owned]
     if where is not None:
         tell(_write(data, where))
@@ -86,14 +89,17 @@ def _working(
     each: int | None,
     profile: str | None,
 ) -> Ownership:
-    """A machine at the power of a workload, and the tokens of its life."""
+    """A machine at the power of a workload, and the tokens of its life. Raises InputError where no copy of it fits."""
     from rackmodel import api
+    from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
     from rackmodel.results import ownership_of
 
     inputs = read_inputs(name, workload, mapper=mapper, sets=sets)
     assert inputs.mapper is not None
     machine = inputs.architecture
+    if each is not None and each > machine.used:
+        raise InputError(f"a copy of {each} accelerators does not fit on {machine.used}", path="--each")
     copies = machine.used // (each or machine.used)
     own = machine.using(each or machine.used)
     result = api.search_mapper(own, inputs.workload, inputs.mapper, profile=profile).result

@@ -122,6 +122,16 @@ def figures(text: str | None) -> tuple[str, ...]:
     return () if text is None else tuple(name.strip() for name in text.split(","))
 
 
+def words_of(text: str, option: str) -> tuple[str, ...]:
+    """'fp8, bf16' → (fp8, bf16), each once. Raises InputError where one is missing beside a comma."""
+    from rackmodel.errors import InputError
+
+    found = [word.strip() for word in text.split(",")] if text else []
+    if not all(found):
+        raise InputError(f"'{text}': a word is missing beside a comma", path=option)
+    return tuple(dict.fromkeys(found))
+
+
 def time_limit(text: str | None) -> float | None:
     """'30 s', or '30', in seconds. Raises InputError."""
     if text is None:

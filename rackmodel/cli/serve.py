@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, limits, print_json, print_table
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, limits, print_json, print_table, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,16 +170,6 @@ def whole(text: str, option: str) -> tuple[int, ...]:
         if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 10**6):
             raise InputError(f"'{word}': want whole numbers from 1 to a million, such as 1,2,4", path=option)
         found.append(int(word))
-    return tuple(dict.fromkeys(found))
-
-
-def words_of(text: str, option: str) -> tuple[str, ...]:
-    """'fp8, bf16' → (fp8, bf16), each once. Raises InputError where one is missing beside a comma."""
-    from rackmodel.errors import InputError
-
-    found = [word.strip() for word in text.split(",")] if text else []
-    if not all(found):
-        raise InputError(f"'{text}': a word is missing beside a comma", path=option)
     return tuple(dict.fromkeys(found))
 
 

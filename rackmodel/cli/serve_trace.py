@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 SHOWN = {"queue_s": "queue", "ttft_s": "first token", "tpot_s": "token after it", "request_s": "request"}
 
 
+DRAWN = {"requests": "--requests", "isl": "--isl", "osl": "--osl", "least": "--least", "seed": "--seed"}
+"""Options of requests that are drawn: a file has its own."""
+
+
 def serve_trace(
+    context: typer.Context,
     architecture: ArchitectureArg,
     model: ModelArg,
     trace: Annotated[
@@ -50,6 +55,7 @@ def serve_trace(
     """Run requests through one replica; the same trace and seed give the same figures."""
     from dataclasses import replace
 
+    from rackmodel.errors import InputError
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.offers import Widths, engine_of
     from rackmodel.serving.steps import Deployment
@@ -57,6 +63,11 @@ def serve_trace(
     from rackmodel.serving.trace_file import read_trace, summary, write_figures
 
     asked = _asked(trace, rate, concurrency)
+    said = [option for name, option in DRAWN.items() if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if trace is not None and said:
+        raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
+    if tensor * attention_data % expert:
+        raise InputError(f"{expert} ranks of experts do not divide {tensor * attention_data}, tensor x attention data", path="--expert")
     deployment = Deployment(
         tensor=tensor, pipeline=pipeline, attention_data=attention_data, expert=expert, expert_tensor=tensor * attention_data // expert
     )
@@ -89,9 +100,14 @@ def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> s
 
 
 def _made(rate: float | None, count: int, lengths: tuple[float, float, float], seed: int) -> Trace:
-    """Requests of even lengths, at a rate or all there at once."""
+    """Requests of even lengths, at a rate or all there at once. Raises InputError where the rate is too small for a clock."""
+    from rackmodel.errors import InputError
+    from rackmodel.serving.admission import LATEST_S
     from rackmodel.serving.trace import drawn_trace
 
+    if rate is not None and count / rate > LATEST_S / 2.0:
+        fact = f"{count:,} requests would take over {LATEST_S / 2.0:.2g} s, where a clock no longer tells microseconds"
+        raise InputError(f"{fact}: want at least {2.0 * count / LATEST_S:.2g} a second", path="--rate")
     return drawn_trace(count, lengths, rate, seed)
 
 

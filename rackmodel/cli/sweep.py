@@ -52,6 +52,7 @@ def sweep(
     output: OutOption = None,
 ) -> None:
     """Run a study: its figures as tables (and charts with -o), its findings with verdicts. With -o it goes on where it stopped."""
+    from rackmodel.errors import InputError
     from rackmodel.papers import checks_of
     from rackmodel.store.study_file import StudyFile
     from rackmodel.studies.ask import FILE, solvers
@@ -64,6 +65,8 @@ def sweep(
         check_format(export, output is not None)
     spec, own = _spec(inputs, columns, objective(minimize), profile), read_sets(sets or ())
     checks, carbon = checks_of(spec), tables_under(spec, own)
+    if ranges and not checks:
+        raise InputError(f"{spec.name} has no findings whose verdicts could turn", path="--ranges")
     asks = plan_points(spec, own)
     _check(spec, asks, inputs)
     where = folder(output)

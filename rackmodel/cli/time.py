@@ -34,7 +34,9 @@ def time(
         str, typer.Option("--pass", metavar="PASS", help="Attention in a step of training: forward or backward; else as servers call it.")
     ] = "",
     members: Annotated[int | None, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective (8).")] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly (1).")] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly; default: as few as can be.")
+    ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,
     sets: SetOption = None,
     as_json: JsonOption = False,

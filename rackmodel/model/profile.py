@@ -217,7 +217,7 @@ class Engine(Spec):
     )
     graph_tokens: NonNegativeInt = Field(default=0, description="most tokens of a step with prompts that is launched as captured graphs")
     request_s: Seconds = Field(
-        default=0.0, alias="request", description="server and client, from a request's arrival to the queue and from its token back"
+        default=0.0, alias="request", description="server and client together: from a request's arrival to the queue, and its token back"
     )
     tokenize_s: Seconds = Field(
         default=0.0, alias="tokenize", description="server, for each token of a prompt, from a request's arrival to the queue"

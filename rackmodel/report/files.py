@@ -1,6 +1,7 @@
 """Files that a command writes: each is whole or not there, none lies outside its folder, and no cell of a table is a formula.
 
-A file is written beside its place under a name of its own, flushed, and put in place by one rename. Whatever a name in a YAML file
+A file is written beside its place under a name of its own, flushed, and put in place by one rename; a link stays one, and what is no plain
+file (/dev/stdout, a pipe) is written into. Whatever a name in a YAML file
 says ('../../x', '/etc/y', 'CON'), what is made of it is one plain word.
 """
 
@@ -24,22 +25,31 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a file so that it is there whole or as it was before. Raises OutputError."""
+    """Write a file so that it is there whole or as it was before; a device or a pipe gets what it is sent. Raises OutputError."""
     data = content.encode() if isinstance(content, str) else content
-    beside = path.with_name(f".{path.name[:60]}.{os.getpid()}.part")
     try:
-        try:
-            with beside.open("wb") as stream:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as stream:
                 stream.write(data)
-                stream.flush()
-                os.fsync(stream.fileno())
-            beside.replace(path)
-        finally:
-            with contextlib.suppress(OSError):
-                beside.unlink()
+        else:
+            _put(Path(os.path.realpath(path)), data)
     except OSError as problem:
         raise OutputError(f"cannot be written: {problem.strerror or problem}", str(path)) from problem
     return path
+
+
+def _put(path: Path, data: bytes) -> None:
+    """A plain file, by one rename. Raises OSError."""
+    beside = path.with_name(f".{path.name[:60]}.{os.getpid()}.part")
+    try:
+        with beside.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
 
 
 def make_folder(path: Path) -> Path:

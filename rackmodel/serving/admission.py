@@ -18,6 +18,8 @@ from rackmodel.errors import InputError
 from rackmodel.serving.requests import Schedule
 
 Array = NDArray[np.float64]
+LATEST_S = 2.0**33
+"""Until when a clock of 53 bits tells microseconds: 272 years."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class Trace:
     def __post_init__(self) -> None:
         if not len(self.prompt):
             raise InputError("no requests", path="trace")
+        if self.arrival_s[-1] >= LATEST_S:
+            raise InputError(f"arrives at {self.arrival_s[-1]:.3g} s: a clock tells microseconds up to {LATEST_S:.2g} s", path="trace")
         if (np.diff(self.arrival_s) < 0).any():
             row = int(np.argmax(np.diff(self.arrival_s) < 0)) + 2
             raise InputError(f"request {row} arrives before the one above it", path="trace")
@@ -48,7 +52,7 @@ class Waiting:
 
 
 class Rules:
-    """A schedule of one engine as plain numbers."""
+    """A schedule of one engine as plain numbers. way_s: of a request to the queue, and of its tokens back: half of request_s each."""
 
     def __init__(self, schedule: Schedule, kv_tokens: float) -> None:
         def one(name: str) -> float:
@@ -59,7 +63,7 @@ class Rules:
         self.chunk = one("token_budget") if one("chunked") else inf
         self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0
         self.ahead, self.held, self.held_until = int(one("ahead")), one("held"), one("held_until")
-        self.polled, self.request_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s"), one("tokenize_s")
+        self.polled, self.way_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s") / 2.0, one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
         self.kv_tokens = kv_tokens
@@ -125,7 +129,7 @@ class Admission:
         self.sent += 1
         if self.closed:
             self.asked[number] = now
-        before = self.rules.request_s + self.rules.tokenize_s * float(self.trace.prompt[number])
+        before = self.rules.way_s + self.rules.tokenize_s * float(self.trace.prompt[number])
         heapq.heappush(self.coming, (self.asked[number] + before, number))
 
     def arrive(self) -> None:
@@ -199,4 +203,4 @@ class Admission:
         self.ended[number] = self.clock
         self.held_tokens -= self._tokens_held(number)
         if self.closed:
-            self.send(self.clock + self.rules.request_s)
+            self.send(self.clock + self.rules.way_s)

@@ -62,7 +62,7 @@ class Schedule(_Points):
     budget · ranks: attention-data-parallel ranks · ahead: steps that are scheduled before a new request can join ·
     held: steps for which a new prompt waits for company · held_until: share of the budget that ends that wait ·
     polled: decode steps from one look at the queue to the next · reserves: 1 where a request's whole output is reserved in the cache ·
-    request_s: seconds of the server and its client from a request's arrival to the queue and from the token back ·
+    request_s: seconds of the server and its client from a request's arrival to the queue and from the token back, together ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
     mesh: which of a model's deployments it is of · stages: of its pipeline; as many batches are under way, each with a budget of its own.

@@ -85,6 +85,8 @@ def search_service(
     Raises InputError, and InfeasibleError where no deployment is within the limits.
     """
     name, sign = _objective(minimize, service, prompts_on)
+    if service.output <= 1.0 and "tpot" in (name, *(limits or {})):
+        raise InputError("an answer of one token has none after it", path="--minimize" if name == "tpot" else "--limit")
     begun = perf_counter()
     budgets = list(space.budgets) or [_engine_budget(service)]
     offers: list[Offered] = []

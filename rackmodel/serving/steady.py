@@ -11,7 +11,8 @@ which is a quadratic in R, and tends to C d - Z' where the queue is the bottlene
 So B = C Z / (Z + S) of S steps to the first token: known before anything is priced. A prompt that waits R - d steps waits for full ones.
 Requests of equal lengths come back as they left, and wait for C d - Z' alone. Either way a cycle is C d steps at least. In a cycle every
 other client's prompt comes once: beside a prompt's own, with those that it waits for (m a step), or else in a step that delays a sequence:
-these are m a step at most, so that its mean step lies between steps with prompts and without.
+these are m a step at most, so that its mean step lies between steps with prompts and without. No cycle is shorter than C prompts take in
+full steps, and all of it is before the first token where an answer has no other.
 Where prompts go first, decodes stand still: it waits for half of those that came with it and do not fit into its step.
 
 Clumps. The first prompts of all clients come at once, so the k-th ones come within W = sqrt(12 k) v Z steps, where v is the variation of
@@ -108,8 +109,10 @@ def closed_loop(
     behind = _behind(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, cycle.queue * beat.full_s, behind)
     before = schedule.before_s(requests)
-    first = queue + _clump_waits(beat, schedule, cycle, before) + before + beat.own_s
     busy = _decoding_s(beat, requests, schedule)
+    waits = _clump_waits(beat, schedule, cycle, before)
+    first = np.maximum(queue + waits + before + beat.own_s, most * beat.drain_s - busy)
+    first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
     outside = (clients / most - 1.0) * (busy + first)
     times = _Times(
         per_s=most / (busy + first),
@@ -156,7 +159,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
             decodes = np.where(swings, (found + decodes) / 2.0, decodes)
     queued = np.minimum(queue, 1.0)
     beside = np.where(mixed, group.beside(queued), group.company - _behind(group) / 2.0)
-    seen = most - 1.0 - beside - queue / each
+    seen = np.maximum(most - 1.0 - beside - queue / each, 0.0)
     apart = waits + np.where(mixed, group.own_steps - group.chunks / group.stages, 0.0)
     crowd = Crowd(
         decodes=np.maximum(decodes, 1.0),
@@ -188,7 +191,8 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) 
     """[n] seconds of batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
 
     A client's next request comes some time after the end of a batch; it joins the second one after that then under way where one is
-    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them.
+    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them. No batch is
+    under way where nobody else decodes.
     """
     batch, window = beat.clump_s, cycle.window * beat.group.stages
     rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, batch / 2.0))
@@ -196,7 +200,9 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) 
     met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
     inside = (rest + schedule.ahead * batch) * np.clip(met, 0.0, 1.0)
     alone = np.where(window > 1.0, (1.0 - np.clip(met, 0.0, 1.0)) * batches * beat.decode_s / beat.group.stages, 0.0)
-    return np.asarray(beat.group.wait_steps * beat.decode_s + inside + alone)
+    others = np.maximum(cycle.crowd.clients, 1.0)
+    under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - np.minimum(cycle.crowd.others / others, 1.0)) ** others, 0.0)
+    return np.asarray(beat.group.wait_steps * beat.decode_s + under_way * (inside + alone))
 
 
 def queue_of(each: Array, rest: Array, most: Array) -> Array:

@@ -123,7 +123,7 @@ def simulate(model: Served, trace: Trace, schedule: Schedule, kv_tokens: float, 
     table = StepTable(model, extent, rules.wide, rules.stages)
     engine = (_Steps if rules.stages == 1 else Batches)(trace, rules, table, clients)
     engine.run()
-    first, total = engine.first - engine.asked + rules.request_s, engine.ended - engine.asked + rules.request_s
+    first, total = engine.first - engine.asked + rules.way_s, engine.ended - engine.asked + rules.way_s
     gaps = np.maximum(trace.output - 1.0, 1.0)
     return RequestFigures(
         queue_s=engine.admitted - engine.asked,

@@ -14,15 +14,30 @@ import numpy as np
 
 from rackmodel.errors import InputError, Where
 from rackmodel.report.files import csv_text, write_whole
-from rackmodel.serving.admission import Trace
+from rackmodel.serving.admission import LATEST_S, Trace
 from rackmodel.serving.trace import PERCENTILES, RequestFigures
 
 COLUMNS = {"arrival_s": ("arrival_s",), "prompt": ("prompt", "input_tokens"), "output": ("output", "output_tokens")}
+LIMITS = {"arrival_s": (0.0, LATEST_S), "prompt": (1.0, 1e15), "output": (1.0, 1e15)}
+"""Column → its least number, and what it is below; sums of tokens stay whole numbers."""
 MOST_REQUESTS = 10**6
 
 
 def read_trace(path: Path) -> Trace:
     """The requests of a file. Raises InputError with its line."""
+    rows = _rows(path)
+    if not rows:
+        raise InputError("no requests: want a line for each below the names of the columns", where=Where(str(path), 1, 1))
+    arrivals, prompts, outputs = np.array([found for _, found in rows]).T
+    fallen = np.flatnonzero(np.diff(arrivals) < 0)
+    if len(fallen):
+        where = Where(str(path), rows[fallen[0] + 1][0], 1)
+        raise InputError("this request arrives before the one above it", where=where, path="arrival_s")
+    return Trace(arrival_s=arrivals, prompt=prompts, output=outputs)
+
+
+def _rows(path: Path) -> list[tuple[int, list[float]]]:
+    """(line, numbers in the order of COLUMNS) of each request. Raises InputError with its line."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError:
@@ -31,33 +46,33 @@ def read_trace(path: Path) -> Trace:
         raise InputError("no text in UTF-8", where=Where(str(path)))
     reader = csv.DictReader(io.StringIO(text, newline=""))
     names = {name: _column(reader.fieldnames or [], words, path) for name, words in COLUMNS.items()}
-    found: dict[str, list[float]] = {name: [] for name in COLUMNS}
+    found: list[tuple[int, list[float]]] = []
     for row in reader:
-        for name, column in names.items():
-            found[name].append(_number(row.get(column), column, Where(str(path), reader.line_num, 1), 0.0 if name == "arrival_s" else 1.0))
-        if len(found["prompt"]) > MOST_REQUESTS:
-            raise InputError(f"more than {MOST_REQUESTS:,} requests", where=Where(str(path), reader.line_num, 1))
-    arrivals = np.array(found["arrival_s"])
-    if (np.diff(arrivals) < 0).any():
-        line = int(np.argmax(np.diff(arrivals) < 0)) + 3
-        raise InputError("this request arrives before the one above it", where=Where(str(path), line, 1), path="arrival_s")
-    return Trace(arrival_s=arrivals, prompt=np.array(found["prompt"]), output=np.array(found["output"]))
+        where = Where(str(path), reader.line_num, 1)
+        found.append((reader.line_num, [_number(row.get(column), column, where, *LIMITS[name]) for name, column in names.items()]))
+        if len(found) > MOST_REQUESTS:
+            raise InputError(f"more than {MOST_REQUESTS:,} requests", where=where)
+    return found
 
 
 def _column(there: Any, words: tuple[str, ...], path: Path) -> str:
     found = next((word for word in words if word in there), None)
     if found is None:
         raise InputError(f"no column '{words[0]}'", where=Where(str(path), 1, 1), known=list(there), given=words[0])
+    if list(there).count(found) > 1:
+        raise InputError(f"two columns '{found}': keep one", where=Where(str(path), 1, 1))
     return found
 
 
-def _number(text: str | None, column: str, where: Where, least: float) -> float:
+def _number(text: str | None, column: str, where: Where, least: float, below: float) -> float:
     try:
         found = float(text or "")
     except ValueError:
         found = -1.0
-    if not least <= found < float("inf"):
-        raise InputError(f"'{(text or '')[:40]}' is no number of {column} from {least:g} up", where=where, path=column)
+    if not least <= found < below:
+        raise InputError(f"'{(text or '')[:40]}' is no number of {column} from {least:g} up, below {below:.3g}", where=where, path=column)
+    if least and found % 1.0:
+        raise InputError(f"'{text}': tokens are whole", where=where, path=column)
     return found
 
 

@@ -37,14 +37,15 @@ OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}
 
 
 SAID = {"precision": "--precision", "alone": "--alone", "kernel": "--kernel", "way": "--pass", "members": "--members", "nodes": "--nodes"}
-KERNEL, MOVED, COLLECTIVE = ("precision", "alone"), ("precision",), ("members", "nodes")
+KERNEL, MOVED, COLLECTIVE, SENT = ("precision", "alone"), ("precision",), ("members", "nodes"), ("nodes",)
 
 
 @dataclass(frozen=True)
 class OneCall:
     """What is timed; what is not said has a default. shape: sizes joined by x, of a collective its message as a quantity or a number of
     bytes · precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · kernel: of
-    attention, one of the part's · way: the pass of training · members: of a collective (8) · nodes: that they are spread over (1)."""
+    attention, one of the part's · way: the pass of training · members: of a collective (8; of a send
+    always two) · nodes: that they are spread over; absent = as few as hold them."""
 
     shape: str
     precision: str = ""
@@ -88,25 +89,28 @@ def time_of(machine: Architecture, what: str, call: OneCall) -> OneTime:
         return _experts(gpu, call)
     if gpu is not None and what in gpu.facts.vector:
         return _vector(gpu, what, call)
-    if what in OPERATIONS:
-        return _collective(machine, what, call)
+    if what in OPERATIONS or what in OPERATIONS.values():
+        return _collective(machine, OPERATIONS.get(what, what), call)
     own = () if gpu is None else (EXPERTS, *gpu.facts.vector)
     known = list(dict.fromkeys(["gemm", "attention", *VECTORS, *own, *OPERATIONS.values()]))
     raise InputError(f"nothing called '{what}' is priced alone", path="WHAT", known=known, given=what)
 
 
 def _collective(machine: Architecture, what: str, call: OneCall) -> OneTime:
-    call.check(what, COLLECTIVE)
+    call.check(what, SENT if what == "send" else COLLECTIVE)
     try:
         size = float(call.shape)
     except ValueError:
         size = _quantity(call.shape)
     if not 0 < size < math.inf:
         raise InputError("a message has more than 0 bytes", path="SHAPE")
-    members, nodes = call.members or 8, call.nodes or 1
+    members, nodes = call.members or (2 if what == "send" else 8), call.nodes or 1
     if members % nodes:
         raise InputError(f"{nodes} nodes do not divide {members} members", path="--nodes")
-    case = CollectiveCase(MachineWords(words=[machine.name], machine=machine.name), OPERATIONS[what], members, nodes, NCCL)
+    inside = machine.tiers[0].below * machine.tiers[0].children if machine.tiers else members
+    if call.nodes and members // nodes > inside:
+        raise InputError(f"{members // nodes} members in a node of {inside}", path="--nodes")
+    case = CollectiveCase(MachineWords(words=[machine.name], machine=machine.name), what, members, nodes, NCCL)
     seconds = float(price_messages(machine, case, np.array([size]))[0])
     return OneTime(seconds, {f"network {case.operation}": seconds}, size / seconds if seconds else 0.0, "message a second", "byte/s")
 
@@ -219,6 +223,6 @@ def _sizes(shape: str, counts: tuple[int, ...], what: str) -> list[int]:
     words = shape.lower().split("x")
     if len(words) not in counts or not all(word.isdecimal() and 0 < int(word) < 10**9 for word in words):
         known = " or ".join(str(count) for count in counts)
-        fact = f"'{shape[:60]}' is no shape of {what}: want {known} whole numbers joined by x, such as 4096x4096"
+        fact = f"'{shape[:60]}' is no shape of {what}: want {known} whole numbers joined by x, such as {'x'.join(['64'] * counts[0])}"
         raise InputError(fact, path="SHAPE")
     return [int(word) for word in words]
