@@ -160,7 +160,7 @@ class RegionSearch(RegionBelow):
         again: Bools = np.zeros_like(grid)
         for r, axis in enumerate(space.axes):
             whole = (np.arange(len(axis)) == axis.top).reshape([-1 if i == r else 1 for i in range(len(space.axes))])
-            if not any(cuts[r] for cuts in space.cuts[: k + 1]):
+            if not any(space.cuts[j][r] for j in loops.paths[k]):
                 grid = grid & whole
             if space.parts[space.shared[r]][0] not in self.region.shared:
                 again = again | ~whole
@@ -169,7 +169,7 @@ class RegionSearch(RegionBelow):
     def _room(self, prefix: Prefix, branch: Branch) -> Floats:
         """[tiles of the shared ranks] bits at least while a member runs: tiles above are no smaller than its core's."""
         space = self.space
-        names = [*(n for names in prefix[: branch.span + 1] for n in names), *space.loops.live(branch.i)]
+        names = [*(n for k in branch.around for n in prefix[k]), *space.loops.live(branch.i)]
         grid = np.meshgrid(*(a.low.astype(float) for a in space.axes), indexing="ij")
         zero: Floats = np.zeros([len(a) for a in space.axes])
         return np.asarray(sum((space.terms[n].room(grid.__getitem__, space.widths[n]) for n in names), zero))
@@ -247,7 +247,8 @@ class RegionSearch(RegionBelow):
         keys = self._keys(outer.energy, outer.seconds)
         for n in np.lexsort((keys[1], keys[0])):
             one = Cells(outer.tiles[n : n + 1], outer.energy[n : n + 1], outer.seconds[n : n + 1])
-            within = [self._within(one, inner) for inner in cells[fixed + 1 :]]
+            paths = self.space.loops.paths
+            within = [self._within(one, cells[k]) if fixed in paths[k] else cells[k] for k in self.cores[fixed + 1 :]]
             narrowed = [*cells[:fixed], one, *within]
             figures = [sum(float(getattr(c, name).min(initial=np.inf)) for c in narrowed) for name in ("energy", "seconds")]
             if better(self._keys(*figures), self.best.key):
@@ -287,10 +288,11 @@ class RegionSearch(RegionBelow):
         """[joint] whether tiles are not those of another prefix, and whether loops around some members do something: they cut, or hold what
         several of these members read."""
         new = above.distinct()
-        for k, (first, last) in enumerate(self.space.loops.spans[1:], 1):
+        loops = self.space.loops
+        for k, (first, last) in enumerate(loops.spans[1:], 1):
             several = [n for n in prefix[k] if sum(first <= i <= last for i in self.space.users[n]) > 1]
             if not several:
-                outer, inner = (above.counts[above.core[at]] for at in (k - 1, k))
+                outer, inner = (above.counts[above.core[at]] for at in loops.paths[k][-2:])
                 new = new & np.any(np.broadcast_arrays(*(i > o for o, i in zip(outer, inner, strict=True))), axis=0)
         return new
 
@@ -323,12 +325,12 @@ class RegionSearch(RegionBelow):
         self.best.bounded += waiting.unseen
 
     def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]) -> RegionCandidate:
-        places, tiles = [], above.node_tiles(cell)
+        places = []
         for branch, own, taken in zip(self.branches, priced.prefix, used, strict=True):
             mine = branch.charged(prefix)
             ports = () if self.aim.energy_only else branch.ports
             bits = tuple((c.name, value_at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
-            here = tiles[: above.core[branch.span] + 1]
+            here = above.node_tiles(cell, branch.around)
             places.append(Above(prefix, here, value_at(taken, cell), value_at(own, cell), bits))
         running = value_at(priced.running[0], cell), value_at(priced.running[1], cell)
         exits = tuple(above.exit_tile(cell, branch.span) for branch in self.branches)
