@@ -140,7 +140,7 @@ def test_loops_may_cut_what_leaves_every_tile_complete_when_it_is_read(parts, he
 def test_more_members_have_more_nestings():
     assert every_nesting(2) == [((0, 1),)]
     assert set(every_nesting(3)) == {((0, 2),), ((0, 2), (0, 1)), ((0, 2), (1, 2))}
-    assert len(every_nesting(4)) == len(spans_within(0, 3)) == 1 + 5 + 4
+    assert len(every_nesting(4)) == len(spans_within(0, 3)) == 1 + 5 + 5
 
 
 def test_what_lives_around_loops_takes_room_as_long_as_they_run():
