@@ -199,7 +199,8 @@ class Members:
         return len(self.sums[name].get(place, ())) == p.macs // prod(p.sizes[r] for r in p.output.ranks)
 
     def _read(self, t, wanted):
-        in_place = any(self.region.held[name][0] == self.region.held[name][1] for name in self.region.held)
+        at_once = [made for made, used in self.region.held.values() if made == used]
+        in_place = any(self.region.held[t.name][0] < i <= self.region.held[t.name][1] for i in at_once)
         for place in wanted:
             if not self._complete(t.name, place) or (in_place and place not in self.used_up[t.name]):
                 raise ValueError

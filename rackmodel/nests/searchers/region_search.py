@@ -325,12 +325,12 @@ class RegionSearch(RegionBelow):
         self.best.bounded += waiting.unseen
 
     def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]) -> RegionCandidate:
-        places = []
+        places, tiles = [], above.node_tiles(cell)
         for branch, own, taken in zip(self.branches, priced.prefix, used, strict=True):
             mine = branch.charged(prefix)
             ports = () if self.aim.energy_only else branch.ports
             bits = tuple((c.name, value_at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
-            here = above.node_tiles(cell, branch.around)
+            here = tuple(tiles[j] for j in above.path(above.core[branch.span]))
             places.append(Above(prefix, here, value_at(taken, cell), value_at(own, cell), bits))
         running = value_at(priced.running[0], cell), value_at(priced.running[1], cell)
         exits = tuple(above.exit_tile(cell, branch.span) for branch in self.branches)

@@ -176,7 +176,7 @@ class PrefixTiles:
         fewest, total = 0.0 * self.ones, 0.0 * self.ones
         if rank is None:
             return fewest, total
-        for j in self._up_from(home):
+        for j in reversed(self.path(home)):
             above = self.before[j]
             if self.versions[j][rank] != (0 if above is None else self.versions[above][rank]):
                 cut = self.counts[j][rank] > 1
@@ -185,12 +185,10 @@ class PrefixTiles:
                 fewest = np.where(cut, self._tile_rows(one, home, home) * inside, fewest)
         return fewest, total
 
-    def _up_from(self, node: int) -> Iterator[int]:
-        """A node and those that it follows."""
-        j: int | None = node
-        while j is not None:
-            yield j
-            j = self.before[j]
+    def path(self, node: int) -> list[int]:
+        """The nodes that one follows, outer → inner, itself the last."""
+        before = self.before[node]
+        return [*([] if before is None else self.path(before)), node]
 
     def _tile_rows(self, one: RunningRows, j: int, home: int) -> Floats:
         """Rows of the tile at node j, each as often as it is made again below."""
@@ -266,16 +264,15 @@ class PrefixTiles:
             found.append(self.space.axes[r].top if own is None else int(self.picks[own][cell[own]]))
         return tuple(found)
 
-    def node_tiles(self, cell: Sequence[int], around: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """Tile sizes of every shared rank at each node of the spans around a member, for one joint cell."""
+    def node_tiles(self, cell: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """Tile sizes of every shared rank at each node, for one joint cell."""
         space = self.space
         return tuple(
             tuple(
                 space.sizes[g] if v == 0 else int(space.axes[r].tile[self.picks[self.at[r, v]][cell[self.at[r, v]]]])
                 for r, (g, v) in enumerate(zip(space.shared, versions, strict=True))
             )
-            for (k, _), versions in zip(self.nodes, self.versions, strict=True)
-            if k in around
+            for versions in self.versions
         )
 
 
