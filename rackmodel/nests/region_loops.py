@@ -2,8 +2,8 @@
 
 A span is a run of neighbouring members with loops around them. Spans lie within one another or beside one another, the first holds all
 members. An intermediate lives in the innermost span that holds all its users: above its tile lie loops of that span and of those around it.
-A member that lacks a rank which loops around it cut runs again in each of their iterations: what it writes is made again instead of kept. It
-counts as the einsum with one more rank, which its output alone has, of so many parts, one of which is in a tile at a time. Derivation:
+A member that lacks a rank which loops around it cut runs again in each of their iterations: what it writes is made again instead of kept.
+It counts as the einsum with one more rank, which its output alone has, of so many parts, one of which is in a tile at a time. Derivation:
 docs/nest_theory.md, section 7.
 """
 

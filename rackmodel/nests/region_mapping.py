@@ -35,8 +35,9 @@ class RegionNode(NamedTuple):
 
 @dataclass(frozen=True)
 class RegionMapping:
-    """spans: of members with loops around them, as every_nesting lists them · nodes: span by span, outer → inner, a core at the end of each;
-    the first of a span follows the core of the span around it · branches: of each member what lies below: of level 1 its own nodes alone, of the others all."""
+    """spans: of members with loops around them, as every_nesting lists them · nodes: span by span, outer → inner, a core at the end of
+    each; the first of a span follows the core of the span around it · branches: of each member what lies below: of level 1 its own nodes
+    alone, of the others all."""
 
     spans: tuple[Span, ...]
     nodes: tuple[RegionNode, ...]

@@ -218,7 +218,7 @@ class Members:
 
 
 def carried(region, chain, one):
-    """(rows held, the span whose members find them held, further tiles) of running statistics: a row is held from its first to its last tile.
+    """(rows held, the span whose members find them held, further tiles) of statistics: a row is held from its first to its last tile.
 
     chain: [(span, tile)] of all nodes down to the core of its intermediate."""
     sizes = {r: n for p in region.members for r, n in p.sizes.items()}

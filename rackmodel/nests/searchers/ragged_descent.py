@@ -1,8 +1,8 @@
 """From one mapping of a region to a better one, tiles of any size: one tile changed at a time, as long as that helps.
 
 A step takes a run of nodes that have the same tile of a rank, and gives all of them another: one that makes a few more or fewer of it, or
-one larger or smaller; tiles further in shrink with it. Nodes above the members are a tree, a list down to each innermost span, a member's own
-another list; a fan may be dealt other numbers of parts. Only what a step touches is priced again. Nothing is proven by it.
+one larger or smaller; tiles further in shrink with it. Nodes above the members are a tree, a list down to each innermost span, a member's
+own another list; a fan may be dealt other numbers of parts. Only what a step touches is priced again. Nothing is proven by it.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _others(mapping: RegionMapping, kind: int, region: Region) -> Iterator[Regio
         outer = {r: n for p in region.members for r, n in p.sizes.items()}
         paths = [path for path in mapping.paths if not any(path == other[: len(path)] for other in mapping.paths if other != path)]
         for tiles in _steps([node.tile for node in mapping.nodes], outer, paths):
-            other = replace(mapping, nodes=tuple(node._replace(tile=tile) for node, tile in zip(mapping.nodes, tiles, strict=True)))
-            yield replace(other, branches=tuple(_cut(one, other.above(i)[-1].tile) for i, one in enumerate(mapping.branches)))
+            cut = replace(mapping, nodes=tuple(node._replace(tile=tile) for node, tile in zip(mapping.nodes, tiles, strict=True)))
+            yield replace(cut, branches=tuple(_cut(one, cut.above(i)[-1].tile) for i, one in enumerate(mapping.branches)))
         return
     i, branch = kind - 1, mapping.branches[kind - 1]
     core = mapping.above(i)[-1].tile

@@ -2,8 +2,8 @@
 
 A prefix is, for each span of members, an ordered subset of the outer tensors; after it comes the tile of what lives in that span (its
 core). Nodes form a tree: the first of a span follows the core of the span around it. Loops lie as in order_plan: directly above a node only
-over ranks it has and the node before it lacks; above a core over any that the span's loops may cut. A version of a rank is one such cut. Where rows of statistics take room, loops elsewhere may leave fewer rows
-(`every`: above any node over any rank).
+over ranks it has and the node before it lacks; above a core over any that the span's loops may cut. A version of a rank is one such cut.
+Where rows of statistics take room, loops elsewhere may leave fewer rows (`every`: above any node over any rank).
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ class PrefixTiles:
         return np.asarray(self.space.terms[name].room(self.sizes[j].__getitem__, self.space.widths[name])) * self.ones
 
     def _rows(self, one: RunningRows, around: Sequence[int]) -> tuple[Floats, Floats]:
-        """Rows of an intermediate whose statistics are carried while a member runs, at least and in fact; around: the spans around it. None
-        where its rows are not cut there; in fact those of the tile within the outermost loop along the rows, and of every time that tile is made again within
-        it. Loops above one node may lie in any order, so those along the rows lie innermost."""
+        """Rows of an intermediate whose statistics are carried while a member runs, at least and in fact: none where its rows are not cut
+        there; in fact those of the tile within the outermost loop along the rows, and of every time that tile is made again within it.
+        Loops above one node may lie in any order, so those along the rows lie innermost. around: the spans around the member."""
         rank, home = self._rank(one.over), self.core[self.space.loops.lives[one.of]]
         fewest, total = 0.0 * self.ones, 0.0 * self.ones
         if rank is None:
