@@ -76,6 +76,7 @@ class RegionSearch(RegionBelow):
         super().__init__(space, aim, effort, best, branches)
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
+        self.rooms: dict[frozenset[str], Floats] = {}
         self.asked = [self._asked(k) for k in self.cores]
         self.least = 0.0  # that the objective is not below, whatever the loops: nests whose tiles loops cut are nests of whole tiles
         self.open = 0.0  # that what was left open is not below, where the effort ended
@@ -168,11 +169,11 @@ class RegionSearch(RegionBelow):
 
     def _room(self, prefix: Prefix, branch: Branch) -> Floats:
         """[tiles of the shared ranks] bits at least while a member runs: tiles above are no smaller than its core's."""
-        space = self.space
-        names = [*(n for k in branch.around for n in prefix[k]), *space.loops.live(branch.i)]
-        grid = np.meshgrid(*(a.low.astype(float) for a in space.axes), indexing="ij")
-        zero: Floats = np.zeros([len(a) for a in space.axes])
-        return np.asarray(sum((space.terms[n].room(grid.__getitem__, space.widths[n]) for n in names), zero))
+        names = frozenset((*(n for k in branch.around for n in prefix[k]), *self.space.loops.live(branch.i)))
+        if names not in self.rooms:
+            zero: Floats = np.zeros([len(a) for a in self.space.axes])
+            self.rooms[names] = np.asarray(sum((self.space.core_room[n] for n in sorted(names)), zero))
+        return self.rooms[names]
 
     def _priced(self, prefix: Prefix, above: PrefixTiles) -> Priced:
         held, zero = self.space.resident_bits, 0.0 * above.ones
