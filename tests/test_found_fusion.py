@@ -150,7 +150,7 @@ def test_loops_around_some_are_asked_for_and_never_worse():
 
 
 def test_loops_around_two_pairs_beside_one_another_are_asked_for_and_a_mapping_file_says_them(tmp_path):
-    sets = ["accelerators=1", "b=1", "s=4", "d=4", "g=1", "q=1", "e=4", "phases=[forward]", "glb.memory.capacity=120 B"]
+    sets = ["accelerators=1", "b=1", "s=2", "d=2", "g=1", "q=1", "e=4", "phases=[forward]", "glb.memory.capacity=24 B"]
     all_, pairs = (
         api.search("glb_pe", "attention", "loopnest_fused", sets=[*sets, inside(f"[{{einsums: [Q, QK, AV, O]{more}}}]")]).result
         for more in ("", ", loops: [[Q, QK], [AV, O]]")

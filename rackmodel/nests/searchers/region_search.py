@@ -49,7 +49,7 @@ class Cells(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks]."""
+    """Of each span: joules and seconds of the region that nothing is below, by its core's tile [tiles of the shared ranks]."""
 
     energy: list[Floats]
     seconds: list[Floats]
@@ -129,12 +129,7 @@ class RegionSearch(RegionBelow):
         return float(first), float(second)
 
     def _least(self, floor: Floor) -> Key:
-        """The least of the keys of some tiles: exact where one span is all, else each span's least by itself."""
-        if len(self.cores) > 1:
-            parts = [min(map(float, figures)) for figures in ([e.min() for e in floor.energy], [s.min() for s in floor.seconds])]
-            energy, seconds = (sum(float(v.min()) for v in values) for values in floor)
-            first, second = self._keys(energy, seconds)
-            return (float(first), float(second)) if all(np.isfinite(parts)) else (np.inf, np.inf)
+        """The least of the keys of some tiles."""
         first, second = (np.broadcast_to(k, floor.energy[0].shape).ravel() for k in self._keys(floor.energy[0], floor.seconds[0]))
         k = int(np.lexsort((second, first))[0])
         return float(first[k]), float(second[k])
@@ -151,7 +146,34 @@ class RegionSearch(RegionBelow):
             energy.append(fits + sum((branch.least(prefix, held) for branch in mine), 0.0))
             seconds.append(fits + sum((branch.seconds for branch in mine), 0.0))
         energy[-1] = energy[-1] + self._words_once(prefix)
-        return Floor(energy, seconds)
+        return Floor(self._all_together(energy), self._all_together(seconds))
+
+    def _all_together(self, own: list[Floats]) -> list[Floats]:
+        """Per span, by its core's tile: the least sum over all spans of what is each one's own, cores within one another."""
+        paths, within, whole = self.space.loops.paths, list(own), list(own)
+        below: list[Floats] = [np.zeros(())] * len(own)
+        for k in reversed(self.cores[1:]):
+            below[k] = self._least_within(within[k])
+            within[paths[k][-2]] = within[paths[k][-2]] + below[k]
+        whole[0] = within[0]
+        for k in self.cores[1:]:
+            around = whole[paths[k][-2]]
+            rest = np.subtract(around, below[k], out=np.full(around.shape, np.inf), where=np.isfinite(around))
+            whole[k] = within[k] + self._least_around(rest)
+        return whole
+
+    def _least_within(self, values: Floats) -> Floats:
+        """[tiles of the shared ranks] the least of all tiles that nest in one."""
+        for r, axis in enumerate(self.space.axes):
+            values = axis.zeta(values, r)
+        return values
+
+    def _least_around(self, values: Floats) -> Floats:
+        """[tiles of the shared ranks] the least of all tiles that one nests in."""
+        for r, axis in enumerate(self.space.axes):
+            lines = np.moveaxis(values, r, 0)
+            values = np.moveaxis(np.stack([lines[around].min(axis=0) for around in axis.below]), 0, r)
+        return values
 
     def _asked(self, k: int) -> Bools:
         """[tiles of the shared ranks] which may be those of a core: whole in ranks that no loop may cut; with tiles made again, where any
@@ -225,11 +247,9 @@ class RegionSearch(RegionBelow):
 
     def _hopeful(self, floor: Floor) -> list[Cells]:
         """Per core: the tiles that may be better than the best, others at their least."""
-        least = [[float(v.min()) for v in each] for each in floor]
         found = []
         for k in self.cores:
-            rest = [sum(each[:k] + each[k + 1 :]) for each in least]
-            keys = self._keys(floor.energy[k] + rest[0], floor.seconds[k] + rest[1])
+            keys = self._keys(floor.energy[k], floor.seconds[k])
             hope = better((keys[0], np.broadcast_to(keys[1], keys[0].shape)), self.best.key) & np.isfinite(keys[0])
             found.append(Cells(np.argwhere(hope), floor.energy[k][hope], floor.seconds[k][hope]))
         return found
@@ -251,7 +271,7 @@ class RegionSearch(RegionBelow):
             paths = self.space.loops.paths
             within = [self._within(one, cells[k]) if fixed in paths[k] else cells[k] for k in self.cores[fixed + 1 :]]
             narrowed = [*cells[:fixed], one, *within]
-            figures = [sum(float(getattr(c, name).min(initial=np.inf)) for c in narrowed) for name in ("energy", "seconds")]
+            figures = [max(float(getattr(c, name).min(initial=np.inf)) for c in narrowed) for name in ("energy", "seconds")]
             if better(self._keys(*figures), self.best.key):
                 yield from self._parts(prefix, narrowed, fixed + 1, every=every)
 
