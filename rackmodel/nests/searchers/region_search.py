@@ -9,7 +9,7 @@ at their true capacity until no bound is lower. Any number of loops. Derivation:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +49,7 @@ class Cells(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Of each span: joules and seconds of the region that nothing is below, by its core's tile [tiles of the shared ranks]."""
+    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks]."""
 
     energy: list[Floats]
     seconds: list[Floats]
@@ -130,7 +130,8 @@ class RegionSearch(RegionBelow):
 
     def _least(self, floor: Floor) -> Key:
         """The least of the keys of some tiles."""
-        first, second = (np.broadcast_to(k, floor.energy[0].shape).ravel() for k in self._keys(floor.energy[0], floor.seconds[0]))
+        energy, seconds = (whole[0] for whole in self._figures(floor, self._with_within))
+        first, second = (np.broadcast_to(k, energy.shape).ravel() for k in self._keys(energy, seconds))
         k = int(np.lexsort((second, first))[0])
         return float(first[k]), float(second[k])
 
@@ -146,20 +147,30 @@ class RegionSearch(RegionBelow):
             energy.append(fits + sum((branch.least(prefix, held) for branch in mine), 0.0))
             seconds.append(fits + sum((branch.seconds for branch in mine), 0.0))
         energy[-1] = energy[-1] + self._words_once(prefix)
-        return Floor(self._all_together(energy), self._all_together(seconds))
+        return Floor(energy, seconds)
+
+    def _figures(self, floor: Floor, together: Callable[[list[Floats]], list[Floats]]) -> Floor:
+        """Joules and seconds of spans together; where energy alone counts its joules stand for both."""
+        energy = together(floor.energy)
+        return Floor(energy, energy if self.aim.energy_only else together(floor.seconds))
+
+    def _with_within(self, own: list[Floats]) -> list[Floats]:
+        """Per span, by its core's tile: the least sum of what is its own and of all spans within it, their cores within it."""
+        within = list(own)
+        for k in reversed(self.cores[1:]):
+            around = self.space.loops.paths[k][-2]
+            within[around] = within[around] + self._least_within(within[k])
+        return within
 
     def _all_together(self, own: list[Floats]) -> list[Floats]:
         """Per span, by its core's tile: the least sum over all spans of what is each one's own, cores within one another."""
-        paths, within, whole = self.space.loops.paths, list(own), list(own)
-        below: list[Floats] = [np.zeros(())] * len(own)
-        for k in reversed(self.cores[1:]):
-            below[k] = self._least_within(within[k])
-            within[paths[k][-2]] = within[paths[k][-2]] + below[k]
-        whole[0] = within[0]
+        within = self._with_within(own)
+        whole = within[:1]
         for k in self.cores[1:]:
-            around = whole[paths[k][-2]]
-            rest = np.subtract(around, below[k], out=np.full(around.shape, np.inf), where=np.isfinite(around))
-            whole[k] = within[k] + self._least_around(rest)
+            around = whole[self.space.loops.paths[k][-2]]
+            mine = self._least_within(within[k])
+            rest = np.subtract(around, mine, out=np.full(around.shape, np.inf), where=np.isfinite(around))
+            whole.append(within[k] + self._least_around(rest))
         return whole
 
     def _least_within(self, values: Floats) -> Floats:
@@ -248,10 +259,10 @@ class RegionSearch(RegionBelow):
     def _hopeful(self, floor: Floor) -> list[Cells]:
         """Per core: the tiles that may be better than the best, others at their least."""
         found = []
-        for k in self.cores:
-            keys = self._keys(floor.energy[k], floor.seconds[k])
+        for energy, seconds in zip(*self._figures(floor, self._all_together), strict=True):
+            keys = self._keys(energy, seconds)
             hope = better((keys[0], np.broadcast_to(keys[1], keys[0].shape)), self.best.key) & np.isfinite(keys[0])
-            found.append(Cells(np.argwhere(hope), floor.energy[k][hope], floor.seconds[k][hope]))
+            found.append(Cells(np.argwhere(hope), energy[hope], seconds[hope]))
         return found
 
     def _parts(self, prefix: Prefix, cells: list[Cells], fixed: int, *, every: bool) -> Iterator[PrefixTiles]:
