@@ -149,6 +149,36 @@ def test_loops_around_some_are_asked_for_and_never_worse():
     assert around[1].certificate.proven
 
 
+def test_loops_around_two_pairs_beside_one_another_are_asked_for_and_a_mapping_file_says_them(tmp_path):
+    sets = ["accelerators=1", "b=1", "s=2", "d=2", "g=1", "q=1", "e=4", "phases=[forward]", "glb.memory.capacity=24 B"]
+    all_, pairs = (
+        api.search("glb_pe", "attention", "loopnest_fused", sets=[*sets, inside(f"[{{einsums: [Q, QK, AV, O]{more}}}]")]).result
+        for more in ("", ", loops: [[Q, QK], [AV, O]]")
+    )
+    assert pairs.energy_j < all_.energy_j * (1 - 1e-3)
+    path = write_mapping(pairs, tmp_path / "mapping.yaml")
+    told = api.evaluate("glb_pe", "attention", str(path), sets=sets)
+    assert (told.energy_j, told.latency_s) == pytest.approx((pairs.energy_j, pairs.latency_s), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("loops", "place", "fact"),
+    [
+        ("[]", "loops", "around none"),
+        ("[[Q, KQ]]", "loops.0", "KQ is none of the operations that run together"),
+        ("[[Q, QK], [Q, AV]]", "loops.1", "expected neighbours of Q, QK, AV, O"),
+        ("[[QK, Q]]", "loops.0", "two or more as they run"),
+        ("[[Q]]", "loops.0", "two or more"),
+        ("[[Q, QK, AV, O]]", "loops.0", "around all of the operations anyway"),
+        ("[[Q, QK], [Q, QK]]", "loops.1", "said twice"),
+    ],
+)
+def test_runs_that_are_none_are_refused_at_their_place(loops, place, fact):
+    with pytest.raises(InputError, match=fact) as refused:
+        energy(f"[{{einsums: [Q, QK, AV, O], loops: {loops}}}]")
+    assert refused.value.path == f"inside.fuse.0.{place}"
+
+
 def test_a_backward_pass_keeps_its_tensors():
     with pytest.raises(InputError, match="forward pass"):
         api.search("glb_pe", "attention", "loopnest_fused", sets=[*SMALL[:-2], inside("free")])

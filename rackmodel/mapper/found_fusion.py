@@ -15,6 +15,7 @@ from itertools import combinations
 from rackmodel.errors import InputError
 from rackmodel.model.mapping import FuseSpec
 from rackmodel.model.workload import Op, Workload
+from rackmodel.nests.region_loops import Span
 
 MEMBERS = 3  # contractions of a region that is found
 ELEMENTWISE = ("scale", "relu", "gelu", "silu", "swiglu", "multiply", "add", "dropout")
@@ -39,12 +40,12 @@ class Joint:
 @dataclass(frozen=True)
 class Fused:
     """Operations to fuse. members: tensors that its contractions write, in program order · joints: what lies between · resident: tensors
-    made before it that stay · around_some: whether loops may lie around some of its contractions."""
+    made before it that stay · around_some: whether loops may lie around some of its contractions, or around which (first, last)."""
 
     members: tuple[str, ...]
     joints: tuple[Joint, ...]
     resident: tuple[str, ...] = ()
-    around_some: bool = False
+    around_some: bool | tuple[Span, ...] = False
 
     @property
     def taken(self) -> frozenset[str]:
@@ -134,7 +135,9 @@ def _stays(workload: Workload, region: Fused) -> list[str]:
     ]
 
 
-def declared(workload: Workload, members: Sequence[str], resident: Sequence[str], *, around_some: bool = False) -> Fused | None:
+def declared(
+    workload: Workload, members: Sequence[str], resident: Sequence[str], *, around_some: bool | tuple[Span, ...] = False
+) -> Fused | None:
     """The region of some contractions (by the tensors they write, as they run), None where they are none."""
     for used in (u for k in range(1, len(members)) for u in combinations(joints(workload), k)):
         names = {name for joint in used for name in (*joint.makers, joint.reader)}
@@ -159,14 +162,38 @@ def as_declared(workload: Workload, said: FuseSpec, number: int) -> Fused:
             raise InputError(f"no tensor '{name}'", path=f"{path}.resident", known=list(workload.tensors), given=name)
         if why := _does_not_stay(workload, name, said.einsums):
             raise InputError(f"{name} is not kept from the operation that makes it: {why}", path=f"{path}.resident")
-    if said.loops == "some" and len(said.einsums) == 2:
-        raise InputError("of two operations loops lie around both: expected three or more, or loops: all", path=f"{path}.loops")
+    around = _around(said, f"{path}.loops")
     members = [workload.ops[name].out.tensor for name in said.einsums]
-    found = declared(workload, members, said.resident, around_some=said.loops == "some")
+    found = declared(workload, members, said.resident, around_some=around)
     if found is None:
         *makers, last = said.einsums
         raise InputError(f"{last} does not read what {', '.join(makers)} writes, or another operation does as well", path=f"{path}.einsums")
     return found
+
+
+def _around(said: FuseSpec, path: str) -> bool | tuple[Span, ...]:
+    """Whether loops may lie around some operations, or around which. Raises InputError."""
+    if said.loops != "all" and len(said.einsums) == 2:
+        raise InputError("of two operations loops lie around both: expected three or more, or loops: all", path=path)
+    if isinstance(said.loops, str):
+        return said.loops == "some"
+    if not said.loops:
+        raise InputError("around none of the operations: expected runs of them, some or all", path=path)
+    found: list[Span] = []
+    for number, run in enumerate(said.loops):
+        here = f"{path}.{number}"
+        for name in run:
+            if name not in said.einsums:
+                raise InputError(f"{name} is none of the operations that run together", path=here, known=said.einsums, given=name)
+        first = said.einsums.index(run[0]) if run else 0
+        if len(run) < 2 or said.einsums[first : first + len(run)] != run:
+            raise InputError(f"expected neighbours of {', '.join(said.einsums)}, two or more as they run", path=here)
+        if run == said.einsums:
+            raise InputError("loops lie around all of the operations anyway: expected some of them", path=here)
+        if (first, first + len(run) - 1) in found:
+            raise InputError(f"loops around {', '.join(run)} are said twice", path=here)
+        found.append((first, first + len(run) - 1))
+    return tuple(found)
 
 
 def _does_not_stay(workload: Workload, name: str, einsums: Sequence[str]) -> str:

@@ -121,9 +121,11 @@ class FuseSpec(Spec):
 
     einsums: list[str] = Field(min_length=2, description="the operations, each of which but the last feeds a later one")
     resident: list[str] = Field(default_factory=list, description="tensors kept whole on chip from the operation that makes them to these")
-    loops: Literal["all", "some"] = Field(
+    loops: Literal["all", "some"] | list[list[str]] = Field(
         default="all",
-        description="loops around all of the operations alone, or within those also around some (of three or more; a longer search)",
+        description="loops around all of the operations alone; some: within those also around any runs of them, within or beside one "
+        "another (of three or more; a longer search); or the runs around which they may lie",
+        examples=[[["Q", "QK"], ["AV", "O"]]],
     )
 
 

@@ -9,8 +9,9 @@ are sums over all these tiles. Cuts of nodes that hold nothing of it are part of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, entry_tiles
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.region import Region, RunningRows
-from rackmodel.nests.region_loops import RegionLoops, Span, again_in
+from rackmodel.nests.region_loops import RegionLoops, Span, again_in, paths_of
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 
 
@@ -34,12 +35,23 @@ class RegionNode(NamedTuple):
 
 @dataclass(frozen=True)
 class RegionMapping:
-    """spans: of members with loops around them, each within the one before · nodes: outer → inner, a core at the end of each span ·
-    branches: of each member what lies below: of level 1 its own nodes alone, of the others all."""
+    """spans: of members with loops around them, as every_nesting lists them · nodes: span by span, outer → inner, a core at the end of
+    each; the first of a span follows the core of the span around it · branches: of each member what lies below: of level 1 its own nodes
+    alone, of the others all."""
 
     spans: tuple[Span, ...]
     nodes: tuple[RegionNode, ...]
     branches: tuple[NestMapping, ...]
+
+    @cached_property
+    def paths(self) -> list[list[int]]:
+        """Per span: numbers of the nodes above what lies in it, outer → inner."""
+        return [[j for j, node in enumerate(self.nodes) if node.span in path] for path in paths_of(self.spans)]
+
+    def above(self, i: int) -> list[RegionNode]:
+        """The nodes above member i, its core the last."""
+        span = max(k for k, (first, last) in enumerate(self.spans) if first <= i <= last)
+        return [self.nodes[j] for j in self.paths[span]]
 
 
 @dataclass(frozen=True)
@@ -86,25 +98,24 @@ class _Pricing:
 
     # -- legality
     def _check(self) -> None:
-        now, may = self.sizes, [frozenset(cuts) for cuts in self.loops.cuts]
-        for node in self.nodes:
-            allowed = may[node.span] | (self.region.shared if node.span == 0 else frozenset())
+        for j, node in enumerate(self.nodes):
+            path = self.mapping.paths[node.span]
+            outer = path[: path.index(j)]
+            now = self.nodes[outer[-1]].tile if outer else self.sizes
+            allowed = self.loops.cuts[node.span] | (self.region.shared if node.span == 0 else frozenset())
             for r, tile in node.tile.items():
                 if not 1 <= tile <= now[r]:
                     raise RackmodelError(f"{node.tensor or 'core'}: tile {tile} of {r} does not fit into {now[r]}")
                 if tile < now[r] and r not in allowed:
-                    raise RackmodelError(f"loops around {', '.join(p.name for p in self.region.members)} may not cut {r}")
-            now = dict(node.tile)
+                    first, last = self.mapping.spans[node.span]
+                    around = ", ".join(p.name for p in self.region.members[first : last + 1])
+                    raise RackmodelError(f"loops around {around} may not cut {r}")
 
     # -- tiles
-    def _above(self, i: int) -> list[RegionNode]:
-        """The nodes above member i."""
-        return [node for node in self.nodes if node.span <= self.loops.span_of[i]]
-
     def pieces(self, rank: str, first: int, last: int) -> int:
-        """Tiles of a rank at node `last` of one whole tile of node `first` (-1: the whole rank)."""
+        """Tiles of a rank at node `last` of one whole tile of node `first` (-1: the whole rank), which lies above it."""
         start = self.sizes[rank] if first < 0 else self.nodes[first].tile[rank]
-        chain = [Split(node.tile[rank]) for node in self.nodes[first + 1 : last + 1]]
+        chain = [Split(self.nodes[j].tile[rank]) for j in self.mapping.paths[self.nodes[last].span] if first < j <= last]
         return count_and_cover(histogram(start, chain, frozenset()))[0]
 
     def times(self, i: int) -> int:
@@ -128,8 +139,8 @@ class _Pricing:
         leaf = {r: region.machines[i].compute.atom.get(r, 1) for r in once.sizes}
         mapping = NestMapping(once.name, branch.machine, (*levels, _needed(first, entry_tiles(branch, leaf)[1], problem), *rest))
         names = {t.name for t in once.tensors}
-        charged = {node.tensor for node in self._above(i) if node.tensor in names and self._payer(node) == i}
-        found = {*region.held, *region.resident, *(node.tensor for node in self._above(i))}
+        charged = {node.tensor for node in self.mapping.above(i) if node.tensor in names and self._payer(node) == i}
+        found = {*region.held, *region.resident, *(node.tensor for node in self.mapping.above(i))}
         inside = frozenset((names & found) - charged)
         self._check_room(i, first)
         return problem, mapping, evaluate(problem, region.machines[i], mapping, inside), inside
@@ -147,7 +158,8 @@ class _Pricing:
         """Nodes of level 1 above a member's own; those that hold nothing of it have no tensor."""
         once, names, core = self.region.members[i], {t.name for t in problem.tensors}, self.cores[self.loops.span_of[i]]
         found = [StorageNode(n, dict(problem.sizes)) for n in sorted(self.region.resident & names)]
-        for j, node in enumerate(self._above(i)):
+        for j in self.mapping.paths[self.loops.span_of[i]]:
+            node = self.nodes[j]
             again = {r: self.pieces(r, j, core) for r in lacked}
             living = [name for name, span in self.loops.lives.items() if span == node.span] if not node.tensor else [node.tensor]
             mine = [name for name in living if name in names] or [""]
@@ -161,10 +173,10 @@ class _Pricing:
             return
         own = self.mapping.branches[i].levels[1].nodes
         used = sum(self._bits(n, self.sizes) for n in region.resident)
-        used += sum(self._bits(node.tensor, node.tile) for node in self._above(i) if node.tensor)
+        used += sum(self._bits(node.tensor, node.tile) for node in self.mapping.above(i) if node.tensor)
         used += sum(self._bits(name, self.nodes[self.cores[self.loops.lives[name]]].tile) for name in self.loops.live(i))
         used += sum(self._bits(node.tensor, node.tile) for node in own)
-        used += sum(one.bits * self._rows(one, self.loops.span_of[i]) for one in region.running)
+        used += sum(one.bits * self._rows(one, self.loops.around(i)) for one in region.running)
         if used > level.capacity_bits:
             change = f"a capacity of {used:g} bits, or smaller tiles"
             raise InfeasibleError(resource=level.name, need=used, have=level.capacity_bits, unit="bits", change=change)
@@ -176,12 +188,13 @@ class _Pricing:
         return float(level.buffers * level.bits(tensor) * tensor.tile_words(tile))
 
     # -- statistics
-    def _rows(self, one: RunningRows, span: int) -> int:
-        """Rows whose statistics are held while a member of a span runs: of the tile within the outermost loop along them, of every time
-        that the tile is made again within it."""
-        home = self.cores[self.loops.lives[one.of]]
-        cut = next((j for j in range(home + 1) if self.nodes[j].tile.get(one.over, 1) < self.sizes[one.over]), None)
-        if cut is None or self.nodes[cut].span > span:
+    def _rows(self, one: RunningRows, around: Sequence[int]) -> int:
+        """Rows whose statistics are held while a member runs, within the spans `around`: of the tile within the outermost loop along them,
+        of every time that the tile is made again within it."""
+        span = self.loops.lives[one.of]
+        home = self.cores[span]
+        cut = next((j for j in self.mapping.paths[span] if self.nodes[j].tile.get(one.over, 1) < self.sizes[one.over]), None)
+        if cut is None or self.nodes[cut].span not in around:
             return 0
         maker = self.region.members[self.region.held[one.of][0]]
         kept = prod(self.nodes[cut].tile[r] for r in self.region.intermediate(one.of).ranks if r != one.over)

@@ -5,7 +5,7 @@ seen by running (Members). Nodes in any order, those of a branch too; capacity i
 """
 
 from functools import cache
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import prod
 
 
@@ -88,13 +88,24 @@ def above_run(region, name, tiles):
 
 
 def spans_within(first, last):
-    """Every list of two and more neighbouring members within one another, all of them first."""
-    found = [((first, last),)]
-    for a in range(first, last):
-        for b in range(a + 1, last + 1):
-            if (a, b) != (first, last):
-                found += [((first, last), *inner) for inner in spans_within(a, b)]
+    """Every set of runs of two and more neighbouring members, all of them among these, no two that overlap without one holding the other;
+    each after those that hold it."""
+    runs = [(a, b) for a in range(first, last) for b in range(a + 1, last + 1) if (a, b) != (first, last)]
+    found = []
+    for size in range(len(runs) + 1):
+        for some in combinations(runs, size):
+            if not any(a < c <= b < d for a, b in some for c, d in some):
+                found.append(((first, last), *sorted(some, key=lambda run: (run[0] - run[1], run))))
     return found
+
+
+def holds(outer, inner):
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def around(spans, run):
+    """The numbers of the spans that hold a run of members, the widest first."""
+    return [k for k, one in enumerate(spans) if holds(one, run)]
 
 
 def visits(chain, sizes, over=None):
@@ -129,13 +140,14 @@ class Members:
 
     def _span(self, k, cores, outer, origin):
         ranks, tile = list(outer), cores[k]
+        within = {one[0]: j for j, one in enumerate(self.spans) if around(self.spans, one)[-2:-1] == [k]}
         for steps in product(*(range(0, outer[r], tile[r]) for r in ranks)):
             at = {r: origin[r] + s for r, s in zip(ranks, steps, strict=True)}
             i, last = self.spans[k]
             while i <= last:
-                if k + 1 < len(self.spans) and i == self.spans[k + 1][0]:
-                    self._span(k + 1, cores, tile, at)
-                    i = self.spans[k + 1][1]
+                if i in within:
+                    self._span(within[i], cores, tile, at)
+                    i = self.spans[within[i]][1]
                 else:
                     self._member(i, tile, at)
                 i += 1
@@ -187,7 +199,8 @@ class Members:
         return len(self.sums[name].get(place, ())) == p.macs // prod(p.sizes[r] for r in p.output.ranks)
 
     def _read(self, t, wanted):
-        in_place = any(self.region.held[name][0] == self.region.held[name][1] for name in self.region.held)
+        at_once = [made for made, used in self.region.held.values() if made == used]
+        in_place = any(self.region.held[t.name][0] < i <= self.region.held[t.name][1] for i in at_once)
         for place in wanted:
             if not self._complete(t.name, place) or (in_place and place not in self.used_up[t.name]):
                 raise ValueError
@@ -204,10 +217,10 @@ class Members:
                 self.used_up[other].add(place)
 
 
-def carried(region, chain, home, one):
-    """(rows held while members of each span run, further tiles) of running statistics: a row is held from its first to its last tile.
+def carried(region, chain, one):
+    """(rows held, the span whose members find them held, further tiles) of statistics: a row is held from its first to its last tile.
 
-    chain: [(span, tile)] of all nodes down to the core of its intermediate · home: that core's span."""
+    chain: [(span, tile)] of all nodes down to the core of its intermediate."""
     sizes = {r: n for p in region.members for r, n in p.sizes.items()}
     maker = next(p for p in region.members if p.output.name == one.of)
     kept = [r for r in maker.output.ranks if r != one.over]
@@ -221,8 +234,8 @@ def carried(region, chain, home, one):
     ends = [(times[0], times[-1]) for times in met.values() if len(times) > 1]
     held = max((sum(a <= t <= b for a, b in ends) for t, _ in ends), default=0)
     further = sum(len(times) - 1 for times in met.values()) / prod(sizes[r] for r in kept)
-    cut = next((k for k, tile in chain if tile[one.over] < sizes[one.over]), home + 1)
-    return [held if cut <= k else 0 for k in range(home + 1)], further
+    cut = next((k for k, tile in chain if tile[one.over] < sizes[one.over]), None)
+    return held, cut, further
 
 
 def branch_runs(region, machine, i, core, on_chip, fan):
@@ -294,20 +307,19 @@ def _least(region, machine, fan, key, spans):
         return Members(region, spans).runs([dict(core) for core in cores], sizes)
 
     ranks = sorted(r for r in sizes if r not in region.whole)
-    for places_ in product(range(-1, len(spans)), repeat=len(outer)):
-        sets = [[n for n, k in zip(outer, places_, strict=True) if k == span] for span in range(len(spans))]
-        users = [set(range(a, b + 1)) for a, b in spans]
-        if any(not users[k] & set(region.outer[n][1]) for k, names in enumerate(sets) for n in names):
-            continue
-        count = sum(map(len, sets)) + len(spans)
-        for tiles in chains(sizes, ranks, count):
-            ends = [sum(len(s) + 1 for s in sets[: k + 1]) - 1 for k in range(len(spans))]
+    for places_ in product(*(apart(spans, region.outer[n][1]) for n in outer)):
+        sets = [[n for n, mine in zip(outer, places_, strict=True) if span in mine] for span in range(len(spans))]
+        ends = [sum(len(s) + 1 for s in sets[: k + 1]) - 1 for k in range(len(spans))]
+        before = []
+        for k, (one, names) in enumerate(zip(spans, sets, strict=True)):
+            before += [ends[around(spans, one)[-2]] if k else None, *range(ends[k] - len(names), ends[k])]
+        for tiles in trees(sizes, ranks, before):
             if not may(*(tuple(tiles[e].items()) for e in ends)):
                 continue
             for orders in product(*(permutations(names) for names in sets)):
                 nodes = [(k, name) for k, names in enumerate(orders) for name in (*names, None)]
                 runs = [
-                    None if name is None else above(name, *(tuple((r, tile[r]) for r in ranks) for tile in tiles[: j + 1]))
+                    None if name is None else above(name, *(tuple((r, tiles[up][r]) for r in ranks) for up in path(before, j)))
                     for j, (_, name) in enumerate(nodes)
                 ]
                 found = fused(region, machine, (spans, nodes, tiles, runs), branches, key)
@@ -316,13 +328,40 @@ def _least(region, machine, fan, key, spans):
     return best
 
 
+def apart(spans, users):
+    """Every set of spans that a tensor may lie in at once: a user in each, none of them in another."""
+    used = [k for k, (a, b) in enumerate(spans) if any(a <= i <= b for i in users)]
+    every = [some for size in range(len(used) + 1) for some in combinations(used, size)]
+    return [some for some in every if not any(holds(spans[a], spans[b]) for a in some for b in some if a != b)]
+
+
+def trees(sizes, ranks, before):
+    """Every list of tiles of which each, cut over `ranks`, is within the one at `before` (None: whole)."""
+
+    def grow(tiles):
+        if len(tiles) == len(before):
+            yield tiles
+            return
+        up = before[len(tiles)]
+        for (tile,) in chains(sizes if up is None else tiles[up], ranks, 1):
+            yield from grow((*tiles, tile))
+
+    yield from grow(())
+
+
+def path(before, j):
+    """The nodes down to one."""
+    return [*([] if before[j] is None else path(before, before[j])), j]
+
+
 def live(region, spans, i):
     """Intermediates in level 1 while member i runs, and their spans: from when they are made to when they are read for the last time."""
     found = []
     for name, (made, read) in region.held.items():
-        home = max(k for k, (a, b) in enumerate(spans) if a <= made and read <= b)
-        for a, b in spans[home + 1 : home + 2]:  # loops of these repeat all of them while one is written or read
-            made, read = (a if a <= made <= b else made), (b if a <= read <= b else read)
+        home = around(spans, (made, read))[-1]
+        for a, b in spans:  # loops within its span repeat all of their members while one writes or reads it
+            if holds(spans[home], (a, b)) and not holds((a, b), spans[home]):
+                made, read = (min(a, made) if a <= made <= b else made), (max(b, read) if a <= read <= b else read)
         if made <= i <= read:
             found.append((name, home))
     return found
@@ -340,24 +379,26 @@ def fused(region, machine, place, branches, key):
         total[:] = [total[0] + cost[0], total[1] + cost[1]]
 
     for one in region.running:
-        made, read = region.held[one.of]
-        home = max(k for k, (a, b) in enumerate(spans) if a <= made and read <= b)
-        chain = [(k, tile) for (k, _), tile in zip(nodes, tiles, strict=True) if k <= home]
-        mine, further = carried(region, chain, home, one)
-        rows = [held_now + one.bits * mine[min(k, home)] for k, held_now in enumerate(rows)]
+        read = region.held[one.of][1]
+        held_in = around(spans, region.held[one.of])
+        home = held_in[-1]
+        chain = [(k, tile) for (k, _), tile in zip(nodes, tiles, strict=True) if k in held_in]
+        mine, cut_in, further = carried(region, chain, one)
+        rows = [now + one.bits * mine * (cut_in in around(spans, spans[k])) for k, now in enumerate(rows)]
         spend(further * one.joules, further * one.seconds)
         cut = sizes[one.over] // core[home][one.over]
         scalings = (cut - 1) * prod(sizes[r] // core[home][r] for r in sizes if r not in region.members[read].sizes)
         spend(scalings * one.scaled[0], scalings * one.scaled[1])
     for i, p in enumerate(region.members):
-        span = max(k for k, (a, b) in enumerate(spans) if a <= i <= b)
+        inside = around(spans, (i, i))
+        span = inside[-1]
         times = prod(sizes[r] // core[span][r] for r in sizes if r not in p.sizes)
         if p.output.name in region.between:
             joules, seconds = region.between[p.output.name]
             spend((times - 1) * joules, (times - 1) * seconds)
         room, mine, chip = held + rows[span], [], set(region.resident) | set(region.held)
         for (k, name), tile, moved in zip(nodes, tiles, above, strict=True):
-            if name is not None and k <= span:
+            if name is not None and k in inside:
                 room += level.bits(region.outer[name][0]) * words(region.outer[name][0], tile)
                 chip.add(name)
                 first, last = spans[k]

@@ -23,15 +23,17 @@ def region_mapping(rng, region, some=True):
     sizes = {r: n for p in region.members for r, n in p.sizes.items()}
     spans = rng.choice(every_nesting(len(region.members))) if some else every_nesting(len(region.members))[0]
     loops = RegionLoops(region, spans, again=True)
-    left, nodes, now = [n for n in region.outer if n not in region.resident], [], sizes
+    free, nodes, cores = [n for n in region.outer if n not in region.resident], [], {}
     for k, (first, last) in enumerate(spans):
         may = sorted(loops.cuts[k] | (region.shared if not k else frozenset()))
+        left = [n for n in free if not any(node.tensor == n and node.span in loops.paths[k] for node in nodes)]
         here = [n for n in left if any(first <= i <= last for i in region.outer[n][1]) and rng.random() < 0.4]
         rng.shuffle(here)
-        left = [n for n in left if n not in here]
+        now = cores[loops.paths[k][-2]] if k else sizes
         for name in (*here, ""):
             now = shrink(rng, now, may)
             nodes.append(RegionNode(k, name, now))
+        cores[k] = now
     branches = tuple(branch(rng, region, loops, nodes, i) for i in range(len(region.members)))
     return RegionMapping(spans, tuple(nodes), branches)
 
@@ -39,7 +41,7 @@ def region_mapping(rng, region, some=True):
 def branch(rng, region, loops, nodes, i):
     """What lies below a member's core."""
     p, m = region.members[i], region.machines[i]
-    above = [node for node in nodes if node.span <= loops.span_of[i]]
+    above = [node for node in nodes if node.span in loops.around(i)]
     on_chip = {*region.held, *region.resident, *(node.tensor for node in above)}
     now = {r: above[-1].tile[r] for r in p.sizes}
     whole = tuple(StorageNode(t.name, dict(p.sizes)) for t in p.tensors)
@@ -73,7 +75,7 @@ class RegionWalker(Walker):
         tensors = tuple(replace(t, indices=(*t.indices, *((r,) for r in lacked))) if t.is_output else t for t in p.tensors)
         nodes = [StorageNode(name, sizes) for name in sorted(region.resident) if name in {t.name for t in tensors}]
         for node in mapping.nodes:
-            if node.span <= loops.span_of[i]:
+            if node.span in loops.around(i):
                 names = [node.tensor] if node.tensor else [n for n, k in loops.lives.items() if k == node.span]
                 mine = [n for n in names if n in {t.name for t in tensors}]
                 nodes += [StorageNode(n, dict(node.tile)) for n in mine or [""]]

@@ -9,7 +9,7 @@ component. Derivation: docs/nest_theory.md, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from time import process_time
 
@@ -20,7 +20,7 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import Key, NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.region import Region
-from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.region_loops import RegionLoops, Span
 from rackmodel.nests.region_mapping import PricedRegion
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
@@ -64,7 +64,7 @@ def solve_region(
     factors: str = "perfect",
     effort: Effort | None = None,
     below: float = np.inf,
-    around_some: bool = False,
+    around_some: bool | Collection[Span] = False,
     tables: SharedTables | None = None,
 ) -> RegionSolution:
     """The best of a region. Perfect factors: exact over every prefix, tile and loop around all members, tiles made again among them. Ceil:
@@ -73,7 +73,7 @@ def solve_region(
     objective: energy (if none), latency, or a weighted sum, with or without static power; not EDP, which is no sum over members. effort:
     where it ends first, the best found with its bound · below: what the objective must be less than, else NothingBetter is raised (also
     where nothing fits, or the effort ended before) · around_some: whether loops may lie around some members, too, within those around all
-    (many more prefixes) · tables: shared with searches of other regions.
+    (many more prefixes), or the spans around which they may · tables: shared with searches of other regions.
     Errors: RackmodelError if the members ask for what is not searched, InfeasibleError if nothing fits, Exhausted if nothing was found
     before the effort ended.
     """

@@ -29,17 +29,18 @@ def mapping_of(where: Where) -> RegionMapping:
     """What a search of divisors found, as a mapping of its region."""
     search, one = where.search, where.candidate
     space, prefix = search.space, one.above[0].prefix
-    sizes = space.region.sizes
-    innermost = next(above for above, b in zip(one.above, search.branches, strict=True) if b.span == len(space.loops.spans) - 1)
-    chain, nodes, now = Unmerge(space.parts, sizes), [], dict(sizes)
-    places = [(k, name) for k, names in enumerate(prefix) for name in (*names, "")]
-    for (k, name), tile in zip(places, innermost.tiles, strict=True):
-        now = {**now, **chain.cut(tile)}
-        nodes.append(RegionNode(k, name, now))
+    nodes: dict[tuple[int, str], RegionNode] = {}
+    for branch, above in zip(search.branches, one.above, strict=True):
+        chain, now = Unmerge(space.parts, space.region.sizes), dict(space.region.sizes)
+        places = [(k, name) for k in branch.around for name in (*prefix[k], "")]
+        for (k, name), tile in zip(places, above.tiles, strict=True):
+            now = {**now, **chain.cut(tile)}
+            nodes[k, name] = RegionNode(k, name, now)
+    every = [nodes[k, name] for k, names in enumerate(prefix) for name in (*names, "")]
     branches = []
     for branch, made in zip(search.branches, search.made(where), strict=True):
         branches.append(_own(branch.problem, made.mapping, branch.on_chip(prefix)))
-    return RegionMapping(space.loops.spans, tuple(nodes), tuple(branches))
+    return RegionMapping(space.loops.spans, tuple(every), tuple(branches))
 
 
 def _own(problem: NestProblem, mapping: NestMapping, on_chip: frozenset[str]) -> NestMapping:

@@ -1,8 +1,8 @@
 """From one mapping of a region to a better one, tiles of any size: one tile changed at a time, as long as that helps.
 
 A step takes a run of nodes that have the same tile of a rank, and gives all of them another: one that makes a few more or fewer of it, or
-one larger or smaller; tiles further in shrink with it. Nodes above the members are one list for all of them, a member's own another; a fan
-may be dealt other numbers of parts. Only what a step touches is priced again. Nothing is proven by it.
+one larger or smaller; tiles further in shrink with it. Nodes above the members are a tree, a list down to each innermost span, a member's
+own another list; a fan may be dealt other numbers of parts. Only what a step touches is priced again. Nothing is proven by it.
 """
 
 from __future__ import annotations
@@ -72,23 +72,20 @@ def _others(mapping: RegionMapping, kind: int, region: Region) -> Iterator[Regio
     """Mappings a step away: of the nodes above (kind 0), or of a member's own."""
     if not kind:
         outer = {r: n for p in region.members for r, n in p.sizes.items()}
-        for tiles in _steps([node.tile for node in mapping.nodes], outer):
-            nodes = tuple(node._replace(tile=tile) for node, tile in zip(mapping.nodes, tiles, strict=True))
-            yield replace(mapping, nodes=nodes, branches=tuple(_cut(one, tiles[-1]) for one in mapping.branches))
+        paths = [path for path in mapping.paths if not any(path == other[: len(path)] for other in mapping.paths if other != path)]
+        for tiles in _steps([node.tile for node in mapping.nodes], outer, paths):
+            cut = replace(mapping, nodes=tuple(node._replace(tile=tile) for node, tile in zip(mapping.nodes, tiles, strict=True)))
+            yield replace(cut, branches=tuple(_cut(one, cut.above(i)[-1].tile) for i, one in enumerate(mapping.branches)))
         return
     i, branch = kind - 1, mapping.branches[kind - 1]
-    core = next(n.tile for n in reversed(mapping.nodes) if not n.tensor and _within(mapping.spans[n.span], i))
+    core = mapping.above(i)[-1].tile
     for other in (*_own(branch, {r: core[r] for r in region.members[i].sizes}), *_spread(branch, region.machines[i].levels)):
         yield replace(mapping, branches=(*mapping.branches[:i], other, *mapping.branches[i + 1 :]))
 
 
-def _within(span: tuple[int, int], i: int) -> bool:
-    return span[0] <= i <= span[1]
-
-
 def _own(branch: NestMapping, core: Mapping[str, int]) -> Iterator[NestMapping]:
     places = [(level, k) for level in range(1, len(branch.levels)) for k in range(len(branch.levels[level].nodes))]
-    for tiles in _steps([branch.levels[level].nodes[k].tile for level, k in places], core):
+    for tiles in _steps([branch.levels[level].nodes[k].tile for level, k in places], core, [range(len(places))]):
         of = dict(zip(places, tiles, strict=True))
         levels = [
             replace(v, nodes=tuple(StorageNode(n.tensor, dict(of[level, k])) for k, n in enumerate(v.nodes))) if level else v
@@ -106,21 +103,33 @@ def _cut(branch: NestMapping, core: Mapping[str, int]) -> NestMapping:
     return replace(branch, levels=(branch.levels[0], *(replace(v, nodes=nodes(v)) for v in branch.levels[1:])))
 
 
-def _steps(tiles: Tiles, outer: Mapping[str, int]) -> Iterator[list[dict[str, int]]]:
-    """Lists of nested tiles in which one run of equal tiles is another."""
+def _steps(tiles: Tiles, outer: Mapping[str, int], paths: Sequence[Sequence[int]]) -> Iterator[list[dict[str, int]]]:
+    """Lists of tiles in which one run of equal tiles is another. paths: numbers of tiles that nest, outer → inner, from each innermost one
+    up."""
+    before = {j: path[n - 1] for path in paths for n, j in enumerate(path) if n}
     for r in outer:
-        first = 0
-        while first < len(tiles):
-            size, last = tiles[first][r], first
-            while last + 1 < len(tiles) and tiles[last + 1][r] == size:
-                last += 1
-            above = tiles[first - 1][r] if first else outer[r]
-            for begin, end in dict.fromkeys([(first, last), *((j, last) for j in range(first + 1, last + 1)), (first, first)]):
-                limit = above if begin == first else size
-                for new in _sizes(size, limit):
-                    low = [min(t[r], new) if j > end else new if j >= begin else t[r] for j, t in enumerate(tiles)]
-                    yield [{**t, r: n} for t, n in zip(tiles, low, strict=True)]
-            first = last + 1
+        given: dict[tuple[tuple[int, ...], int], None] = {}
+        for path in paths:
+            given |= dict.fromkeys(_runs([tiles[j][r] for j in path], outer[r], path))
+        for run, new in given:
+            low: list[int] = []
+            for j, t in enumerate(tiles):
+                low.append(new if j in run else min(t[r], low[before[j]]) if j in before else t[r])
+            yield [{**t, r: n} for t, n in zip(tiles, low, strict=True)]
+
+
+def _runs(sizes: Sequence[int], outer: int, path: Sequence[int]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """(numbers of a run of equal tiles of a list that nests, another size for them)."""
+    first = 0
+    while first < len(sizes):
+        size, last = sizes[first], first
+        while last + 1 < len(sizes) and sizes[last + 1] == size:
+            last += 1
+        above = sizes[first - 1] if first else outer
+        for begin, end in dict.fromkeys([(first, last), *((j, last) for j in range(first + 1, last + 1)), (first, first)]):
+            for new in _sizes(size, above if begin == first else size):
+                yield tuple(path[begin : end + 1]), new
+        first = last + 1
 
 
 def _sizes(size: int, above: int) -> list[int]:

@@ -8,29 +8,15 @@ from dataclasses import replace
 
 from rackmodel.nests.mapping import NestMapping, StorageNode
 from rackmodel.nests.region import Region
-from rackmodel.nests.region_loops import RegionLoops
+from rackmodel.nests.region_loops import paths_of
 from rackmodel.nests.region_mapping import RegionMapping, RegionNode
 
 
 def reordered(mapping: RegionMapping, region: Region) -> Iterator[RegionMapping]:
     """Every mapping whose nodes differ in the place of one tensor."""
-    loops = RegionLoops(region, mapping.spans, again=True)
-    for name, (_, users) in region.outer.items():
-        if name in region.resident:
-            continue
-        at = next((j for j, node in enumerate(mapping.nodes) if node.tensor == name), None)
-        bare = mapping.nodes if at is None else (*mapping.nodes[:at], *mapping.nodes[at + 1 :])
-        branches = tuple(_without(one, name) for one in mapping.branches)
-        for j, node in enumerate(bare):
-            first, last = mapping.spans[node.span]
-            if at != j and any(first <= i <= last for i in users):
-                both = enumerate(zip(branches, mapping.branches, strict=True))
-                there = RegionNode(node.span, name, node.tile)
-                below = tuple(b if loops.span_of[i] >= node.span else own for i, (b, own) in both)
-                yield replace(mapping, nodes=(*bare[:j], there, *bare[j:]), branches=below)
-        if at is not None:
-            every = [_placed(one, name, region, i, 0, mapping) if i in users else one for i, one in enumerate(branches)]
-            yield replace(mapping, nodes=bare, branches=tuple(every))
+    for name in region.outer:
+        if name not in region.resident:
+            yield from _elsewhere(mapping, name, region)
     for i, branch in enumerate(mapping.branches):
         for level in range(1, len(branch.levels)):
             nodes = branch.levels[level].nodes
@@ -43,6 +29,30 @@ def reordered(mapping: RegionMapping, region: Region) -> Iterator[RegionMapping]
                 yield replace(mapping, branches=(*mapping.branches[:i], other, *mapping.branches[i + 1 :]))
 
 
+def _elsewhere(mapping: RegionMapping, name: str, region: Region) -> Iterator[RegionMapping]:
+    """Mappings in which a tensor that lies above members lies in one place more, one fewer, or another."""
+    users, paths = region.outer[name][1], paths_of(mapping.spans)
+    for at in [None, *(j for j, node in enumerate(mapping.nodes) if node.tensor == name)]:
+        bare = mapping.nodes if at is None else (*mapping.nodes[:at], *mapping.nodes[at + 1 :])
+        taken = {k for node in bare if node.tensor == name for k, path in enumerate(paths) if node.span in path or k in paths[node.span]}
+        for j, node in enumerate(bare):
+            first, last = mapping.spans[node.span]
+            if j != at and node.span not in taken and any(first <= i <= last for i in users):
+                yield _below(mapping, (*bare[:j], RegionNode(node.span, name, node.tile), *bare[j:]), name, region)
+        if at is not None:
+            yield _below(mapping, bare, name, region)
+
+
+def _below(mapping: RegionMapping, nodes: tuple[RegionNode, ...], name: str, region: Region) -> RegionMapping:
+    """The mapping with these nodes: a member that finds the tensor there has no node of it, another that uses it has one."""
+    other, branches = replace(mapping, nodes=nodes), []
+    for i, one in enumerate(mapping.branches):
+        found = any(node.tensor == name for node in other.above(i))
+        own = found or i not in region.outer[name][1] or any(node.tensor == name for node in one.levels[1].nodes)
+        branches.append(_without(one, name) if found else one if own else _placed(one, name, region, i, 0, mapping))
+    return replace(other, branches=tuple(branches))
+
+
 def _without(branch: NestMapping, name: str) -> NestMapping:
     """A member's nest without a node of level 1."""
     nodes = tuple(n for n in branch.levels[1].nodes if n.tensor != name)
@@ -52,7 +62,7 @@ def _without(branch: NestMapping, name: str) -> NestMapping:
 def _placed(branch: NestMapping, name: str, region: Region, i: int, k: int, mapping: RegionMapping) -> NestMapping:
     """A member's nest with one more node of level 1, at place k, in the tile of what was there, or of its core."""
     nodes = branch.levels[1].nodes
-    core = next(n.tile for n in reversed(mapping.nodes) if not n.tensor and mapping.spans[n.span][0] <= i <= mapping.spans[n.span][1])
+    core = mapping.above(i)[-1].tile
     tile = nodes[k].tile if k < len(nodes) else {r: core[r] for r in region.members[i].sizes}
     more = (*nodes[:k], StorageNode(name, dict(tile)), *nodes[k:])
     return replace(branch, levels=(branch.levels[0], replace(branch.levels[1], nodes=more), *branch.levels[2:]))

@@ -78,7 +78,7 @@ class Branch:
     def __init__(self, space: RegionSpace, i: int, effort: Effort, tables: SharedTables, like: Branch | None = None) -> None:
         self.space, self.i, self.effort, self.tables = space, i, effort, tables
         self.problem, self.machine, self.ranks = space.region.members[i], space.region.machines[i], space.groups[i]
-        self.span, self.times = space.loops.span_of[i], space.times(i)
+        self.span, self.around, self.times = space.loops.span_of[i], space.loops.around(i), space.times(i)
         self.seconds = self._seconds()
         self.ports = components(self.machine)
         first, level, *inner = self.machine.levels
@@ -103,7 +103,7 @@ class Branch:
     def on_chip(self, prefix: Prefix) -> frozenset[str]:
         """Its tensors that its branch finds in level 1."""
         names = {t.name for t in self.problem.tensors}
-        above = {n for names in prefix[: self.span + 1] for n in names}
+        above = {n for k in self.around for n in prefix[k]}
         return frozenset(names & {*above, *self.space.region.held, *self.space.region.resident})
 
     def _searches(self, prefix: Prefix, reserved: float) -> list[SliceSearch]:
@@ -256,19 +256,19 @@ class Branch:
         sizes = dict(zip(self.ranks, self._full(above.tiles[-1]), strict=True))
         return tuple(int(n) for n in self._numbers(space, sizes))
 
-    def charged(self, prefix: Prefix) -> list[str]:
-        """Prefix tensors whose words are on its account: it is the first within their span that uses them."""
-        here = [(k, name) for k, names in enumerate(prefix[: self.span + 1]) for name in names]
-        return [name for k, name in here if self.i in self.space.users[name] and self.space.user(name, k) == self.i]
+    def charged(self, prefix: Prefix) -> list[tuple[int, str]]:
+        """Prefix tensors whose words are on its account, with their span: it is the first within that span that uses them."""
+        here = [(k, name) for k in self.around for name in prefix[k]]
+        return [(k, name) for k, name in here if self.i in self.space.users[name] and self.space.user(name, k) == self.i]
 
     def _charged(self, prefix: Prefix) -> frozenset[str]:
-        return frozenset(self.charged(prefix))
+        return frozenset(name for _, name in self.charged(prefix))
 
     def _above(self, prefix: Prefix) -> list[str]:
         """What has nodes before its own, residents apart: prefix and cores, as they lie."""
         found = []
-        for k, names in enumerate(prefix[: self.span + 1]):
-            found += [*names, *(name for name, span in self.space.loops.lives.items() if span == k)]
+        for k in self.around:
+            found += [*prefix[k], *(name for name, span in self.space.loops.lives.items() if span == k)]
         return found
 
     def _nodes(self, above: Above) -> list[str]:
@@ -283,8 +283,8 @@ class Branch:
         nodes: list[NodeAbove] = [(numbers[n], self._full(whole)) for n in sorted(region.resident) if n in numbers]
         cuts: list[tuple[int, ...]] = [whole] * len(nodes)
         tiles = iter(above.tiles)
-        for k, names in enumerate(above.prefix[: self.span + 1]):
-            inner = [(name, next(tiles)) for name in names]
+        for k in self.around:
+            inner = [(name, next(tiles)) for name in above.prefix[k]]
             core = next(tiles)
             inner += [(name, core) for name, span in self.space.loops.lives.items() if span == k]
             nodes += [(numbers.get(name), self._full(tile)) for name, tile in inner]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
 from rackmodel.nests.objective import Key, NestObjective
 from rackmodel.nests.region import Region
-from rackmodel.nests.region_loops import RegionLoops, every_nesting
+from rackmodel.nests.region_loops import RegionLoops, Span, every_nesting
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.region_below import RegionBest
 from rackmodel.nests.searchers.region_search import RegionSearch
@@ -16,10 +16,13 @@ from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
 
 
-def parts_of(region: Region, *, around_some: bool) -> list[RegionLoops]:
-    """First loops around all members that make nothing twice, then those that do, then, if asked, loops around some members within."""
-    every = every_nesting(len(region.members))
-    again = [RegionLoops(region, spans, again=True) for spans in (every if around_some else every[:1])]
+def parts_of(region: Region, *, around_some: bool | Collection[Span]) -> list[RegionLoops]:
+    """First loops around all members that make nothing twice, then those that do, then, if asked, loops around some members within: any, or
+    these."""
+    every = every_nesting(len(region.members)) if around_some else [((0, len(region.members) - 1),)]
+    if not isinstance(around_some, bool):
+        every = [spans for spans in every if set(spans[1:]) <= set(around_some)]
+    again = [RegionLoops(region, spans, again=True) for spans in every]
     return [RegionLoops(region, every[0], again=False), *(p for p in again if len(p.spans) > 1 or not p.cuts[0] <= region.shared)]
 
 

@@ -1,5 +1,5 @@
 """Prefixes of a region: for each span of members, outermost first, an ordered subset of the outer tensors, whose nodes lie above what lives
-in that span. Residents are in none; some member of the span uses each.
+in that span. Residents are in none; some member of the span uses each. A tensor may lie in several spans beside one another, once in each.
 """
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from itertools import pairwise, permutations, product
 
 from rackmodel.nests.searchers.region_space import RegionSpace
 
-Prefix = tuple[tuple[str, ...], ...]  # per span, outermost first: tensors with nodes above its core, outer → inner
+Prefix = tuple[tuple[str, ...], ...]  # per span, as loops list them: tensors with nodes above its core, outer → inner
 
 
 def prefixes(space: RegionSpace) -> list[Prefix]:
     """Every prefix, shortest first; an order of neighbours between which nothing is cut stands for the others."""
     spans, free = space.loops.spans, [n for n in space.tensors if n not in space.region.resident]
     found: list[Prefix] = []
-    for places in product(range(-1, len(spans)), repeat=len(free)):
-        sets = [[n for n, k in zip(free, places, strict=True) if k == span] for span in range(len(spans))]
-        if all(_inside(space, n, k) for k, names in enumerate(sets) for n in names):
-            found += [orders for orders in product(*(permutations(names) for names in sets)) if _first_of_equal(space, orders)]
+    for places in product(*(_places(space, n) for n in free)):
+        sets = [[n for n, mine in zip(free, places, strict=True) if span in mine] for span in range(len(spans))]
+        found += [orders for orders in product(*(permutations(names) for names in sets)) if _first_of_equal(space, orders)]
     return sorted(found, key=lambda prefix: (sum(map(len, prefix)), [[free.index(n) for n in names] for names in prefix]))
 
 
@@ -32,9 +31,13 @@ def equals(space: RegionSpace, prefix: Prefix) -> list[Prefix]:
     ]
 
 
-def _inside(space: RegionSpace, name: str, span: int) -> bool:
-    first, last = space.loops.spans[span]
-    return any(first <= i <= last for i in space.users[name])
+def _places(space: RegionSpace, name: str) -> list[tuple[int, ...]]:
+    """The spans in which a tensor may lie together: none, or some beside one another, each with a member that uses it."""
+    loops = space.loops
+    found: list[tuple[int, ...]] = [()]
+    for span in sorted({k for i in space.users[name] for k in loops.around(i)}):
+        found += [(*some, span) for some in found if not set(some) & set(loops.paths[span])]
+    return found
 
 
 def _first_of_equal(space: RegionSpace, prefix: Prefix) -> bool:

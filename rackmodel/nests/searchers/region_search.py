@@ -9,7 +9,7 @@ at their true capacity until no bound is lower. Any number of loops. Derivation:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +76,7 @@ class RegionSearch(RegionBelow):
         super().__init__(space, aim, effort, best, branches)
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
+        self.rooms: dict[frozenset[str], Floats] = {}
         self.asked = [self._asked(k) for k in self.cores]
         self.least = 0.0  # that the objective is not below, whatever the loops: nests whose tiles loops cut are nests of whole tiles
         self.open = 0.0  # that what was left open is not below, where the effort ended
@@ -128,13 +129,9 @@ class RegionSearch(RegionBelow):
         return float(first), float(second)
 
     def _least(self, floor: Floor) -> Key:
-        """The least of the keys of some tiles: exact where one span is all, else each span's least by itself."""
-        if len(self.cores) > 1:
-            parts = [min(map(float, figures)) for figures in ([e.min() for e in floor.energy], [s.min() for s in floor.seconds])]
-            energy, seconds = (sum(float(v.min()) for v in values) for values in floor)
-            first, second = self._keys(energy, seconds)
-            return (float(first), float(second)) if all(np.isfinite(parts)) else (np.inf, np.inf)
-        first, second = (np.broadcast_to(k, floor.energy[0].shape).ravel() for k in self._keys(floor.energy[0], floor.seconds[0]))
+        """The least of the keys of some tiles."""
+        energy, seconds = (whole[0] for whole in self._figures(floor, self._with_within))
+        first, second = (np.broadcast_to(k, energy.shape).ravel() for k in self._keys(energy, seconds))
         k = int(np.lexsort((second, first))[0])
         return float(first[k]), float(second[k])
 
@@ -152,6 +149,43 @@ class RegionSearch(RegionBelow):
         energy[-1] = energy[-1] + self._words_once(prefix)
         return Floor(energy, seconds)
 
+    def _figures(self, floor: Floor, together: Callable[[list[Floats]], list[Floats]]) -> Floor:
+        """Joules and seconds of spans together; where energy alone counts its joules stand for both."""
+        energy = together(floor.energy)
+        return Floor(energy, energy if self.aim.energy_only else together(floor.seconds))
+
+    def _with_within(self, own: list[Floats]) -> list[Floats]:
+        """Per span, by its core's tile: the least sum of what is its own and of all spans within it, their cores within it."""
+        within = list(own)
+        for k in reversed(self.cores[1:]):
+            around = self.space.loops.paths[k][-2]
+            within[around] = within[around] + self._least_within(within[k])
+        return within
+
+    def _all_together(self, own: list[Floats]) -> list[Floats]:
+        """Per span, by its core's tile: the least sum over all spans of what is each one's own, cores within one another."""
+        within = self._with_within(own)
+        whole = within[:1]
+        for k in self.cores[1:]:
+            around = whole[self.space.loops.paths[k][-2]]
+            mine = self._least_within(within[k])
+            rest = np.subtract(around, mine, out=np.full(around.shape, np.inf), where=np.isfinite(around))
+            whole.append(within[k] + self._least_around(rest))
+        return whole
+
+    def _least_within(self, values: Floats) -> Floats:
+        """[tiles of the shared ranks] the least of all tiles that nest in one."""
+        for r, axis in enumerate(self.space.axes):
+            values = axis.zeta(values, r)
+        return values
+
+    def _least_around(self, values: Floats) -> Floats:
+        """[tiles of the shared ranks] the least of all tiles that one nests in."""
+        for r, axis in enumerate(self.space.axes):
+            lines = np.moveaxis(values, r, 0)
+            values = np.moveaxis(np.stack([lines[around].min(axis=0) for around in axis.below]), 0, r)
+        return values
+
     def _asked(self, k: int) -> Bools:
         """[tiles of the shared ranks] which may be those of a core: whole in ranks that no loop may cut; with tiles made again, where any
         is (what makes nothing twice is another search)."""
@@ -160,7 +194,7 @@ class RegionSearch(RegionBelow):
         again: Bools = np.zeros_like(grid)
         for r, axis in enumerate(space.axes):
             whole = (np.arange(len(axis)) == axis.top).reshape([-1 if i == r else 1 for i in range(len(space.axes))])
-            if not any(cuts[r] for cuts in space.cuts[: k + 1]):
+            if not any(space.cuts[j][r] for j in loops.paths[k]):
                 grid = grid & whole
             if space.parts[space.shared[r]][0] not in self.region.shared:
                 again = again | ~whole
@@ -168,11 +202,11 @@ class RegionSearch(RegionBelow):
 
     def _room(self, prefix: Prefix, branch: Branch) -> Floats:
         """[tiles of the shared ranks] bits at least while a member runs: tiles above are no smaller than its core's."""
-        space = self.space
-        names = [*(n for names in prefix[: branch.span + 1] for n in names), *space.loops.live(branch.i)]
-        grid = np.meshgrid(*(a.low.astype(float) for a in space.axes), indexing="ij")
-        zero: Floats = np.zeros([len(a) for a in space.axes])
-        return np.asarray(sum((space.terms[n].room(grid.__getitem__, space.widths[n]) for n in names), zero))
+        names = frozenset((*(n for k in branch.around for n in prefix[k]), *self.space.loops.live(branch.i)))
+        if names not in self.rooms:
+            zero: Floats = np.zeros([len(a) for a in self.space.axes])
+            self.rooms[names] = np.asarray(sum((self.space.core_room[n] for n in sorted(names)), zero))
+        return self.rooms[names]
 
     def _priced(self, prefix: Prefix, above: PrefixTiles) -> Priced:
         held, zero = self.space.resident_bits, 0.0 * above.ones
@@ -224,13 +258,11 @@ class RegionSearch(RegionBelow):
 
     def _hopeful(self, floor: Floor) -> list[Cells]:
         """Per core: the tiles that may be better than the best, others at their least."""
-        least = [[float(v.min()) for v in each] for each in floor]
         found = []
-        for k in self.cores:
-            rest = [sum(each[:k] + each[k + 1 :]) for each in least]
-            keys = self._keys(floor.energy[k] + rest[0], floor.seconds[k] + rest[1])
+        for energy, seconds in zip(*self._figures(floor, self._all_together), strict=True):
+            keys = self._keys(energy, seconds)
             hope = better((keys[0], np.broadcast_to(keys[1], keys[0].shape)), self.best.key) & np.isfinite(keys[0])
-            found.append(Cells(np.argwhere(hope), floor.energy[k][hope], floor.seconds[k][hope]))
+            found.append(Cells(np.argwhere(hope), energy[hope], seconds[hope]))
         return found
 
     def _parts(self, prefix: Prefix, cells: list[Cells], fixed: int, *, every: bool) -> Iterator[PrefixTiles]:
@@ -247,9 +279,10 @@ class RegionSearch(RegionBelow):
         keys = self._keys(outer.energy, outer.seconds)
         for n in np.lexsort((keys[1], keys[0])):
             one = Cells(outer.tiles[n : n + 1], outer.energy[n : n + 1], outer.seconds[n : n + 1])
-            within = [self._within(one, inner) for inner in cells[fixed + 1 :]]
+            paths = self.space.loops.paths
+            within = [self._within(one, cells[k]) if fixed in paths[k] else cells[k] for k in self.cores[fixed + 1 :]]
             narrowed = [*cells[:fixed], one, *within]
-            figures = [sum(float(getattr(c, name).min(initial=np.inf)) for c in narrowed) for name in ("energy", "seconds")]
+            figures = [max(float(getattr(c, name).min(initial=np.inf)) for c in narrowed) for name in ("energy", "seconds")]
             if better(self._keys(*figures), self.best.key):
                 yield from self._parts(prefix, narrowed, fixed + 1, every=every)
 
@@ -287,10 +320,11 @@ class RegionSearch(RegionBelow):
         """[joint] whether tiles are not those of another prefix, and whether loops around some members do something: they cut, or hold what
         several of these members read."""
         new = above.distinct()
-        for k, (first, last) in enumerate(self.space.loops.spans[1:], 1):
+        loops = self.space.loops
+        for k, (first, last) in enumerate(loops.spans[1:], 1):
             several = [n for n in prefix[k] if sum(first <= i <= last for i in self.space.users[n]) > 1]
             if not several:
-                outer, inner = (above.counts[above.core[at]] for at in (k - 1, k))
+                outer, inner = (above.counts[above.core[at]] for at in loops.paths[k][-2:])
                 new = new & np.any(np.broadcast_arrays(*(i > o for o, i in zip(outer, inner, strict=True))), axis=0)
         return new
 
@@ -328,7 +362,7 @@ class RegionSearch(RegionBelow):
             mine = branch.charged(prefix)
             ports = () if self.aim.energy_only else branch.ports
             bits = tuple((c.name, value_at(above.priced(c.prices(len(branch.machine.levels)), mine), cell)) for c in ports)
-            here = tiles[: above.core[branch.span] + 1]
+            here = tuple(tiles[j] for j in above.path(above.core[branch.span]))
             places.append(Above(prefix, here, value_at(taken, cell), value_at(own, cell), bits))
         running = value_at(priced.running[0], cell), value_at(priced.running[1], cell)
         exits = tuple(above.exit_tile(cell, branch.span) for branch in self.branches)

@@ -96,6 +96,12 @@ class RegionSpace:
         dims = len(self.axes)
         return [a.count.reshape([-1 if k == r else 1 for k in range(dims)]) for r, a in enumerate(self.axes)]
 
+    @cached_property
+    def core_room(self) -> dict[str, Floats]:
+        """[tiles of the shared ranks, 1 where they do not matter] bits of level 1 of a tensor's tile."""
+        low = np.meshgrid(*(a.low.astype(float) for a in self.axes), indexing="ij", sparse=True)
+        return {name: np.asarray(term.room(low.__getitem__, self.widths[name])) for name, term in self.terms.items()}
+
     def times(self, i: int) -> Floats:
         """[tiles of the shared ranks, 1 where they do not matter] how often member i runs."""
         return np.asarray(prod((self.counts[r] for r in self.lacks[i]), start=np.ones([1] * len(self.axes))))

@@ -1,9 +1,9 @@
 """Above the branches of a region: orders of outer tensors (prefixes), and every tile of one prefix with what it costs.
 
 A prefix is, for each span of members, an ordered subset of the outer tensors; after it comes the tile of what lives in that span (its
-core). Loops lie as in order_plan: directly above a node only over ranks it has and the node before it lacks; above a core over any that the
-span's loops may cut. A version of a rank is one such cut. Where rows of statistics take room, loops elsewhere may leave fewer rows
-(`every`: above any node over any rank).
+core). Nodes form a tree: the first of a span follows the core of the span around it. Loops lie as in order_plan: directly above a node only
+over ranks it has and the node before it lacks; above a core over any that the span's loops may cut. A version of a rank is one such cut.
+Where rows of statistics take room, loops elsewhere may leave fewer rows (`every`: above any node over any rank).
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class PrefixTiles:
         self.space, self.prefix = space, prefix
         self.nodes = [(k, name) for k, names in enumerate(prefix) for name in (*names, None)]  # (span, tensor; None: the span's core)
         self.core = [j for j, (_, name) in enumerate(self.nodes) if name is None]
+        self.before = [self._before(j) for j in range(len(self.nodes))]
+        self.outer: list[list[int]] = [[0] for _ in space.shared]  # of every version of a rank: the one that it cuts
         self.versions = self._versions(every)
-        self.axes = [(r, v) for r, last in enumerate(self.versions[-1]) for v in range(1, last + 1)]
+        self.axes = [(r, v) for r, outer in enumerate(self.outer) for v in range(1, len(outer))]
         self.at = {rv: k for k, rv in enumerate(self.axes)}
         self.picks = [self._picks(r, v, [tiles[r] for tiles in exits]) for r, v in self.axes]
         self.ones: Floats = np.ones([1] * len(self.axes))
@@ -61,26 +63,49 @@ class PrefixTiles:
             half.picks = [pick if axis == k else other for axis, other in enumerate(self.picks)]
             yield from half.halves(most)
 
+    def _before(self, j: int) -> int | None:
+        """The node that a node follows; none of all is before the first."""
+        k = self.nodes[j][0]
+        if j and self.nodes[j - 1][0] == k:
+            return j - 1
+        around = self.space.loops.paths[k][:-1]
+        return self.core[around[-1]] if around else None
+
     def _versions(self, every: bool) -> list[list[int]]:
-        """Per node: the version of every shared rank."""
+        """Per node: the version of every shared rank, which `outer` lists."""
         space, count = self.space, len(self.space.shared)
-        now, found, before = [0] * count, [], [False] * count
-        for k, name in self.nodes:
+        found: list[list[int]] = []
+        for (k, name), j in zip(self.nodes, self.before, strict=True):
+            now, last = ([0] * count, None) if j is None else (list(found[j]), self.nodes[j][1])
             has = [True] * count if name is None or every else space.has(space.of[name])
-            now = [v + (cut and h and not was) for v, cut, h, was in zip(now, space.cuts[k], has, before, strict=True)]
-            found.append(list(now))
-            before = [False] * count if name is None or every else has
+            before = [False] * count if last is None or every else space.has(space.of[last])
+            for r, outer in enumerate(self.outer):
+                if space.cuts[k][r] and has[r] and not before[r]:
+                    outer.append(now[r])
+                    now[r] = len(outer) - 1
+            found.append(now)
+        return found
+
+    def _cuts_of(self, r: int, v: int) -> list[int]:
+        """The versions of a rank around one, from itself outwards."""
+        found = []
+        while v:
+            found.append(v)
+            v = self.outer[r][v]
         return found
 
     def _picks(self, r: int, v: int, exits: Sequence[Ints]) -> Ints:
         """Numbers of the tiles that a version may have: what lies within it divides it, it divides what lies around it."""
-        below = self.space.axes[r].below
+        below, around = self.space.axes[r].below, self._cuts_of(r, v)
         may = np.ones(len(below), dtype=bool)
         for tiles, j in zip(exits, self.core, strict=True):
-            if v <= self.versions[j][r]:
-                may &= below[tiles].any(axis=0) if v < self.versions[j][r] else _marked(tiles, len(below))
-            elif self.versions[j][r]:
+            core = self.versions[j][r]
+            if core == v:
+                may &= _marked(tiles, len(below))
+            elif core in around:
                 may &= below[:, tiles].any(axis=1)
+            elif v in self._cuts_of(r, core):
+                may &= below[tiles].any(axis=0)
         return np.flatnonzero(may)
 
     def _spread(self, values: AnyArray, rv: tuple[int, int]) -> AnyArray:
@@ -105,20 +130,17 @@ class PrefixTiles:
             for versions in self.versions
         ]
 
-    def _node(self, name: str) -> int:
-        return next(j for j, (_, tensor) in enumerate(self.nodes) if tensor == name)
+    def words(self, span: int, name: str) -> Floats:
+        """Words that enter level 1 of a prefix tensor of a span."""
+        return np.asarray(self.space.terms[name].words(self.counts[self.nodes.index((span, name))].__getitem__)) * self.ones
 
-    def words(self, name: str) -> Floats:
-        """Words of a prefix tensor that enter level 1."""
-        return np.asarray(self.space.terms[name].words(self.counts[self._node(name)].__getitem__)) * self.ones
-
-    def priced(self, prices: BitPrices, names: Sequence[str]) -> Floats:
-        """Price of the prefix tensors `names` between levels 0 and 1."""
+    def priced(self, prices: BitPrices, places: Sequence[tuple[int, str]]) -> Floats:
+        """Price of prefix tensors, each of a span, between levels 0 and 1."""
         total = 0.0 * self.ones
-        for name in names:
+        for span, name in places:
             each, saved = self.space.price(name, prices)
             if each or saved:
-                total = total + self.words(name) * each + saved
+                total = total + self.words(span, name) * each + saved
         return total
 
     def times(self, i: int) -> Floats:
@@ -133,11 +155,11 @@ class PrefixTiles:
         for i in members:
             room = space.resident_bits * self.ones
             for j, (k, name) in enumerate(self.nodes):
-                if name is not None and k <= space.loops.span_of[i]:
+                if name is not None and k in space.loops.around(i):
                     room = room + self._room(name, j)
             for name in space.loops.live(i):
                 room = room + self._room(name, self.core[space.loops.lives[name]])
-            rows = [(one, [one.bits * r for r in self._rows(one, space.loops.span_of[i])]) for one in space.region.running]
+            rows = [(one, [one.bits * r for r in self._rows(one, space.loops.around(i))]) for one in space.region.running]
             least.append(room + sum((fewest for _, (fewest, _) in rows), 0.0 * self.ones))
             used.append(room + sum((held for _, (_, held) in rows), 0.0 * self.ones) if space.exact else least[-1])
         return RegionTiles(least, used)
@@ -146,22 +168,27 @@ class PrefixTiles:
         """Bits of a tensor's tile at a node."""
         return np.asarray(self.space.terms[name].room(self.sizes[j].__getitem__, self.space.widths[name])) * self.ones
 
-    def _rows(self, one: RunningRows, span: int) -> tuple[Floats, Floats]:
-        """Rows of an intermediate whose statistics are carried while a member of a span runs, at least and in fact: none where its rows are
-        not cut there; in fact those of the tile within the outermost loop along the rows, and of every time that tile is made again within
-        it. Loops above one node may lie in any order, so those along the rows lie innermost."""
+    def _rows(self, one: RunningRows, around: Sequence[int]) -> tuple[Floats, Floats]:
+        """Rows of an intermediate whose statistics are carried while a member runs, at least and in fact: none where its rows are not cut
+        there; in fact those of the tile within the outermost loop along the rows, and of every time that tile is made again within it.
+        Loops above one node may lie in any order, so those along the rows lie innermost. around: the spans around the member."""
         rank, home = self._rank(one.over), self.core[self.space.loops.lives[one.of]]
         fewest, total = 0.0 * self.ones, 0.0 * self.ones
         if rank is None:
             return fewest, total
-        for j in reversed(range(home + 1)):
-            v = self.versions[j][rank]
-            if v > (self.versions[j - 1][rank] if j else 0):
+        for j in reversed(self.path(home)):
+            above = self.before[j]
+            if self.versions[j][rank] != (0 if above is None else self.versions[above][rank]):
                 cut = self.counts[j][rank] > 1
-                inside = self.nodes[j][0] <= span
+                inside = self.nodes[j][0] in around
                 total = np.where(cut, self._tile_rows(one, j, home) * inside, total)
                 fewest = np.where(cut, self._tile_rows(one, home, home) * inside, fewest)
         return fewest, total
+
+    def path(self, node: int) -> list[int]:
+        """The nodes that one follows, outer → inner, itself the last."""
+        before = self.before[node]
+        return [*([] if before is None else self.path(before)), node]
 
     def _tile_rows(self, one: RunningRows, j: int, home: int) -> Floats:
         """Rows of the tile at node j, each as often as it is made again below."""
@@ -187,10 +214,10 @@ class PrefixTiles:
         """Which tiles nest in those above them."""
         legal = self.ones.astype(bool)
         for r, v in self.axes:
-            if (r, v + 1) in self.at:
-                nested = self.space.axes[r].below.T[np.ix_(self.picks[self.at[r, v]], self.picks[self.at[r, v + 1]])]
+            if outer := self.outer[r][v]:
+                nested = self.space.axes[r].below.T[np.ix_(self.picks[self.at[r, outer]], self.picks[self.at[r, v]])]
                 shape = [1] * len(self.axes)
-                shape[self.at[r, v]], shape[self.at[r, v + 1]] = nested.shape
+                shape[self.at[r, outer]], shape[self.at[r, v]] = nested.shape
                 legal = legal & nested.reshape(shape)
         return legal
 
@@ -213,7 +240,7 @@ class PrefixTiles:
         """Which tiles differ between a node and the next."""
         cut: Bools = ~self.ones.astype(bool)
         for r, (v, w) in enumerate(zip(self.versions[j], self.versions[j + 1], strict=True)):
-            if v < w:
+            if v != w:
                 outer = self._spread(np.arange(len(self.space.axes[r])), (r, v)) if v else np.array(self.space.axes[r].top)
                 cut = cut | (outer != self._spread(np.arange(len(self.space.axes[r])), (r, w)))
         return cut
