@@ -125,7 +125,7 @@ class BoxSearch(RegisterSearch):
     def _cell(self, inner: Inner, order: int, vector: int, units: tuple[int, int]) -> None:
         below, rest = self._below(inner, vector, units)
         buffer, bound, known = self.orders[order], 0.0, self._known()
-        for least in (buffer.rough, partial(buffer.bound, known=known - rest), buffer.least):
+        for least in (partial(buffer.rough, known=known - rest), partial(buffer.bound, known=known - rest), buffer.least):
             bound = max(bound, least(below) + rest)
             if bound > known:
                 return

@@ -95,15 +95,6 @@ class RankSplits:
 
     @cached_property
     def _range_of(self) -> Ints:
-        """[-1: none; tiles] number of the range."""
-        return np.append(np.repeat(np.arange(len(self.ranges[0])), self.ranges[1] - self.ranges[0] + 1), -1)
-
-    def range_at(self, tile: Floats) -> Ints:
-        """Number of the range of the largest tile no larger than each; -1: none."""
-        return self._range_of[self.place(tile)]
-
-    @cached_property
-    def _range_of(self) -> Ints:
         """[tiles, -1: none] number of the range."""
         return np.append(np.repeat(np.arange(len(self.ranges[0])), self.ranges[1] - self.ranges[0] + 1), -1)
 

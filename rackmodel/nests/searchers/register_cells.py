@@ -113,8 +113,8 @@ class BufferOrder:
         tiles, (_, price) = self.b.handed_on(parts, unit, most)
         return tiles[np.isfinite(price)], price[np.isfinite(price)]
 
-    def rough(self, below: Registers) -> float:
-        """No tiles cost less: groups and parts without a ragged one."""
+    def rough(self, below: Registers, known: float = inf) -> float:
+        """No tiles that cost up to `known` cost less: groups and parts without a ragged one."""
 
         def side(split: RankSplits, rank: int) -> tuple[Ints, Ints, Floats | float]:
             """(tiles, handed on, price of groups and parts)."""
@@ -125,12 +125,13 @@ class BufferOrder:
             return corner, np.array([low]), split.ideal(below.parts[rank], below.units[rank])
 
         (_, c, of_a), (a, x, of_x), (_, _, of_c) = (side(s, r) for s, r in zip((self.a, self.b, self.c), self.ranks, strict=True))
-        of_c = np.minimum.accumulate(self.c.prices.tile * self.c.count[self.c.corners] + of_c)
-        c, x = c[:, None, None], x[:, None]
-        at = self.c.corner(self._largest(c, np.maximum(a, x), x))
+        of_c = np.append(np.minimum.accumulate(self.c.prices.tile * self.c.count[self.c.corners] + of_c), inf)
+        of_a = np.broadcast_to(of_a, c.shape) + self.a.prices.tile
         of_b = self.b.prices.tile * self.b.count[self.b.corners] + np.reshape(of_x, (-1, 1))
-        total = np.where((at >= 0) & (self.b.largest >= x), of_b + of_c[np.maximum(at, 0)] + np.reshape(of_a, (-1, 1, 1)), np.inf)
-        return float(total.min()) + self.a.prices.tile
+        on = of_a <= known - of_b.min() - of_c.min()
+        i, j = np.nonzero((self.b.largest >= x[:, None]) & (of_b <= known - of_a.min() - of_c.min()))
+        at = self.c.corner(self._largest(c[on, None], np.maximum(a[j], x[i]), x[i]))
+        return float((of_b[i, j] + of_c[at] + of_a[on, None]).min(initial=inf))
 
     def bound(self, below: Registers, known: float = inf) -> float:
         """No tiles cost less, however often their ranks are cut; told by ranges of tiles alone where these are above `known`."""

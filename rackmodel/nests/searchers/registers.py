@@ -35,7 +35,8 @@ from rackmodel.nests.searchers.spatial_vectors import at_work, every_vector, lay
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
-AT_ONCE, NEARBY, CHEAP = 4_000_000, 50_000, 8  # cells priced at once; of these, in one array; sums of two prices that take as long as a cell of a table
+AT_ONCE, NEARBY = 4_000_000, 50_000  # cells priced at once; of these, in one array
+CHEAP = 8  # sums of two prices that take as long as a cell of a table
 CELLS = 2_000  # cells bounded by tiles of their own; a search that needs more stops with its best and bound (large products take hundreds)
 UNSUPPORTED = frozenset(
     {
@@ -185,7 +186,9 @@ class RegisterSearch:
         """([numbers of parts, pairs] price of groups and parts at least, [vectors] which of the numbers)."""
         prices, size = self.splits[rank].prices, self.sizes[rank]
         parts, which = np.unique(s[:, rank], return_inverse=True)
-        return prices.group * -(-size // (parts[:, None] * units)) + prices.part * -(-size // units), which
+        unit, of = np.unique(units, return_inverse=True)
+        price = prices.group * -(-size // (parts[:, None] * unit)) + prices.part * -(-size // unit)
+        return np.take(price, of, axis=1), which
 
     def _allowed(self, rank: int, parts: Ints, units: Ints) -> Bools:
         """Where all parts may be at work."""
@@ -323,7 +326,7 @@ class RegisterSearch:
             raise Exhausted
         below, rest = self._below(inner, vector, units)
         known, buffer = self._known(), self.orders[order]
-        if buffer.rough(below) + rest > known or buffer.bound(below, known - rest) + rest > known:
+        if buffer.rough(below, known - rest) + rest > known or buffer.bound(below, known - rest) + rest > known:
             return
         layout, idle = self._layout(vector, buffer.ranks[2])
         below = replace(below, at_once=idle)
