@@ -59,13 +59,13 @@ def test_a_step_takes_at_least_what_its_nests_take_at_least_together(
     assert found.bound == pytest.approx(best.certificate.objective - sum(one - bound for one, bound in told.values()), rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(cases(2, 40)))
+@pytest.mark.parametrize("seed", range(cases(1, 40)))
 def test_no_set_of_regions_is_below_the_bound_of_nests_and_regions_that_are_not_proven(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
     minimize = ("energy", "latency")[seed % 2]
-    said = chain(tmp_path, [rng.choice([2, 4]) for _ in range(4)], rng.choice([2, 4]))
+    said = chain(tmp_path, [rng.choice([2, 4]) for _ in range(cases(3, 4))], rng.choice([2, 4]))
     sets = ["accelerators=1", f"glb.memory.capacity={rng.choice([32, 64, 256])} B", f"chip.static_power={rng.choice([0, 0.01])} W"]
 
     def search(fuse: Any) -> Any:
