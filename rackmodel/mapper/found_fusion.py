@@ -237,6 +237,11 @@ def rivals(options: Sequence[Fused]) -> list[list[Fused]]:
     return [members for _, members in groups]
 
 
+def rivals_of(options: Sequence[Fused], name: str) -> list[Fused]:
+    """The group of the options one of whose operations writes a tensor; none: it is in none."""
+    return next((group for group in rivals(options) if any(name in operations(one) for one in group)), [])
+
+
 def _best_of(options: Sequence[Fused], saves: dict[Fused, float], gain: Callable[[Fused, float], float]) -> list[Fused]:
     """The disjoint options that save most together. saves: at most what each does; it is lowered on the way."""
     solved: dict[Fused, float] = {}

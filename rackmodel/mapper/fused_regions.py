@@ -18,8 +18,8 @@ from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.around import NestKey, share_of
-from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations
-from rackmodel.mapper.nested import Nested, sheet_of
+from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals_of
+from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
@@ -141,35 +141,54 @@ class FusedRegions:
             return -inf
         except NothingBetter:
             return need
+        self._alone_open(one, after)
         return self._alone(one) - after
 
     def saves(self, one: Fused) -> bool:
         """Whether a declared region is better than its operations alone, which are solved only where what they cost at least does not say.
         Raises InfeasibleError where it does not fit."""
         after = self._after(one)
-        return after < self._alone_least(one) or after < self._alone(one)
+        if after < self._alone_least(one):
+            return True
+        self._alone_open(one, after)
+        return after < self._alone(one)
+
+    def _alone_open(self, one: Fused, after: float) -> None:
+        """Remember by how much what was found may exceed what the operations of a region take at least, each on its own; where some may be
+        on their own beside another region, each of them."""
+        nests = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w) for op in self._ops(one)]
+        alone = [self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests]
+        least = [figure * least_part([nest]) for figure, nest in zip(alone, nests, strict=True)]
+        whole = self._alone(one)
+        self._left_open(one, min(after, whole), whole - sum(alone) + sum(least))
+        if len(rivals_of(self.inside.fused, one.members[0])) > 1:
+            for figure, bound in zip(alone, least, strict=True):
+                self._left_open(one, figure, bound)
 
     def _after(self, one: Fused, alone: float = inf, need: float = 0.0) -> float:
         """What a region and the makers of what stays cost, by more than `need` less than alone. Raises NothingBetter, InfeasibleError."""
         region, names = self._region(one)
         makers = [op for op in self._ops(one) if op.result is not None and op.result.name in one.resident]
         made = [self._maker(op, one.resident) for op in makers]
+        for nest in made:
+            self._left_open(one, self.figure(nest.cost.energy_j, nest.cost.latency_s), nest.certificate["bound"])
         most = alone - sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made) - self._vectors(one, one.between)
         try:
             fused = self._solve(one, region, names, most - need)
         except NothingBetter as nothing:
-            self._left_open(most - need, nothing.bound)
+            self._left_open(one, most - need, nothing.bound)
             raise
         nests, ops = [*fused, *made], [*self._members(one), *makers]
         self.nests[one] = {self.inside.key(op, self.degrees): nest for op, nest in zip(ops, nests, strict=True)}
         there = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in fused) + self.figure(*self.running)
-        self._left_open(min(there, most), fused[0].certificate["bound"])
+        self._left_open(one, min(there, most), fused[0].certificate["bound"])
         after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
         return after + self.figure(*self.running)
 
-    def _left_open(self, found: float, bound: float) -> None:
+    def _left_open(self, one: Fused, found: float, bound: float) -> None:
         """Remember by how much what was found, fused or not, may exceed what a region takes at least."""
-        self.inside.not_fused = max(self.inside.not_fused, gap_of(found, bound)) if found < inf else self.inside.not_fused
+        if found < inf:
+            self.inside.left(self.inside.around.number(self.degrees), one, gap_of(found, bound))
 
     def _members(self, one: Fused) -> list[LocalOp]:
         return [self.inside.local_ops[name] for name in one.members]

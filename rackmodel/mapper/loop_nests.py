@@ -24,11 +24,11 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.windows import Kernels
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
-from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions
+from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
 from rackmodel.mapper.fused_regions import FusedRegions, carrying
 from rackmodel.mapper.given_nests import check_given
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
-from rackmodel.mapper.nested import Nested, sheet_of
+from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
@@ -112,6 +112,8 @@ class NestInside(LayerInside):
         self.fused_at: set[tuple[object, ...]] = set()  # of them (and the region, where it is declared), where what to fuse was found
         self.unfused = False  # whether time or effort ended before a pair was tried
         self.not_fused = 0.0  # gap of what was found, of any region that was looked at, to what that region could take
+        self.left_open: dict[tuple[int, Fused], float] = {}  # the same of one region, by the number of what is around its nests
+        self.at_least = False  # whether nests are priced as what they cost at least
         self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests (of least latency)
         self.charge = 0.0  # joules that are added for each second of an accelerator's device
         self.launch_s = 0.0  # what a launch saved counts for where regions are compared
@@ -151,13 +153,19 @@ class NestInside(LayerInside):
         other.second_j, other.hidden, other.unlike, other.charge = second_j, False, 0.0, 0.0
         other.shorter, other.launch_s, other.settled = 0.0, launch_s, None
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0
-        other.around = copy(self.around)
+        other.around, other.left_open = copy(self.around), {}
         return other
 
     def charging(self, architecture: Architecture) -> NestInside:
         """The same nests, each second of the device charged with the joules that it counts for: the very sum that they have least."""
         other = copy(self)
         other.charge = self.watts(architecture)
+        return other
+
+    def lessened(self) -> NestInside:
+        """The same nests, each priced as what it costs at least: what a step of such prices takes, no step of true ones is below."""
+        other = copy(self)
+        other.at_least = True
         return other
 
     @property
@@ -200,9 +208,29 @@ class NestInside(LayerInside):
             return side_by_side([rows for rows, _ in found]), np.concatenate([np.atleast_1d(seconds) for _, seconds in found])
         if self.given is not None and nest_name(local_op) not in self.given:
             raise InputError(f"no loop nest for '{nest_name(local_op)}'", path="nests", known=list(self.given), given=nest_name(local_op))
-        each = [nest_rows(self.nest(architecture, local_op, row), self._share(local_op, row)) for row in degrees]
+        each = [self._nest_rows(architecture, local_op, row) for row in degrees]
         rows = [stacked([one[position] for one in each]) for position in range(len(each[0]))]
         return rows, np.asarray(sum(row.exposed for row in rows))
+
+    def _nest_rows(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> list[Row]:
+        """Rows of a contraction at one mesh's degrees."""
+        rows = nest_rows(self.nest(architecture, local_op, degrees), self._share(local_op, degrees))
+        return [repeated(row, self._part(architecture, local_op, degrees)) for row in rows] if self.at_least else rows
+
+    def _part(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> float:
+        """What is left of the cost of an operation where it takes what it does at least. What may be fused is fused one way or another: all
+        of it is as far below what was found as any of it may be, alone or fused."""
+        together = rivals_of(self.fused, local_op.written)
+        names = {name for one in together for name in one.taken}
+        ops = [op for op in self.contractions if op.result is not None and op.result.name in names] if together else [local_op]
+        least = least_part([self.nest(architecture, op, degrees) for op in ops if op.macs])
+        number = self.around.number(degrees)
+        return min([least, *(1 / (1 + self.left_open.get((number, one), 0.0)) for one in together)])
+
+    def left(self, number: int, one: Fused, gap: float) -> None:
+        """Remember the gap of what was found, fused or not, to what a region takes at least."""
+        self.not_fused = max(self.not_fused, gap)
+        self.left_open[number, one] = max(self.left_open.get((number, one), 0.0), gap)
 
     def _share(self, local_op: LocalOp, degrees: Any) -> float:
         """What an accelerator does of what the fullest one does, in the mean."""
@@ -291,8 +319,10 @@ class NestInside(LayerInside):
         """Rows and duration of an operation that is no contraction: on tiles in place where the contractions around it are fused."""
         here = np.asarray([degrees], dtype=np.int64)
         around, nests = in_place(self, architecture, local_op, degrees)
+        part = self._part(architecture, local_op, degrees) if self.at_least else 1.0
         if not around:
-            return roofline_rows(architecture, local_op, here)
+            rows, seconds = roofline_rows(architecture, local_op, here)
+            return [repeated(row, part) for row in rows], seconds * part
         reader, names = around[0], {local_op.written, *(flow.name for flow in local_op.reads)}
         once, seconds = roofline_rows(architecture, local_op, here, frozenset(names))
         rows, seconds = [repeated(row, nests[1].runs) for row in once], seconds * nests[1].runs
@@ -301,7 +331,7 @@ class NestInside(LayerInside):
             carried = carrying(held, reader, share_of(reader, degrees), nests[0].runs)
             more = carried.rows(architecture, local_op.written, further)
             rows, seconds = [*rows, *more], seconds + sum(row.exposed for row in more)
-        return rows, seconds
+        return [repeated(row, part) for row in rows], seconds * part
 
     @staticmethod
     def _further_tiles(nest: Nested, reader: LocalOp) -> tuple[float, float]:

@@ -62,7 +62,7 @@ def side_by_side(meshes: list[list[Row]]) -> list[Row]:
     return found
 
 
-def repeated(row: Row, runs: int) -> Row:
+def repeated(row: Row, runs: float) -> Row:
     """A row of so many runs, one after another."""
     return replace(row, amount=row.amount * runs, joules=row.joules * runs, seconds=row.seconds * runs, exposed=row.exposed * runs)
 

@@ -157,8 +157,19 @@ class _Trades:
         inside, point = job.setting.inside, found.points[0]
         assert isinstance(inside, NestInside)
         self.unlimited = float(goal.value(point.seconds, point.joules, point.memory))
-        gap = found.certificate.gap if goal.name == "memory" else max(found.certificate.gap, inside.widest_gap)
-        return self.unlimited * (1 - gap)
+        if goal.name == "memory":
+            return self.unlimited * (1 - found.certificate.gap)
+        return max(self.unlimited * (1 - max(found.certificate.gap, inside.widest_gap)), self._lessened(job, self.loose))
+
+    def _lessened(self, job: Job, question: Question) -> float:
+        """What a step takes at least whose nests each take what they do at least; where nothing is left open, or more than nests is, 0."""
+        inside = job.setting.inside
+        assert isinstance(inside, NestInside)
+        if not CLOSE < inside.nests_gap < 1 or inside.settled is not None or inside.shorter or self.space.problems or inside.watch.over():
+            return 0.0
+        found = self.search(replace(job, setting=replace(job.setting, inside=inside.lessened()), layers=None), question)
+        point, unlike = found.points[0], inside.unlike if inside.aim.name != "latency" else 0.0
+        return float(question.goal.value(point.seconds, point.joules, point.memory)) * (1 - found.certificate.gap) * (1 - unlike)
 
     def _charged(self, job: Job) -> float:
         """J + w T at least, of the very sum that nests have least: w times the mean seconds that devices are busy, which T is no less than.

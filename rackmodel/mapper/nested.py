@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, prod
 from typing import Any
@@ -48,6 +48,11 @@ class Nested:
         kept = {word: list(names) for word, names in (("resident", self.resident), ("home", self.home)) if names}
         more = {"again": dict(self.again)} if self.again else {}
         return {**kept, **more, **self.mapping.to_dict()}
+
+
+def least_part(nests: Sequence[Nested]) -> float:
+    """What is left of nests that are as far below what they cost as any of them may be."""
+    return 1 / (1 + max((float(nest.certificate.get("gap", 0.0)) for nest in nests), default=0.0))
 
 
 def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def test_a_tile_that_keeps_all_parts_at_work_has_no_fewer_points(sizes):
         parts, unit = prod(s for s, _ in each), prod(u for _, u in each)
         held = prod(max((s - 1) * u + 1, u) for s, u in each)
         assert splits.least_held(parts, unit) <= held
-        assert np.isfinite(splits.cut(parts, unit, True).least[held - 1])
+        assert np.isfinite(splits.cut(parts, unit).least[held - 1])
 
 
 @pytest.mark.parametrize("sizes", [[4, 3], [6, 5], [3, 2, 4]])
@@ -129,7 +129,7 @@ def test_every_box_costs_no_less_than_what_is_said_of_its_points(sizes):
             dealt = [piece for part in cut for piece in pieces_of(part, s * u)]
             tiles, groups, units = tiles * len(cut), groups * len(dealt), units * sum(len(pieces_of(part, u)) for part in dealt)
         points, parts, unit = (prod(column) for column in zip(*each, strict=True))
-        least = splits.cut(parts, unit, True).least[:points].min()
+        least = splits.cut(parts, unit).least[:points].min()
         assert least <= (tiles + 0.7 * groups + 0.3 * units) * (1 + 1e-12)
 
 

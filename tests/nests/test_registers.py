@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from math import inf
 
+import numpy as np
 import pytest
 
 from rackmodel.errors import InfeasibleError
@@ -16,6 +17,7 @@ from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.rank_splits import SplitPrices, TimedSplits
 from rackmodel.nests.searchers.register_cells import Registers
 from rackmodel.nests.searchers.registers import CELLS, Inner, RegisterSearch, least_energy
 from rackmodel.nests.searchers.stored_tensors import keep_masks
@@ -167,8 +169,27 @@ def test_bounds_of_a_cell_are_no_higher_than_its_tiles(seed):
             for order in search.orders:
                 found, _ = order.best(below, inf)
                 if found is not None:
-                    assert order.rough(below) <= found.price * (1 + 1e-9)
-                    assert order.bound(below) <= found.price * (1 + 1e-9)
+                    for known in (found.price * (1 + 1e-9), inf):  # told up to a price, or of every tile
+                        assert order.rough(below, known) <= found.price * (1 + 1e-9)
+                        assert order.bound(below, known) <= found.price * (1 + 1e-9)
+                        assert order._by_ranges(below, known) <= min(found.price, order._by_tiles(below)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("size", [97, 120, 2047])
+def test_a_range_of_tiles_costs_no_more_than_any_tile_of_it_or_smaller(size):
+    rng = random.Random(size)
+    splits = TimedSplits(size, SplitPrices(1.0, 0.4, 0.03), False)
+    first, last = splits.ranges
+    assert (first[1:] == last[:-1] + 1).all()
+    assert (first[0], last[-1]) == (1, size)
+    for _ in range(20):
+        parts, unit = rng.randint(1, 9), rng.randint(1, size // 8)
+        for cycles in (inf, rng.uniform(1, 3) * size / parts):
+            every = np.minimum.accumulate(splits.cut(parts, unit, cycles).least)
+            assert (splits.cut_at_least(parts, unit, cycles) <= every[last - 1] * (1 + 1e-9)).all()
+            tiles, few = splits.handed_on(parts, unit, cycles)
+            assert (tiles <= max(parts * unit, splits.least_held(parts, unit))).all()
+            assert len(few.least) == len(tiles)
 
 
 def test_a_search_that_is_stopped_keeps_a_bound_that_holds():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import inf, prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -62,9 +63,9 @@ class BoxSplits(RankSplits):
         least = np.where(self.tiles >= parts, self.prices.group * self.count + self.prices.part * (self.count + parts - 1), np.inf)
         return CutPrices(least, least)
 
-    def _cut(self, parts: int, unit: int, each: float, cycles: float) -> CutPrices:
+    def _cut(self, parts: int, unit: int, each: float, cycles: float, some: slice | Ints) -> CutPrices:
         """As before, and closer: a tile, its parts and what an instance has are products over the ranks, and so are their numbers."""
-        exact, least = super()._cut(parts, unit, each, cycles)
+        exact, least = super()._cut(parts, unit, each, cycles, some)
         closer: Floats = np.full(len(self.tiles), np.inf)
         for s in self._shared(parts):
             for u in self._shared(unit):
@@ -75,7 +76,7 @@ class BoxSplits(RankSplits):
                     points, tiles, groups, units = (np.multiply.outer(x, y).ravel() for x, y in made)
                 price = each * tiles + self.prices.group * groups + self.prices.part * units
                 np.minimum.at(closer, points - 1, price)
-        return CutPrices(exact, np.maximum(least, np.minimum.accumulate(closer)))
+        return CutPrices(exact, np.maximum(least, np.minimum.accumulate(closer)[some]))
 
     def _boxes(self, n: int, s: int, u: int) -> tuple[Ints, Ints, Ints, Ints]:
         """Tiles of one rank, the least for their numbers, and how many tiles, groups and parts there are at least."""
@@ -123,10 +124,10 @@ class BoxSearch(RegisterSearch):
 
     def _cell(self, inner: Inner, order: int, vector: int, units: tuple[int, int]) -> None:
         below, rest = self._below(inner, vector, units)
-        buffer, bound = self.orders[order], 0.0
-        for least in (buffer.rough, buffer.bound, buffer.least):
+        buffer, bound, known = self.orders[order], 0.0, self._known()
+        for least in (partial(buffer.rough, known=known - rest), partial(buffer.bound, known=known - rest), buffer.least):
             bound = max(bound, least(below) + rest)
-            if bound > self._known():
+            if bound > known:
                 return
         self.left = bound
         self.lowest = sorted([*self.lowest, (bound, self.cells, inner, order, vector, below)], key=lambda cell: cell[:2])[:NEAR]

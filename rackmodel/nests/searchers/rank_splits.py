@@ -7,6 +7,9 @@ least one. That bounds groups, and with u for g the parts, from below for every 
 n as real numbers, where the price is convex and its corners are known. Derivation: docs/nest_theory.md, section 6.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from functools import cached_property
 from math import inf
 from typing import Any, NamedTuple
@@ -17,6 +20,8 @@ from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.searchers.list_axes import divisors
 
 TINY = 1e-9
+EVERY = slice(None)
+NARROW = 1.01  # last tile of a range, of the first
 
 
 class SplitPrices(NamedTuple):
@@ -34,6 +39,22 @@ class CutPrices(NamedTuple):
     least: Floats
 
 
+class Held(NamedTuple):
+    """Whole pieces of `unit` that every tile holds: their number, full: what they cover, over: the rest of the tile, above 0."""
+
+    unit: int
+    number: Ints
+    full: Ints
+    over: Floats
+
+    @classmethod
+    def of(cls, tiles: Ints, unit: int) -> Held:
+        """Of ascending tiles."""
+        number = tiles // unit
+        full = number * unit
+        return cls(unit, number, full, np.maximum(tiles - full, TINY))
+
+
 class RankSplits:
     """A rank of `size` under SplitPrices; perfect: only divisors. tiles: every tile there may be, ascending · listed: whether chains of
     tiles are all there is."""
@@ -44,6 +65,7 @@ class RankSplits:
         self.size, self.prices, self.perfect = size, prices, perfect
         self.tiles: Ints = np.array(divisors(size)) if perfect else np.arange(1, size + 1)
         self._cuts: dict[tuple[int, int, bool], CutPrices] = {}
+        self._least: dict[tuple[int, int], Floats] = {}
         self._free: dict[int, CutPrices] = {}
 
     @cached_property
@@ -70,6 +92,15 @@ class RankSplits:
     def corner(self, tile: Floats) -> Ints:
         """Number of the largest corner no larger than each; -1: none."""
         return self._corner_of[self.place(tile)]
+
+    @cached_property
+    def _range_of(self) -> Ints:
+        """[tiles, -1: none] number of the range."""
+        return np.append(np.repeat(np.arange(len(self.ranges[0])), self.ranges[1] - self.ranges[0] + 1), -1)
+
+    def range_at(self, tile: Floats) -> Ints:
+        """Number of the range of the largest tile no larger than each; -1: none."""
+        return self._range_of[self.place(tile)]
 
     @cached_property
     def largest(self) -> Ints:
@@ -99,31 +130,58 @@ class RankSplits:
         """Tiles that may be cut to `tile`."""
         return np.asarray(self.tiles[self.tiles % tile == 0 if self.perfect else self.tiles >= tile])
 
-    def cut(self, parts: int, unit: int, priced: bool, cycles: float = inf) -> CutPrices:
-        """Prices of every tile that is cut into groups of `parts` times `unit`; priced: whether the tiles themselves are · cycles: that
-        the fullest instance may take."""
-        key = (parts, unit, priced)
+    @cached_property
+    def ranges(self) -> tuple[Ints, Ints]:
+        """(first tiles, last tiles) of ranges of one count each, whose last is at most NARROW times the first; of tiles of any size."""
+        whole = zip(self.tiles[self.corners].tolist(), self.largest.tolist(), strict=True)
+        cut = [(first, last) for low, high in whole for first, last in _narrow(low, high)]
+        return np.array([first for first, _ in cut]), np.array([last for _, last in cut])
+
+    def cut(self, parts: int, unit: int, cycles: float = inf) -> CutPrices:
+        """Prices of every tile that is cut into groups of `parts` times `unit`; cycles: that the fullest instance may take."""
+        return self._known(parts, unit, self.prices.tile, cycles, EVERY)
+
+    def cut_at_least(self, parts: int, unit: int, cycles: float) -> Floats:
+        """[ranges] price at least of every tile of a range, and of smaller ones."""
         if cycles < inf:
-            return self._cut(parts, unit, self.prices.tile if priced else 0.0, cycles)
+            return self._cut(parts, unit, self.prices.tile, cycles, self.ranges[1] - 1).least
+        key = (parts, unit)
+        if key not in self._least:
+            self._least[key] = self._cut(parts, unit, self.prices.tile, inf, self.ranges[1] - 1).least
+        return self._least[key]
+
+    def handed_on(self, parts: int, unit: int, cycles: float) -> tuple[Ints, CutPrices]:
+        """(tiles that are handed on as one group, all parts at work; their prices as `cut` says them, the tiles not priced)."""
+        low = min(self.size, int(self.least_held(parts, unit)))
+        first, last = np.searchsorted(self.tiles, [low, max(low, parts * unit) + 1])
+        return self.tiles[first:last], self._known(parts, unit, 0.0, cycles, slice(first, last))
+
+    def _known(self, parts: int, unit: int, each: float, cycles: float, some: slice) -> CutPrices:
+        """As `_cut`, remembered where cycles are not limited."""
+        if cycles < inf:
+            return self._cut(parts, unit, each, cycles, some)
+        key = (parts, unit, some is EVERY)
         if key not in self._cuts:
-            self._cuts[key] = self._cut(parts, unit, self.prices.tile if priced else 0.0, inf)
+            self._cuts[key] = self._cut(parts, unit, each, inf, some)
         return self._cuts[key]
 
-    def _cut(self, parts: int, unit: int, each: float, cycles: float) -> CutPrices:
-        size, tiles, group = self.size, self.tiles, parts * unit
+    def _cut(self, parts: int, unit: int, each: float, cycles: float, some: slice | Ints) -> CutPrices:
+        """Of some of the tiles, each of a price of its own."""
+        size, tiles, count, group = self.size, self.tiles[some], self.count[some], parts * unit
         full, rest = np.divmod(size, tiles)
         groups, units = (full * -(-tiles // x) + -(-rest // x) for x in (group, unit))
-        exact = each * self.count + self.prices.group * groups + self.prices.part * units
+        exact = each * count + self.prices.group * groups + self.prices.part * units
         legal = tiles % group == 0 if self.perfect else tiles >= self.least_held(parts, unit)
         exact = np.where(legal, exact, np.inf)
         if self.perfect:
             return CutPrices(exact, exact)
-        few = self._fewest_tiles(parts, unit, cycles)
-        least = np.where(few <= self.count, self._at_least(self.count, group, unit, each, whole=True), np.inf)
-        for corner in (few, size / np.maximum(tiles // group * group, TINY), size / np.maximum(tiles // unit * unit, TINY)):
-            more = np.clip(corner, np.maximum(few, self.count + 1), max(size, 2))
-            least = np.minimum(least, self._at_least(more, group, unit, each, whole=False))
-        return CutPrices(exact, np.where(legal & (few <= size), np.minimum(least, np.where(few <= self.count, exact, np.inf)), np.inf))
+        few = self._fewest_tiles(parts, unit, cycles)[some]
+        held = [Held.of(tiles, x) for x in (group, unit)]
+        least = np.where(few <= count, self._at_least(count, held, each, whole=True), np.inf)
+        for corner in (few, *(size / np.maximum(pieces.full, TINY) for pieces in held)):
+            more = np.clip(corner, np.maximum(few, count + 1), max(size, 2))
+            least = np.minimum(least, self._at_least(more, held, each, whole=False))
+        return CutPrices(exact, np.where(legal & (few <= size), np.minimum(least, np.where(few <= count, exact, np.inf)), np.inf))
 
     def _fewest_tiles(self, parts: int, unit: int, cycles: float) -> Floats:
         """Tiles no larger than each tile t, as real numbers, that may last so many cycles. A tile of extent e lasts at least
@@ -137,19 +195,18 @@ class RankSplits:
         few = np.where(over <= 0, 0.0, np.where(each > 0, over / np.maximum(each, TINY), np.inf))
         return np.asarray(np.maximum(self.count, np.where(few <= self.count * (1 + TINY), 0.0, few)))
 
-    def _at_least(self, n: Floats, group: int, unit: int, each: float, whole: bool) -> Floats:
-        """Price of n tiles no larger than each tile; whole: in whole groups and parts."""
+    def _at_least(self, n: Floats, held: list[Held], each: float, whole: bool) -> Floats:
+        """Price of n tiles no larger than each tile, which hold groups and parts; whole: in whole ones."""
 
-        def pieces(x: int) -> Floats:
-            held = self.tiles // x
-            left = np.maximum(0.0, self.size - n * (held * x))
-            more = left / np.maximum(self.tiles - held * x, TINY)
-            ideal = self.size / x
+        def pieces(of: Held) -> Floats:
+            left = np.maximum(0.0, self.size - n * of.full)
+            more, ideal = left / of.over, self.size / of.unit
             if whole:
                 more, ideal = np.ceil(more - TINY), np.ceil(ideal)
-            return np.maximum(np.maximum(ideal, n), np.where(left > 0, n * held + more, 0.0))
+            return np.maximum(np.maximum(ideal, n), np.where(left > 0, n * of.number + more, 0.0))
 
-        return np.asarray(each * n + self.prices.group * pieces(group) + self.prices.part * pieces(unit))
+        groups, units = (pieces(of) for of in held)
+        return np.asarray(each * n + self.prices.group * groups + self.prices.part * units)
 
     def nested(self, outer: Ints, inner: int, parts: int, unit: int) -> Floats:
         """Price of D → outer → inner → parts, inner no larger than a group."""
@@ -197,6 +254,14 @@ class TimedSplits(RankSplits):
         legal = -(-self.tiles // -(-self.tiles // parts)) == parts
         least = self.prices.group * self.count + self.prices.part * self._fewest_parts(self.count, self.tiles, cycles)
         return CutPrices(super().free(parts).exact, np.where(legal, least, np.inf))
+
+
+def _narrow(low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Ranges of the tiles from low to high."""
+    while low <= high:
+        last = min(high, max(low, int(low * NARROW)))
+        yield low, last
+        low = last + 1
 
 
 def steps(tiles: Ints, price: Floats) -> tuple[Ints, Floats]:

@@ -11,6 +11,7 @@ they leave free. A larger b is never dearer, so of b the largest that fits is re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -57,10 +58,12 @@ class BufferOrder:
         """(tiles c, prices)."""
         rank = self.ranks[0]
         parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
-        cut = self.a.free(parts, most) if rank == below.free else self.a.cut(parts, unit, False, most)
-        tiles, price = steps(self.a.tiles, self._side(cut, least))
-        high = np.inf if rank == below.free else max(parts * unit, tiles[0] if len(tiles) else 0)
-        return tiles[tiles <= high], price[tiles <= high] + self.a.prices.tile
+        if rank == below.free:
+            every, cut = self.a.tiles, self.a.free(parts, most)
+        else:
+            every, cut = self.a.handed_on(parts, unit, most)
+        tiles, price = steps(every, self._side(cut, least))
+        return tiles, price + self.a.prices.tile
 
     def _of_c(self, below: Registers, least: bool) -> Floats:
         """[tiles b] least price of every smaller one."""
@@ -73,7 +76,7 @@ class BufferOrder:
         if rank == below.free:
             price = self._side(self.c.free(parts, most), least) + self.c.prices.tile * self.c.count
         else:
-            price = self._side(self.c.cut(parts, unit, True, most), least)
+            price = self._side(self.c.cut(parts, unit, most), least)
         if at_once:
             price = np.where(self.c.tiles > parts * unit, np.inf, price)
         found: Floats = np.minimum.accumulate(price)
@@ -107,13 +110,11 @@ class BufferOrder:
             on = self.b.corners
             price = np.minimum.reduceat(self.b.free(parts, most).least, on)
             return self.b.tiles[on[np.isfinite(price)]], price[np.isfinite(price)]
-        low = min(self.b.size, self.b.least_held(parts, unit))
-        on = np.flatnonzero((self.b.tiles >= low) & (self.b.tiles <= max(low, parts * unit)))
-        price = self.b.cut(parts, unit, False, most).least[on]
-        return self.b.tiles[on[np.isfinite(price)]], price[np.isfinite(price)]
+        tiles, (_, price) = self.b.handed_on(parts, unit, most)
+        return tiles[np.isfinite(price)], price[np.isfinite(price)]
 
-    def rough(self, below: Registers) -> float:
-        """No tiles cost less: groups and parts without a ragged one."""
+    def rough(self, below: Registers, known: float = inf) -> float:
+        """No tiles that cost up to `known` cost less: groups and parts without a ragged one."""
 
         def side(split: RankSplits, rank: int) -> tuple[Ints, Ints, Floats | float]:
             """(tiles, handed on, price of groups and parts)."""
@@ -124,24 +125,59 @@ class BufferOrder:
             return corner, np.array([low]), split.ideal(below.parts[rank], below.units[rank])
 
         (_, c, of_a), (a, x, of_x), (_, _, of_c) = (side(s, r) for s, r in zip((self.a, self.b, self.c), self.ranks, strict=True))
-        of_c = np.minimum.accumulate(self.c.prices.tile * self.c.count[self.c.corners] + of_c)
-        c, x = c[:, None, None], x[:, None]
-        at = self.c.corner(self._largest(c, np.maximum(a, x), x))
+        of_c = np.append(np.minimum.accumulate(self.c.prices.tile * self.c.count[self.c.corners] + of_c), inf)
+        of_a = np.broadcast_to(of_a, c.shape) + self.a.prices.tile
         of_b = self.b.prices.tile * self.b.count[self.b.corners] + np.reshape(of_x, (-1, 1))
-        total = np.where((at >= 0) & (self.b.largest >= x), of_b + of_c[np.maximum(at, 0)] + np.reshape(of_a, (-1, 1, 1)), np.inf)
-        return float(total.min()) + self.a.prices.tile
+        on = of_a <= known - of_b.min() - of_c.min()
+        i, j = np.nonzero((self.b.largest >= x[:, None]) & (of_b <= known - of_a.min() - of_c.min()))
+        at = self.c.corner(self._largest(c[on, None], np.maximum(a[j], x[i]), x[i]))
+        return float((of_b[i, j] + of_c[at] + of_a[on, None]).min(initial=inf))
 
-    def bound(self, below: Registers) -> float:
-        """No tiles cost less, however often their ranks are cut."""
+    def bound(self, below: Registers, known: float = inf) -> float:
+        """No tiles cost less, however often their ranks are cut; told by ranges of tiles alone where these are above `known`."""
+        if not self.b.perfect and (found := self._by_ranges(below, known)) > known:
+            return found
+        return self._by_tiles(below)
+
+    def _by_ranges(self, below: Registers, known: float) -> float:
+        """`bound` of ranges of tiles that may cost up to `known`, each priced as its last, with the room of its first."""
+        (c, of_a), (a, x, of_b), (place, of_c) = self._of_a(below, True), self._ranges_of_b(below), self._ranges_of_c(below)
+        if not len(c) or not len(a):
+            return inf
+        on, few = of_a <= known - of_b.min() - of_c.min(), of_b <= known - of_a.min() - of_c.min()
+        at = place(self._largest(c[on, None], a[few], x[few]))
+        return float((of_a[on, None] + of_b[few] + of_c[at]).min(initial=inf))
+
+    def _ranges_of_b(self, below: Registers) -> tuple[Ints, Ints, Floats]:
+        """(first tiles a of ranges, what is handed on, price)."""
+        rank = self.ranks[1]
+        x, of_x = self._handed_on(below)
+        if rank != below.free:
+            a, price = steps(self.b.ranges[0], self.b.cut_at_least(below.parts[rank], below.units[rank], below.cycles[rank]))
+            return np.maximum(a, x[:1]), np.full(len(a), x[0] if len(x) else 0), price
+        corner = self.b.tiles[self.b.corners]
+        i, j = np.nonzero(self.b.largest >= x[:, None])
+        return np.maximum(corner[j], x[i]), x[i], self.b.prices.tile * self.b.count[self.b.corners[j]] + of_x[i]
+
+    def _ranges_of_c(self, below: Registers) -> tuple[Callable[[Floats], Ints], Floats]:
+        """(number of the range of each tile b, [ranges, -1: none] least price of every smaller one)."""
+        rank = self.ranks[2]
+        parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
+        if rank == below.free:
+            place, price = self.c.corner, self.c.least_free(parts, most) + self.c.prices.tile * self.c.count[self.c.corners]
+        else:
+            place, price = self.c.range_at, self.c.cut_at_least(parts, unit, most)
+        return place, np.append(np.minimum.accumulate(price), inf)
+
+    def _by_tiles(self, below: Registers) -> float:
+        """`bound` of every tile."""
         x, of_x = self._handed_on(below)
         rank = self.ranks[1]
-        if not len(x):
-            return float("inf")
         if rank == below.free:
             a = self.b.tiles[self.b.corners]
             of_b = np.where(a >= x[:, None], self.b.prices.tile * self.b.count[self.b.corners] + of_x[:, None], np.inf)
             return float(self._total(below, True, a, x[:, None], of_b)[1].min(initial=np.inf))
-        a, of_b = steps(self.b.tiles, self.b.cut(below.parts[rank], below.units[rank], True, below.cycles[rank]).least)
+        a, of_b = steps(self.b.tiles, self.b.cut(below.parts[rank], below.units[rank], below.cycles[rank]).least)
         return float(self._total(below, True, a, int(x[0]), of_b)[1].min(initial=np.inf))
 
     def best(self, below: Registers, known: float) -> tuple[BufferTiles | None, float]:
@@ -173,7 +209,7 @@ class BufferOrder:
         parts, unit = self._unit(below, x)
         of_b = self.b.prices.tile * self.b.count + of_x
         if rank != below.free:
-            of_b = np.maximum(of_b, self.b.cut(parts, unit, priced=True).least)
+            of_b = np.maximum(of_b, self.b.cut(parts, unit).least)
         if rank != below.free and self.b.listed:
             of_b[-1] = self.b.nested(self.b.tiles[-1:], x, parts, unit)[0]  # whole at the second node: one cut is left
         a, of_b = steps(self.b.tiles, np.where(self.b.tiles >= x, of_b, np.inf))

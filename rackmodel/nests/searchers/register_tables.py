@@ -55,7 +55,7 @@ class BufferTable:
             return least(ga[:, None, None], gb[None, :, None], 0.0, 0.0)
         (_, grid), *_ = self.grids
         if self.free == a:
-            tiles = sa.tiles[sa.corners]
-            return np.asarray(least(tiles[None, :, None], grid[:, None, None], sa.least_free(self.parts)[None, :, None], 0.0).min(axis=1))
-        tiles = sb.tiles[sb.corners]
-        return np.asarray(least(grid[:, None, None], tiles[None, :, None], 0.0, sb.least_free(self.parts)[None, :, None]).min(axis=1))
+            tiles, price = sa.tiles[sa.corners][:, None], sa.least_free(self.parts)[:, None]
+            return np.array([least(tiles, x, price, 0.0).min() for x in grid])
+        tiles, price = sb.tiles[sb.corners][:, None], sb.least_free(self.parts)[:, None]
+        return np.array([least(c_, tiles, 0.0, price).min() for c_ in grid])

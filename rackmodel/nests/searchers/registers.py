@@ -35,7 +35,8 @@ from rackmodel.nests.searchers.spatial_vectors import at_work, every_vector, lay
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
-AT_ONCE, CHEAP = 4_000_000, 8  # cells priced at once; sums of two prices that take as long as a cell of a table
+AT_ONCE, NEARBY = 4_000_000, 50_000  # cells priced at once; of these, in one array
+CHEAP = 8  # sums of two prices that take as long as a cell of a table
 CELLS = 2_000  # cells bounded by tiles of their own; a search that needs more stops with its best and bound (large products take hundreds)
 UNSUPPORTED = frozenset(
     {
@@ -181,12 +182,13 @@ class RegisterSearch:
         rows = np.concatenate([np.arange(n) for n in most]) if len(most) else np.zeros(0, dtype=int)
         return second[rows.astype(int)], np.repeat(last, most)
 
-    def _of_pairs(self, rank: int, s: Ints, units: Ints) -> Floats:
-        """[vectors, pairs] price of groups and parts at least."""
+    def _of_pairs(self, rank: int, s: Ints, units: Ints) -> tuple[Floats, Ints]:
+        """([numbers of parts, pairs] price of groups and parts at least, [vectors] which of the numbers)."""
         prices, size = self.splits[rank].prices, self.sizes[rank]
         parts, which = np.unique(s[:, rank], return_inverse=True)
-        each = prices.group * -(-size // (parts[:, None] * units)) + prices.part * -(-size // units)
-        return np.asarray(each[which])
+        unit, of = np.unique(units, return_inverse=True)
+        price = prices.group * -(-size // (parts[:, None] * unit)) + prices.part * -(-size // unit)
+        return np.take(price, of, axis=1), which
 
     def _allowed(self, rank: int, parts: Ints, units: Ints) -> Bools:
         """Where all parts may be at work."""
@@ -242,15 +244,27 @@ class RegisterSearch:
         for i in range(0, len(vectors), step):
             some = vectors[i : i + step]
             s = self.vectors[some]
-            own = self._of_pairs(inner.second, s, us) + self._of_pairs(inner.last, s, ul) - self.saved * s[:, [self.output]]
-            self.effort.spend(own.size // CHEAP)
-            most = np.broadcast_to(self._most(inner, s[:, None], us, ul), own.shape)
-            rows, columns = np.nonzero(own + floor <= most)
+            self.effort.spend(len(some) * len(us) // CHEAP)
+            rows, columns, own, most = self._few(inner, floor, s, us, ul)
             on = self._allowed(inner.second, s[rows, inner.second], us[columns])
             on &= self._allowed(inner.last, s[rows, inner.last], ul[columns])
-            rows, columns = rows[on], columns[on]
-            cells = some[rows], us[columns], ul[columns]
-            yield from self._bounded(inner, cells, own[rows, columns] + self.constant, most[rows, columns])
+            cells = some[rows[on]], us[columns[on]], ul[columns[on]]
+            yield from self._bounded(inner, cells, own[on] + self.constant, most[on])
+
+    def _few(self, inner: Inner, floor: float, s: Ints, us: Ints, ul: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+        """(number of the vector, number of the pair, price at least of the register files, energy up to which it is looked at) of the
+        cells of the vectors s and pairs of tiles that may cost no more; some vectors at a time, which stay near the processor."""
+        (second, i), (last, j) = self._of_pairs(inner.second, s, us), self._of_pairs(inner.last, s, ul)
+        found: list[tuple[Ints, Ints, Floats, Floats]] = []
+        step = max(1, NEARBY // max(1, len(us)))
+        for first in range(0, len(s), step):
+            now = slice(first, first + step)
+            own = second[i[now]] + last[j[now]] - self.saved * s[now, self.output, None]
+            most = np.broadcast_to(self._most(inner, s[now, None], us, ul), own.shape)
+            rows, columns = np.nonzero(own + floor <= most)
+            found.append((rows + first, columns, own[rows, columns], most[rows, columns]))
+        rows, columns, own, most = (np.concatenate(column) for column in zip(*found, strict=True))
+        return rows, columns, own, most
 
     def _bounded(self, inner: Inner, cells: tuple[Ints, Ints, Ints], own: Floats, most: Floats) -> Iterator[Block]:
         """Cells with what the buffer's table says of them, an order at a time; those up to `most`."""
@@ -312,7 +326,7 @@ class RegisterSearch:
             raise Exhausted
         below, rest = self._below(inner, vector, units)
         known, buffer = self._known(), self.orders[order]
-        if buffer.rough(below) + rest > known or buffer.bound(below) + rest > known:
+        if buffer.rough(below, known - rest) + rest > known or buffer.bound(below, known - rest) + rest > known:
             return
         layout, idle = self._layout(vector, buffer.ranks[2])
         below = replace(below, at_once=idle)

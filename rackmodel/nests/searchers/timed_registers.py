@@ -228,7 +228,11 @@ class TimedSearch(RegisterSearch):
         for _ in range(TURNS):
             if not better(self.goal.key(joules, seconds), known):
                 return
-            joules = max(joules, order.bound(replace(below, cycles=self._cycles_left(below, joules))) + rest)
+            most = float(self.goal.joules(known, seconds)) - rest
+            bound = order.bound(replace(below, cycles=self._cycles_left(below, joules)), most)
+            if bound > most:
+                return
+            joules = max(joules, bound + rest)
         if not better(self.goal.key(joules, seconds), known):
             return
         layout, idle = self._layout(vector, order.ranks[2])
