@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rackmodel.validation.profile_columns import _facts, like, profile_of, together
+from rackmodel.model.profile_columns import facts_of
+from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.training import TrainingCase, training_case
@@ -48,7 +49,7 @@ def test_profiles_stand_beside_each_other_where_launches_over_experts_alone_diff
 def test_ranges_tell_profiles_apart_where_their_middles_do_not() -> None:
     wide, narrow = (profile_of("nemo", (f"profile.links={{low: {low}, mid: 1, high: 1.1}}",)) for low in (0.8, 0.9))
     assert wide.links == narrow.links
-    assert _facts(wide) != _facts(narrow)
+    assert facts_of(wide) != facts_of(narrow)
 
 
 def test_each_column_keeps_how_its_own_profile_launches_experts() -> None:
