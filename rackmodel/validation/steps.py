@@ -103,9 +103,11 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
     many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
     refused = dict.fromkeys(many, f"{key.machine} has {machine.available} accelerators")
     fit = [number for number in range(len(cases)) if number not in many]
-    if fit:  # how many are in use changes no second of a smaller step
-        machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
-    profile, groups = profile_of(key.profile, key.sets), dict[object, list[SizedColumns]]()
+    if not fit:
+        return refused, iter(())
+    machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})  # changes no smaller step
+    profiles = [profile_of(name, key.sets) for name in dict.fromkeys(cases[number].key.profile for number in fit)]
+    profile, groups = profiles[0], dict[object, list[SizedColumns]]()  # (what follows is said alike by all of them)
     free = FREE | HEADS if profile.attention == "unfused" else FREE
     free = free if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
@@ -113,8 +115,7 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
         refused |= others
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
-    each = {profile_of(cases[number].key.profile, key.sets).name: cases[number].key.profile for number in fit}.values()
-    blocks = max((1 + 2 * len(unknowns_of(machine, profile_of(name, key.sets))) for name in each), default=1)
+    blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
     parts = (
         part
         for same in groups.values()

@@ -118,11 +118,11 @@ class LayerCost:
 
 class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
-    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · beside: what prices
-    their tasks beside those of other profiles · at_once: columns
-    that are priced together · kept: whether exact steps may go on from its layers · alike: whether plans of one program cost the
-    same · together: whether one device runs all sections · clocked: passes of layers that were priced, as the clock takes them, by the
-    layer and what they depend on beside · wider: of a layer that was picked from that pricer's, the layer there."""
+    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · beside: what
+    prices their tasks beside those of other profiles · at_once: columns that are priced together · kept: whether exact steps may go on
+    from its layers · alike: whether plans of one program cost the same · together: whether one device runs all sections · taken: what
+    tasks of layers take · clocked: passes of layers that were priced, as the clock takes them, by the layer and what they depend on
+    beside · wider: of a layer that was picked from that pricer's, the layer there."""
 
     at_once, kept, alike = PIECE, True, True
 

@@ -56,9 +56,9 @@ HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the co
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known · called: [n] on which columns, None = on all · variation, library, links: of a profile · ask:
-    puts a question to the networks above · pooled: whether the architecture is one pool of a machine with several, whose accelerators
-    have stages of a pipeline to themselves · most_summed: of LocalOp.starts."""
+    fastest for each · calls: of a library, in their place where they are known · called: [n] on which columns, None = all ·
+    variation, library, links: of a profile · ask: puts a question to the networks above · pooled: whether the architecture is one pool of
+    a machine with several, whose accelerators have stages of a pipeline to themselves · most_summed: of LocalOp.starts."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
