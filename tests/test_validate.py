@@ -30,7 +30,8 @@ from rackmodel.validation.run import shipped_files, validate
 from rackmodel.validation.runs import measured_seconds
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
 from rackmodel.validation.single import OneCall, time_of
-from rackmodel.validation.steps import _macs, cut_of_layers, price_cases
+from rackmodel.validation.steps import price_cases
+from rackmodel.validation.structures import _macs, cut_of_layers
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.training_models import model_of
@@ -144,7 +145,7 @@ def test_vocabularies_heads_and_depths_of_pipelines_are_columns_of_one_array(mon
     cases = [case(dataset="vtrain_single", **{**wide, **cells}) for cells in runs]
     alone = [price_cases([one])[0] for one in cases]
     arrays: list[int] = []
-    monkeypatch.setattr(steps, "_priced", lambda *given, priced=steps._priced: arrays.append(len(given[2])) or priced(*given))
+    monkeypatch.setattr(steps, "priced_columns", lambda *given, priced=steps.priced_columns: arrays.append(len(given[2])) or priced(*given))
     assert price_cases(cases) == alone
     assert arrays == [len(cases)]
     assert len({step.seconds for step in alone}) == len(cases)

@@ -10,19 +10,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from math import lcm, prod
+from math import lcm
 
-import numpy as np
-
-from rackmodel.api import local_pricer, setting_of
-from rackmodel.cost.inside.kernels import KernelPricer
-from rackmodel.cost.program.fusion import scores
-from rackmodel.cost.step.cut import Cut, cut, even_cut
-from rackmodel.cost.step.exact import ExactStep, Structure
-from rackmodel.cost.step.exposure import Asked, TaskSeconds
-from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper
@@ -30,15 +19,14 @@ from rackmodel.mapper.given import given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
-from rackmodel.model.resources import width
-from rackmodel.model.room import room_of
-from rackmodel.model.workload import Workload
-from rackmodel.validation.profile_columns import like, profile_of, together
+from rackmodel.validation.priced_columns import priced_columns
+from rackmodel.validation.profile_columns import alike, profile_of
 from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
-from rackmodel.validation.timed import PricedColumns, PricedStep, StructurePart, timed
+from rackmodel.validation.structures import shape_of
+from rackmodel.validation.timed import PricedColumns, PricedStep, timed
 from rackmodel.validation.training import ExpertRanks, StepKey, TrainingCase
-from rackmodel.validation.training_models import TWO_DEEP, layers_of, model_of
-from rackmodel.validation.unknowns import settled, unknowns_of, varied
+from rackmodel.validation.training_models import TWO_DEEP, layer_kinds, layers_of, model_of
+from rackmodel.validation.unknowns import unknowns_of
 
 MOST_SAMPLES = 1 << 40
 MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
@@ -85,9 +73,9 @@ def _run(case: TrainingCase) -> Hashable:
 
 
 def _family(key: StepKey) -> StepKey:
-    """What models, plans and profiles that may be columns of one have in common."""
+    """What models, plans and profiles that may be columns of one have in common: of profiles, what the tasks of layers take."""
     same = replace(key, model=replace(key.model, sizes=()), sequence=False, recompute="", home=("", "", ""))
-    return replace(same, profile=like(key.profile, key.sets))
+    return replace(same, profile=alike(key.profile, key.sets, layer_kinds(key.model.workload)))
 
 
 def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
@@ -115,9 +103,11 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
     many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
     refused = dict.fromkeys(many, f"{key.machine} has {machine.available} accelerators")
     fit = [number for number in range(len(cases)) if number not in many]
-    if fit:  # how many are in use changes no second of a smaller step
-        machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})
-    profile, groups = profile_of(key.profile, key.sets), dict[object, list[SizedColumns]]()
+    if not fit:
+        return refused, iter(())
+    machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})  # changes no smaller step
+    profiles = [profile_of(name, key.sets) for name in dict.fromkeys(cases[number].key.profile for number in fit)]
+    profile, groups = profiles[0], dict[object, list[SizedColumns]]()  # (what follows is said alike by all of them)
     free = FREE | HEADS if profile.attention == "unfused" else FREE
     free = free if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
@@ -125,14 +115,14 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
         refused |= others
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
-    blocks = 1 + 2 * len(unknowns_of(machine, profile))
+    blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
     parts = (
         part
         for same in groups.values()
         for some in _side_by_side(same, blocks, cases)
         for part in _parts(some, blocks, cases)
     )
-    return refused, (_priced(key, machine, part, cases) for part in parts)
+    return refused, (priced for part in parts for priced in priced_columns(key, machine, part, cases))
 
 
 def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[TrainingCase]) -> Iterator[Sequence[SizedColumns]]:
@@ -150,7 +140,7 @@ def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[Tra
 def _parts(same: Sequence[SizedColumns], blocks: int, cases: Sequence[TrainingCase]) -> Iterator[SizedColumns]:
     """Columns that may stand beside each other, so many at once as memory is there for. blocks: of a column whose interval is asked for."""
     whole = joined(same)
-    order = sorted(range(len(whole)), key=lambda column: (cases[whole.numbers[column]].brief, _shape(cases[whole.numbers[column]])))
+    order = sorted(range(len(whole)), key=lambda column: (cases[whole.numbers[column]].brief, shape_of(cases[whole.numbers[column]])))
     some, priced = list[int](), 0
     for column in order:
         more = 1 if cases[whole.numbers[column]].brief else blocks
@@ -197,47 +187,6 @@ def _placed(
     return found, {numbers[place]: problem.message for place, problem in refused.items()}
 
 
-def _priced(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> PricedColumns:
-    """Columns beside each other: first those whose intervals are asked for, then the others."""
-    mine = [cases[number] for number in group.numbers]
-    n, shown = len(mine), sum(not case.brief for case in mine)
-    profile = profile_of(key.profile, key.sets)
-    ranges = varied(machine, profile, n, shown) if shown else settled(profile)
-    every = [*range(n), *(list(range(shown)) * (ranges.blocks - 1))]
-    profile = together(ranges.profile, [profile_of(mine[column].key.profile, key.sets) for column in every])
-    inside = local_pricer(profile)
-    if ranges.facts is not None and isinstance(inside, KernelPricer):
-        inside = replace(inside, facts=ranges.facts)
-    setting = setting_of(machine, profile, key.algorithms, inside)
-    same: dict[object, list[int]] = {}
-    for column, case in enumerate(mine):
-        same.setdefault((group.plans[column].key, _shape(case)), []).append(column)
-    structures = [(_structure(group, own[0], mine[own[0]]), np.array(own)) for own in same.values()]
-    wide = group.pick(every)
-    job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[tuple[object, bool], TaskSeconds]()
-    pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
-    layers = LayerPricer(pricer, job.workload, profile)
-    sides = {together: layers.of_steps(together=together) for together in (False, True)}
-    parts = []
-    for (structure, notes), which in structures:
-        own = sides[structure.cut.stages == 1]
-        told = structure.parts[0][1].key, own.together
-        if told not in known:
-            known[told] = TaskSeconds(ExactStep(job, structure, wide.columns, own), shown)
-        detailed = which[which < shown]
-        ends = (n + np.arange(ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
-        asked = Asked(known[told], structure, np.concatenate([which, ends]), len(detailed))
-        parts.append(StructurePart(asked, which, known[told].step.bytes_of(structure, which), notes))
-    work = tuple(_work(group.workloads[column], layers_of(case), case) for column, case in enumerate(mine))
-    room, peak = room_of(machine, profile).limit or 0.0, machine.peak_flop_per_s(width(key.model.width)) / machine.used
-    return PricedColumns(cases=tuple(mine), parts=tuple(parts), ranges=ranges, work=work, capacity=room, peak=peak)
-
-
-def _shape(case: TrainingCase) -> tuple[int, int, int, int]:
-    """What cases share that the clock runs together: layers, stages, chunks and micro-batches."""
-    return layers_of(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
-
-
 # -- inputs ------------------------------------------------------------------------------------------------------------------
 
 
@@ -262,70 +211,3 @@ def _mapper(key: StepKey) -> MapperSpec:
     if key.model.alone and state == "shard":
         homes = {}
     return chosen.model_copy(update={"layouts": {}, "recompute": key.recompute, "homes": homes, "rerun": "region"})
-
-
-# -- cuts --------------------------------------------------------------------------------------------------------------------
-
-
-def _structure(group: SizedColumns, column: int, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
-    """What prices the rows that share a case's depth, stages, chunks and micro-batches; and what was assumed of the cut."""
-    layers, stages, workload = layers_of(case), case.mesh.degrees["pp"], group.workloads[column]
-    made, note = cut_of_layers(workload, layers, stages, case.chunks)
-    structure = Structure(
-        parts=tuple((number, group.plans[column]) for number in range(len(workload.sections))),
-        cut=made,
-        schedule="interleaved" if case.chunks > 1 else "1f1b",
-        micro_batches=case.mesh.micro_batches,
-        overlap=(1, 1),
-    )
-    return structure, (note,) if note else ()
-
-
-def _repeats(workload: Workload, layers: int) -> tuple[int, ...]:
-    """Layers of each section: of the one kind there is as many as the model has, of several kinds those of the workload."""
-    alike = sum(section.layer for section in workload.sections) == 1
-    return tuple(layers if section.layer and alike else section.repeat for section in workload.sections)
-
-
-def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int) -> tuple[Cut, str]:
-    """The cut of a model so many layers deep, and what had to be assumed: where chunks do not divide the layers, the embedding and the
-    head count as a layer each, or the first chunks hold one layer more."""
-    repeats = _repeats(workload, layers)
-    flags, parts = tuple(section.layer for section in workload.sections), stages * chunks
-    even = even_cut(repeats, flags, stages, chunks)
-    if even is not None:
-        return even, ""
-    if (layers + 2) % parts == 0:
-        each = (layers + 2) // parts
-        counts = (each - 1, *([each] * (parts - 2)), each - 1)
-        return cut(repeats, flags, stages, chunks, counts), f"{layers} layers, the embedding and the head in {parts} chunks of {each}"
-    each, more = divmod(layers, parts)
-    counts = tuple(each + (chunk < more) for chunk in range(parts))
-    return cut(repeats, flags, stages, chunks, counts), f"{layers} layers in {parts} chunks: the first {more} hold one more (ASSUMED)"
-
-
-# -- operations --------------------------------------------------------------------------------------------------------------
-
-
-def _work(workload: Workload, layers: int, case: TrainingCase) -> tuple[float, float]:
-    """Operations of a step: of the model (forward once, backward twice, of frozen weights once), and of hardware that runs the layers'
-    forward pass again."""
-    share = case.batch / workload.sizes[workload.batch]
-    forward, found = 0.0, 0.0
-    for section, repeat in zip(workload.sections, _repeats(workload, layers), strict=True):
-        once, all_passes = _macs(section.workload)
-        found += 2.0 * all_passes * repeat * share
-        forward += 2.0 * once * repeat * share if section.layer else 0.0
-    return found, found + (forward if case.key.recompute == "full" else 0.0)
-
-
-def _macs(workload: Workload) -> tuple[float, float]:
-    """Multiply-adds of one forward pass, and of it with its backward pass: a product for each operand that is not frozen. Scores count
-    whole, masked or not, as published TFLOP/s have them (Narayanan 2021, equation 3)."""
-    once, both, whole = 0.0, 0.0, scores(workload)
-    for op in workload.ops.values():
-        if op.kind.name == "einsum":
-            points = prod(workload.sizes[index] for index in op.indices)
-            own = points * prod(workload.tensors[access.tensor].density for access in op.ins if access.tensor not in whole)
-            once, both = once + own, both + own * (1 + sum(workload.tensors[access.tensor].trained for access in op.ins))
-    return once, both

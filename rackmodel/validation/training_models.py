@@ -53,6 +53,13 @@ def _attended(name: str) -> frozenset[str]:
     return frozenset(access.tensor for op in inside for access in op.ins) - core
 
 
+@cache
+def layer_kinds(name: str) -> frozenset[str]:
+    """Kinds of the operations in layers of a workload of the library."""
+    layers = (section for section in build_workload(_spec(name)).sections if section.layer)
+    return frozenset(op.kind.name for section in layers for op in section.workload.ops.values())
+
+
 def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool = False) -> Workload:
     """The workload of a model, so many layers deep. masked: of its scores, half are made: models that predict the next token see what
     came before it, and fused kernels skip the blocks that a causal mask hides (Dao 2023, section 3.1), while products of unfused ones

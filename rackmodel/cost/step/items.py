@@ -90,7 +90,7 @@ class Priced:
 
     def pick(self, which: Ints) -> Priced:
         """The same on some columns."""
-        rows = self.rows.pick(which) if isinstance(self.rows, ShapedRows) else PickedRows(self, which)
+        rows = self.rows.pick(which) if isinstance(self.rows, ShapedRows | CountedRows) else PickedRows(self, which)
         return Priced(rows, picked(self.seconds, which), some(self.launches, which))
 
 

@@ -33,6 +33,7 @@ from rackmodel.cost.step.fused_kernels import launched_once
 from rackmodel.cost.step.items import Item, Priced, launched, some
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
 from rackmodel.cost.step.layer_inside import PricedLayer
+from rackmodel.cost.step.layer_tasks import Beside, HeldBytes, LayerTasks
 from rackmodel.cost.step.merged import side_by_side, summed_message, taken_together
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
@@ -117,10 +118,11 @@ class LayerCost:
 
 class LayerPricer:
     """Prices layers of a workload's sections under plans that share their axes. programs: derived ones, which do not depend on the
-    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · at_once: columns
-    that are priced together · kept: whether exact steps may go on from its layers · alike: whether plans of one program cost the
-    same · together: whether one device runs all sections · clocked: passes of layers that were priced, as the clock takes them, by the
-    layer and what they depend on beside · wider: of a layer that was picked from that pricer's, the layer there."""
+    columns and may be shared by pricers · among: what prices these columns among others, and which of them they are · beside: what
+    prices their tasks beside those of other profiles · at_once: columns that are priced together · kept: whether exact steps may go on
+    from its layers · alike: whether plans of one program cost the same · together: whether one device runs all sections · taken: what
+    tasks of layers take · clocked: passes of layers that were priced, as the clock takes them, by the layer and what they depend on
+    beside · wider: of a layer that was picked from that pricer's, the layer there."""
 
     at_once, kept, alike = PIECE, True, True
 
@@ -131,10 +133,12 @@ class LayerPricer:
         profile: ProfileSpec,
         programs: dict[object, Program] | None = None,
         among: tuple[LayerPricer, Ints] | None = None,
+        beside: Beside | None = None,
     ) -> None:
-        self.pricer, self.workload, self.profile, self.among = pricer, workload, profile, among
+        self.pricer, self.workload, self.profile, self.among, self.beside = pricer, workload, profile, among, beside
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
+        self.taken: dict[object, LayerTasks] = {}
         self.clocked: dict[object, tuple[LayerCost, dict[str, LayerPass]]] = {}
         self.wider: dict[int, LayerCost] = {}
         self.together = bool((pricer.stages == 1).all())
@@ -185,12 +189,35 @@ class LayerPricer:
             self.costs[key] = one = whole.pick(which)
             self.wider[id(one)] = whole
         elif key not in self.costs:
-            program = self.program(section, plan)
-            same = section.name, id(program)
+            taken = self.tasks(section, plan)
+            same = section.name, id(taken.program)
             if same not in self.costs:
-                self.costs[same] = self.gathered(section, self.items(section, plan), program.held)
+                self.costs[same] = self._summed(section, self.items(section, plan), taken.held)
             self.costs[key] = self.costs[same]
         return self.costs[key]
+
+    def tasks(self, section: Section, plan: Plan) -> LayerTasks:
+        """What the tasks of one layer take, beside other columns where they are priced there. Remembered."""
+        key = self.key(section, plan)
+        if key not in self.taken:
+            found = None if self.beside is None else self.beside.tasks(section, plan, together=self.together)
+            self.taken[key] = self._tasks(section, plan) if found is None else found
+        return self.taken[key]
+
+    def _tasks(self, section: Section, plan: Plan) -> LayerTasks:
+        """Of plans of one program the same."""
+        program = self.program(section, plan)
+        same = section.name, id(program)
+        if same not in self.taken:
+            self.taken[same] = self._taking(section, plan, program)
+        return self.taken[same]
+
+    def _taking(self, section: Section, plan: Plan, program: Program) -> LayerTasks:
+        pricer = self.pricer
+        pricer.layer_inside.prepare(program.tasks)
+        priced = self.priced(section, plan, program)
+        ports = [pricer.port_seconds(task, one.rows) for task, one in zip(program.tasks, priced, strict=True)]
+        return LayerTasks(program, tuple(priced), tuple(ports), self._held(program.held, pricer.degrees))
 
     def clock_passes(self, cost: LayerCost, how: object, made: Callable[[LayerCost], dict[str, LayerPass]]) -> dict[str, LayerPass]:
         """Passes of a layer that was priced, as the clock takes them. Remembered; of a picked one those of the wider pricer, picked. how:
@@ -206,12 +233,11 @@ class LayerPricer:
         return self.clocked[key][1]
 
     def items(self, section: Section, plan: Plan) -> tuple[Item, ...]:
-        """The tasks of one layer, priced."""
-        program = self.program(section, plan)
+        """The tasks of one layer, priced, with what windows of the profile hide."""
+        taken = self.tasks(section, plan)
+        program, alone = taken.program, taken.priced
         pricer, workload = self.pricer, section.workload
         inside = pricer.layer_inside
-        inside.prepare(program.tasks)
-        alone = self.priced(section, plan, program)
         kernels = inside.kernels(pricer.architecture, program.tasks, pricer.degrees)
         priced = launched_once(alone, kernels, pricer.architecture.launching)
         hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap, kernels)
@@ -222,9 +248,11 @@ class LayerPricer:
                 part=part_of(task, role, workload),
                 priced=one,
                 hidden=hidden.get(number),
-                port_s=pricer.port_seconds(task, one.rows),
+                port_s=port,
             )
-            for number, (task, role, one) in enumerate(zip(program.tasks, roles_of(program.tasks), priced, strict=True))
+            for number, (task, role, one, port) in enumerate(
+                zip(program.tasks, roles_of(program.tasks), priced, taken.ports, strict=True)
+            )
         )
         layer = PricedLayer(
             items=items,
@@ -267,7 +295,10 @@ class LayerPricer:
         return self.pricer.task(replace(tasks[0], local_op=side_by_side(members, self.pricer.degrees)))
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
-        """The sums of a layer's items."""
+        """The sums of a layer's items, and of what it holds."""
+        return self._summed(section, items, self._held(held, self.pricer.degrees))
+
+    def _summed(self, section: Section, items: tuple[Item, ...], held: HeldBytes) -> LayerCost:
         n = self.pricer.n
         seconds: dict[tuple[str, str], Array] = {}
         hidden: dict[str, Array] = {}
@@ -287,7 +318,7 @@ class LayerPricer:
             spent[part] += item.priced.joules
             if charge and item.hidden is None and item.task.kind != "send" and lanes.of(item.role) == DEVICE:
                 spent[part] += charge * self.pricer.per_stage * item.seconds
-        bytes_here, bytes_at_home, mean = self._held(held, self.pricer.degrees)
+        bytes_here, bytes_at_home, mean = held
         started = _launches(items)
         return LayerCost(
             section=section,
@@ -365,7 +396,7 @@ class LayerPricer:
                 self.pricer.known[key] = found
         return found
 
-    def _held(self, held: Iterable[Held], degrees: Degrees) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+    def _held(self, held: Iterable[Held], degrees: Degrees) -> HeldBytes:
         """Bytes by what holds them: sums, and for the passes of operations the largest; of the fullest accelerator, at homes, and of those
         that come and go where they are a host's, in the mean, where it is less."""
         found: dict[str, Array] = {}

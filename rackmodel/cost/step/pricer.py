@@ -56,14 +56,15 @@ HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the co
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known · variation, library, links: of a profile · ask:
-    puts a question to the networks above · pooled: whether the architecture is one pool of a machine with several, whose accelerators
-    have stages of a pipeline to themselves · most_summed: of LocalOp.starts."""
+    fastest for each · calls: of a library, in their place where they are known · called: [n] on which columns, None = all ·
+    variation, library, links: of a profile · ask: puts a question to the networks above · pooled: whether the architecture is one pool of
+    a machine with several, whose accelerators have stages of a pipeline to themselves · most_summed: of LocalOp.starts."""
 
     architecture: Architecture
     inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
     calls: MachineCalls | None = None
+    called: NDArray[np.bool_] | None = None
     variation: Array | float = 0.0
     library: Array | float = 1.0
     links: Array | float = 1.0
@@ -320,7 +321,7 @@ class Pricer:
         late = self.setting.calls.asked.waits_s * slowest_of(ranks) if self.setting.calls.asked.waits_s else 0.0
         found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
-            here = (outermost == tier) & (volume > 0)
+            here = self.calling(outermost == tier, volume)
             if not here.any():
                 continue
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole, going_on=self._sums(task))
@@ -328,6 +329,11 @@ class Pricer:
             slope[tier], start[tier] = lines.slope / self.setting.links, (lines.start + late) * part + copied
             found = found.replaced(lines.known & here, replace(ring, seconds_per_byte=slope, latency_s=start))
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
+
+    def calling(self, where: NDArray[np.bool_], volume: Array) -> NDArray[np.bool_]:
+        """[n] of some columns those whose profile calls a library for what they send."""
+        here = where & (volume > 0)
+        return here if self.setting.called is None else here & self.setting.called
 
     def _sums(self, task: Task) -> bool:
         """Whether a collective sums what a normalisation may go on with: no statistics of one."""

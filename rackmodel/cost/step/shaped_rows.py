@@ -35,6 +35,20 @@ class LazyRows(Sequence[Row]):
         return iter(self._rows)
 
 
+class _Picked(LazyRows):
+    """Rows on some columns."""
+
+    def __init__(self, rows: Sequence[Row], which: Ints) -> None:
+        self._from, self._which = rows, which
+
+    @cached_property
+    def _rows(self) -> list[Row]:
+        return [row.pick(self._which) for row in self._from]
+
+    def __len__(self) -> int:
+        return len(self._from)
+
+
 class CountedRows(LazyRows):
     """rows: of one accelerator · names: of their tensors, where they have others · times: [n] accelerators · slower: as of ShapedRows."""
 
@@ -54,6 +68,13 @@ class CountedRows(LazyRows):
     @cached_property
     def _rows(self) -> list[Row]:
         return [row.scaled(self._times, self._names.get(row.tensor, row.tensor)) for row in self.timed]
+
+    def pick(self, which: Ints) -> CountedRows:
+        """The same on some columns."""
+        slower = None if self._slower is None else self._slower[which]
+        found = CountedRows(_Picked(self._each, which), self._names, self._times[which], slower)
+        found.joules = picked(self.joules, which)
+        return found
 
     def __len__(self) -> int:
         return len(self._each)

@@ -49,7 +49,7 @@ def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, other
     normal = pricer.prompting if asked == "auto" else np.full(pricer.n, asked == "normal")
     for tier, mode in product(range(len(ring.levels)), get_args(ExchangeMode)):
         known = calls.exchange(ring.levels[tier], mode)
-        here = (ring.outermost == tier) & (normal == (mode == "normal")) & (volume > 0)
+        here = pricer.calling((ring.outermost == tier) & (normal == (mode == "normal")), volume)
         if known is None or not here.any():
             continue
         times = known.dispatch if sent.way == "dispatch" else known.combine
