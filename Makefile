@@ -37,7 +37,7 @@ quick: .venv lint
 # Minutes to hours: members of random spaces against what searches claim, mutated inputs, changes of known effect (tests/audit).
 audit: .venv
 	$(BIN)/python -m tests.audit $(AUDIT)
-	$(if $(AUDIT),,SAMPLES=all $(BIN)/pytest -n 2 --dist worksteal $(shell grep -l 'samples\.cases' tests/test_*.py tests/nests/test_*.py))
+	$(if $(AUDIT),,SAMPLES=all $(BIN)/pytest -n 2 --dist worksteal $(shell grep -l 'samples\.' tests/test_*.py tests/nests/test_*.py))
 
 bench: .venv
 	$(BIN)/pytest -m bench -s

@@ -10,6 +10,7 @@ import pytest
 
 from rackmodel import api, face
 from rackmodel.errors import InputError
+from tests import samples
 from tests.audit import options, served
 from tests.audit.answers import faults_of, held_to_it
 from tests.audit.asked import questioned
@@ -111,7 +112,7 @@ def test_a_search_that_claims_too_much_is_caught() -> None:
     assert len(judged(case, drawn, replace(found, result=wrong)).broken) == 2
 
 
-@pytest.mark.parametrize("number", range(18))
+@pytest.mark.parametrize("number", samples.some(range(18), 2))
 def test_a_mutated_file_is_answered_or_refused_with_its_place(number: int) -> None:
     base = bases()[number]
     outcomes: Counter[str] = Counter()
@@ -131,7 +132,10 @@ def test_a_mutated_command_line_is_answered_or_refused_in_words() -> None:
         assert options.fault(words)[1] == "", words
 
 
-@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name, kind, _ in relations() if kind not in ("steps", "offload", "streaming")])
+FLAT = [(name, kind) for name, kind, _ in relations() if kind not in ("steps", "offload", "streaming")]
+
+
+@pytest.mark.parametrize(("name", "kind"), samples.some(FLAT, 2))
 def test_a_change_of_known_effect_has_it(name: str, kind: str) -> None:
     relation = next(one for other, same, one in relations() if (other, same) == (name, kind))
     for seed in range(RELATIONS):

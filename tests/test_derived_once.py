@@ -10,9 +10,12 @@ import pytest
 import rackmodel.cost.step.layers as layers
 from rackmodel import api
 from rackmodel.cost.program.derive import derive
+from tests import samples
+
+PROGRAMS = [("gpt3_175b", "megatron"), ("llama3_405b", "parallel"), ("moe_1t", "parallel_moe")]
 
 
-@pytest.mark.parametrize(("workload", "mapper"), [("gpt3_175b", "megatron"), ("llama3_405b", "parallel"), ("moe_1t", "parallel_moe")])
+@pytest.mark.parametrize(("workload", "mapper"), PROGRAMS[: samples.cases(2, 3)])
 def test_a_program_is_the_same_alone(workload: str, mapper: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[tuple[Any, ...], object]] = []
 

@@ -35,7 +35,7 @@ STEPS = {
     ),
     "weights sharded": ("dgx_h100", "llama", "fsdp", ["accelerators=8", *SMALL]),
 }
-TURNS = samples.cases(2, len(STEPS))  # steps that a profile is asked, by turns
+TURNS = samples.cases(1, len(STEPS))  # steps that a profile is asked, by turns
 ASKED = [(profile, list(STEPS)[(n + k) % len(STEPS)]) for n, profile in enumerate(names("profile")) for k in range(TURNS)]
 
 

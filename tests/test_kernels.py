@@ -108,12 +108,16 @@ def test_the_best_shape_of_a_sweep_agrees_on_h100_though_no_fit_saw_it() -> None
     assert float(body) + facts.facts.start_in_stream_s == pytest.approx(measured, rel=0.01)
 
 
+MEASURED = ("products", "grouped", "attention", "vector", "busy", "busy_power_w", "waiting_power_w")
+"""On each of the two."""
+
+
 def test_h200_has_the_facts_of_h100_and_a_faster_memory() -> None:
     short = product(GEMM, {"m": 16, "n": 16384, "k": 16384})
     new, old = (gpu_of(gpu(name)) for name in ("h200", "h100"))
     assert new is not None
     assert old is not None
-    measured = {name: getattr(old.facts, name) for name in ("products", "grouped", "attention", "vector", "busy")}  # on each of the two
+    measured = {name: getattr(old.facts, name) for name in MEASURED}
     assert new.facts.model_copy(update=measured) == old.facts
     assert seconds(kernel_rows, "h200", short) < seconds(kernel_rows, "h100", short)
 

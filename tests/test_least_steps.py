@@ -25,7 +25,7 @@ GOALS = ("latency", "energy")
 BY_TURNS = [(name, GOALS[(n + turn) % 2]) for turn in (1, 0) for n, name in enumerate(COLUMNS)]
 
 
-@pytest.mark.parametrize(("name", "minimize"), BY_TURNS[: samples.cases(len(COLUMNS), len(BY_TURNS))])
+@pytest.mark.parametrize(("name", "minimize"), samples.some(BY_TURNS, 4))
 def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_layout(name: str, minimize: str, tmp_path: Path) -> None:
     """The bound of all layouts, by search; and that of one alone, by branch and bound, of which nearly all is known."""
     column, rng = COLUMNS[name], random.Random(f"{name} {minimize}")

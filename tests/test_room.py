@@ -68,14 +68,14 @@ def _asked(name: str, profile: str, sizes: list[str], *sets: str) -> Any:
     return found.latency_s, found.energy_j, found.memory, found.mapping.model_dump(exclude={"note"})
 
 
-@pytest.mark.parametrize(
-    ("name", "profile", "sizes", "capacities"),
-    [
-        *((name, profile, SIZES, (16e9, 8e9, *([0.5e9] if (name, profile) in NONE_FITS else []))) for name, profile in LISTED),
-        *(("megatron_cut", profile, FEW, (1e9,)) for profile in BOTH),
-        ("megatron_free", "ideal", FREE, (1e9,)),
-    ],
-)
+ASKED: list[tuple[str, str, list[str], tuple[float, ...]]] = [
+    *((name, profile, SIZES, (16e9, 8e9, *([0.5e9] if (name, profile) in NONE_FITS else []))) for name, profile in LISTED),
+    *(("megatron_cut", profile, FEW, (1e9,)) for profile in BOTH),
+    ("megatron_free", "ideal", FREE, (1e9,)),
+]
+
+
+@pytest.mark.parametrize(("name", "profile", "sizes", "capacities"), samples.some(ASKED, 2))
 def test_a_search_keeps_the_room_wherever_it_reads_it(name: str, profile: str, sizes: list[str], capacities: tuple[float, ...]) -> None:
     """Lists, outlines, bounds, tables of layouts, cuts and offloading: 16 parts of a capacity with one more visible and one kept are 16
     parts of a plain memory, to the last digit."""

@@ -24,6 +24,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.pipelines import Pipelines
 from rackmodel.mapper.points import exact_step
 from rackmodel.mapper.search import Question, search_space
+from tests import samples
 from tests.step_points import draw, job_under, priced, space_called
 
 POINTS = 12
@@ -93,7 +94,7 @@ def test_paths_of_many_pipelines_are_each_ones_alone() -> None:
     assert paths_together(clocks) == alone
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("share", samples.some([0.5, 0.0, 1.0], 3))
 def test_paths_read_from_the_run_that_gave_the_seconds_are_those_of_a_run_of_their_own(share: float) -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(40)]
     clocks = [Clock(one) for one in jobs]

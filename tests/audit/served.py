@@ -112,9 +112,11 @@ def _counted(asked: _Asked, every: ServingAnswer) -> Iterator[str]:
 def _chosen(asked: _Asked, every: ServingAnswer, goal: str, pick: random.Random) -> Iterator[str]:
     """A best, a front or a limit that is not what all points say."""
     figure, sign = OBJECTIVES[goal]
-    if any(figure not in one.figures for one in every.offers):
+    has_next = asked.service.output > 1.0  # else no token comes after another
+    if any(figure not in one.figures for one in every.offers) or (figure == "tpot" and not has_next):
         return
     limits = {name: pick.choice(every.offers).figures[name] for name in pick.sample(["ttft", "tpot"], pick.choice([0, 1, 2]))}
+    limits = limits if has_next else {name: most for name, most in limits.items() if name != "tpot"}
     inside = [one for one in every.offers if all(one.figures[name] <= most for name, most in limits.items())]
     try:
         found = search_service(asked.service, asked.space, goal, limits, asked.pools)

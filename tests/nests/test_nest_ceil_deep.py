@@ -33,7 +33,7 @@ def test_ceil_is_never_above_perfect():
         assert ceil.certificate.objective[0] <= perfect.certificate.objective[0] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("seed", range(samples.cases(3, 6)))
+@pytest.mark.parametrize("seed", samples.some(range(6), 2))
 def test_random_mappings_do_not_beat_solution_or_bound(seed):
     rng = random.Random(seed)
     p = problem(rng, limit=80, choices=(1, 2, 3, 5, 6, 7))

@@ -19,7 +19,7 @@ from tests.nests.machines import attention, edge3, einsum, gemm, glb_pe, tiny
 from tests.nests.random_nests import machine, problem
 
 
-@pytest.mark.parametrize("seed", range(samples.cases(2, 4)))
+@pytest.mark.parametrize("seed", range(1, samples.cases(2, 5)))
 def test_free_bypass_equals_brute_force_over_every_mask(seed):
     rng = random.Random(seed)
     while True:
@@ -153,7 +153,7 @@ def test_a_fan_of_more_parts_than_a_rank_has_atoms(size):
         assert solve_nest(p, m, objective=goal).certificate.objective[0] <= found.certificate.objective[0] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
+@pytest.mark.parametrize("objective", samples.some(["edp", "energy", "latency"], 3))
 def test_more_capacity_bandwidth_or_fanout_never_costs_more(objective):
     p, rng = gemm(24, 48, 18), random.Random(3)
     for _ in range(samples.cases(1, 3)):
@@ -172,11 +172,11 @@ def test_more_capacity_bandwidth_or_fanout_never_costs_more(objective):
 
 
 def test_convolution_with_halo():
-    conv = einsum("conv", ("O", "f p q"), [("I", "c p+r q+s"), ("W", "f c r s")], {"f": 16, "c": 16, "p": 14, "q": 14, "r": 3, "s": 3})
+    conv = einsum("conv", ("O", "f p q"), [("I", "c p+r q+s"), ("W", "f c r s")], {"f": 8, "c": 8, "p": 14, "q": 14, "r": 3, "s": 3})
     found = [solve_nest(conv, glb_pe(), factors="perfect", solver=s) for s in ("dp", "cpsat")]
     assert found[0].cost.energy_j == pytest.approx(found[1].cost.energy_j, rel=1e-9)
     whole = {a.tensor: a.read_bits for a in found[0].cost.accesses if a.level == "DRAM"}
-    assert whole["I"] == 16 * 16 * 16 * 16  # read once, halo included
+    assert whole["I"] == 8 * 16 * 16 * 16  # read once, halo included
     assert solve_nest(conv, glb_pe()).cost.energy_j <= found[0].cost.energy_j * (1 + 1e-12)
 
 
