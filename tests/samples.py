@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from typing import TypeVar
 
+import pytest
+
 Case = TypeVar("Case")
 
 
@@ -18,3 +20,7 @@ def some(of: Iterable[Case], each: int) -> list[Case]:
     """The first of every `each` of them in the suite, all in the audit."""
     rows = list(of)
     return rows[:: cases(each, 1)]
+
+
+audited = pytest.mark.skipif(cases(1, 0) == 1, reason="takes long: `make audit` runs it")
+"""Of a test that only the audit runs: others of its kind are in the suite."""

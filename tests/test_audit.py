@@ -34,7 +34,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("kind", SLICE)
+@pytest.mark.parametrize("kind", samples.some(SLICE, 2))
 def test_no_member_of_a_space_beats_what_its_search_claims(kind: str) -> None:
     compared = 0
     for seed in range(SLICE[kind]):
@@ -135,7 +135,7 @@ def test_a_mutated_command_line_is_answered_or_refused_in_words() -> None:
 FLAT = [(name, kind) for name, kind, _ in relations() if kind not in ("steps", "offload", "streaming")]
 
 
-@pytest.mark.parametrize(("name", "kind"), samples.some(FLAT, 2))
+@pytest.mark.parametrize(("name", "kind"), samples.some(FLAT, 4))
 def test_a_change_of_known_effect_has_it(name: str, kind: str) -> None:
     relation = next(one for other, same, one in relations() if (other, same) == (name, kind))
     for seed in range(RELATIONS):

@@ -13,6 +13,7 @@ import pytest
 from rackmodel.mapper.layouts.cases import Told
 from rackmodel.mapper.layouts.least_steps import LeastSteps
 from rackmodel.watch import UNWATCHED
+from tests import samples
 from tests.training_cases import inputs, job_of, space_of
 
 SMALL = ("layers=2", "b=16", "d=1024", "s=512", "t=512", "v=8192", "accelerators=16")
@@ -27,7 +28,7 @@ MAPPER: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("profile", ["megatron_core", "serial"])
+@pytest.mark.parametrize("profile", samples.some(["megatron_core", "serial"], 2))
 def test_cases_of_some_columns_are_those_made_of_them_alone(profile: str) -> None:
     rng = random.Random(f"cases {profile}")
     given = inputs("dgx_h100", "llama", "megatron", SMALL)

@@ -34,7 +34,8 @@ def ask(tmp_path: Path, name: str, minimize: str) -> Any:
     return api.search("dgx_h100", "llama", str(path), sets=said, profile="megatron_core", minimize=minimize).result
 
 
-@pytest.mark.parametrize(("name", "minimize"), [("little memory", "energy"), ("one node", "latency")][: samples.cases(1, 2)])
+@pytest.mark.parametrize(("name", "minimize"), [("little memory", "energy"), ("one node", "latency")])
+@samples.audited
 def test_what_is_left_out_changes_neither_answer_nor_bound(
     name: str, minimize: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

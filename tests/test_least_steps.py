@@ -25,7 +25,7 @@ GOALS = ("latency", "energy")
 BY_TURNS = [(name, GOALS[(n + turn) % 2]) for turn in (1, 0) for n, name in enumerate(COLUMNS)]
 
 
-@pytest.mark.parametrize(("name", "minimize"), samples.some(BY_TURNS, 4))
+@pytest.mark.parametrize(("name", "minimize"), samples.some(BY_TURNS, 8))
 def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_layout(name: str, minimize: str, tmp_path: Path) -> None:
     """The bound of all layouts, by search; and that of one alone, by branch and bound, of which nearly all is known."""
     column, rng = COLUMNS[name], random.Random(f"{name} {minimize}")
@@ -53,6 +53,7 @@ def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_la
 
 
 @pytest.mark.parametrize("name", ["data beside it, all sharded", "little memory", "one group of eight"][: samples.cases(1, 3)])
+@samples.audited
 def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path) -> None:
     """Against every assignment of what is left when all but a few variables are fixed as in the best."""
     rng = random.Random(f"least {name}")
@@ -76,7 +77,7 @@ def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path) -
             assert float(branches.bound(inner, np.zeros(1), np.zeros(1), FAR).seconds[0]) >= seconds * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("name", ["scores made again", "made again"])
+@pytest.mark.parametrize("name", samples.some(["scores made again", "made again"], 2))
 def test_a_node_of_one_layout_knows_what_it_holds(name: str, tmp_path: Path) -> None:
     """Workspace and what is made again beside it among that: 405B was bounded at 5.543 s by a layout that did not fit by 0.5 GB."""
     column, rng = COLUMNS[name], random.Random(name)
@@ -173,6 +174,7 @@ def test_layouts_that_split_the_batch_are_tried_where_no_bound_of_steps_is_known
     assert seconds[0] <= seconds[1] * (1 + 1e-12)
 
 
+@samples.audited
 def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three layers on two stages are no step, however short it would be."""
     monkeypatch.setattr("rackmodel.mapper.layouts.descent.ROUNDS", 0)  # what is found near the best moves no bound
@@ -185,6 +187,7 @@ def test_a_pipeline_that_layers_do_not_divide_bounds_nothing(tmp_path: Path, mon
     assert (both.bound, both.objective) == (alone.bound, alone.objective)
 
 
+@samples.audited
 def test_a_layout_that_a_bound_is_of_is_found(tmp_path: Path) -> None:
     """Better than every named one, and near the bound, which one layer alone would leave several per cent below."""
     found = []

@@ -15,6 +15,7 @@ from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.layout import legal_choices
 from rackmodel.model.plan import Plan
+from tests import samples
 from tests.training_cases import inputs, job_of, space_of
 
 SMALL = {
@@ -71,7 +72,7 @@ def of_plan(figures: Figures, number: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", samples.some(CASES, 2))
 def test_a_program_is_the_one_that_is_derived_alone(case: str) -> None:
     _, job, space = drawn(case, 12)
     compared = 0

@@ -106,7 +106,7 @@ def over_both(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, MappingSpe
     return where, found(where, [*FOUR, *PLAIN]).mapping
 
 
-@pytest.mark.parametrize(("schedule", "interleave"), [("interleaved", 2), ("zb_h1", 1), ("gpipe", 1)])
+@pytest.mark.parametrize(("schedule", "interleave"), samples.some([("interleaved", 2), ("zb_h1", 1), ("gpipe", 1)], 2))
 def test_prices_of_many_are_those_of_each_under_any_schedule(schedule: str, interleave: int, over_both: tuple[str, MappingSpec]) -> None:
     where, mapping = over_both
     assert mapping.step is not None

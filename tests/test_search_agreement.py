@@ -84,7 +84,7 @@ def test_cpsat_agrees_with_elimination_and_the_grid(seed: int) -> None:
         assert answer == pytest.approx(answers[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(2000, 2012))
+@pytest.mark.parametrize("seed", samples.some(range(2000, 2012), 2))
 def test_solvers_agree_when_memory_binds(seed: int) -> None:
     arch, load, maps = _problem(seed)
     maps = maps.model_copy(update={"save": "free"})

@@ -34,7 +34,7 @@ def _law(stages: int, clients: float, lengths: tuple[float, float], variation: f
 @pytest.mark.parametrize("mixed", [1, 0])
 @pytest.mark.parametrize("stages", [1, 2, 4])
 @pytest.mark.parametrize(("prompt", "output"), [(1000, 100), (300, 300), (100, 1000)])
-@pytest.mark.parametrize("clients", samples.some([64, 8, 400], 2))
+@pytest.mark.parametrize("clients", samples.some([64, 8, 400], 3))
 def test_the_law_makes_as_many_requests_as_batches_run_one_by_one(mixed: int, stages: int, prompt: int, output: int, clients: int) -> None:
     count = 12 * clients
     schedule = Schedule.of(stages=stages, mixed=mixed)

@@ -30,7 +30,7 @@ def steps(batch: int, batches: int) -> Iterator[tuple[int, Drawn, NDArray[np.int
         drawn, number = drawn + len(columns), number + batches
 
 
-@pytest.mark.parametrize("batch", range(4))
+@pytest.mark.parametrize("batch", samples.some(range(4), 2))
 def test_a_step_takes_as_long_as_the_simulator_says(batch: int) -> None:
     for seed, point, columns in steps(batch, 4):
         exact = point.exact_of(columns)

@@ -30,7 +30,7 @@ def cases(group, count=COUNT, limit=60_000):
     return found
 
 
-@pytest.mark.parametrize("group", samples.some(range(GROUPS), 2))
+@pytest.mark.parametrize("group", samples.some(range(GROUPS), 3))
 def test_search_equals_brute_force(group):
     for p, m in cases(group):
         arrays = list(Brute(p, m).all())

@@ -10,6 +10,7 @@ from rackmodel.nests.searchers.fusion import NothingBetter
 from rackmodel.nests.searchers.region_branch import Branch
 from rackmodel.nests.searchers.region_lines import SliceLines
 from rackmodel.nests.searchers.region_tiles import PrefixTiles
+from tests import samples
 from tests.nests.machines import level
 from tests.nests.test_nest_regions import crossed, gated, scores
 
@@ -36,7 +37,7 @@ def region(make, memories):
         (scores, 4, NestObjective("latency")),
         (crossed, 2, NestObjective("weights", 1.0, 0.1)),
         (gated, 2, NestObjective("latency")),
-    ],
+    ][:: samples.cases(2, 1)],
 )
 def test_what_is_dropped_is_never_the_optimum(make, memories, aim, monkeypatch):
     """Against a search that looks into every tile whose energy and compute are low enough, one prefix as well as another."""
