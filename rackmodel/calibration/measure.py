@@ -195,7 +195,7 @@ def layers(backend: Backend, system: str) -> Iterator[Asked]:
 
 
 def training_products(backend: Backend, system: str) -> Iterator[Asked]:
-    """Products of LAYERS' models, all passes."""
+    """Products of a layer of each of MODELS, all passes."""
     for hidden, heads, shared, inside in MODELS:
         wide = hidden + 2 * hidden // heads * shared
         for n, k in ((wide, hidden), (hidden, hidden), (2 * inside, hidden), (hidden, inside)):

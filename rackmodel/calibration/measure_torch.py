@@ -30,6 +30,8 @@ COPIED, BLOCK = 1 << 27, 4096
 STEPS = 8
 """Passes of a layer whose kernels are told apart."""
 SAMPLE = 0.02
+METER = 1.0
+"""Seconds of which NVML's call tells the mean, where it cannot tell the power of now."""
 REST = 5.0
 INSTANT = 186
 """NVML's field of the power of now (NVML_FI_DEV_POWER_INSTANT); the call's is a mean of the last second."""
@@ -311,7 +313,7 @@ class TorchBackend:
             seen += [] if self.nvml is None else [(self.nvml.watts(), self.nvml.clock_hz())]
             time.sleep(SAMPLE)
         span, second = begin.elapsed_time(end) * 1e-3, seen[len(seen) // 2 :]
-        if not second or (self.nvml is not None and not self.nvml.instant and span < 1.0):
+        if not second or (self.nvml is not None and not self.nvml.instant and span < METER):
             return KernelTime(span / times / calls)
         watts, clocks = (sum(one) / len(second) for one in zip(*second, strict=True))
         return KernelTime(span / times / calls, watts, clocks)

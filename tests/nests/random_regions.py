@@ -3,9 +3,11 @@
 from dataclasses import replace
 from math import prod
 
+import pytest
+
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.region_loops import RegionLoops, every_nesting
-from rackmodel.nests.region_mapping import RegionMapping, RegionNode
+from rackmodel.nests.region_mapping import RegionMapping, RegionNode, price_region
 from tests.nests.loop_walker import Walker
 
 
@@ -99,3 +101,22 @@ class RegionWalker(Walker):
 
 def _widened(node, lacked, sizes):
     return StorageNode(node.tensor, {**node.tile, **{r: sizes[r] for r in lacked}})
+
+
+def roomy(one):
+    """The same region where every level holds all there is."""
+    machines = (replace(m, levels=tuple(replace(v, capacity_bits=None) for v in m.levels)) for m in one.machines)
+    return replace(one, machines=tuple(machines))
+
+
+def check_counted(one, chosen):
+    """Words and multiplications of every member, as its loops run."""
+    found = price_region(one, chosen)
+    for i, (cost, inside) in enumerate(zip(found.costs, found.inside, strict=True)):
+        walker = RegionWalker(one, chosen, i)
+        total, _ = walker.traffic()
+        levels = [v.name for v in one.machines[i].levels]
+        for access in cost.accesses:
+            if access.tensor not in inside:
+                assert (access.read_bits, access.write_bits) == tuple(16 * n for n in total[levels.index(access.level), access.tensor])
+        assert cost.times_s["compute"] == pytest.approx(walker.leaves() / one.machines[i].compute.macs_per_s)

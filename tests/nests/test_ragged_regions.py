@@ -21,7 +21,7 @@ from rackmodel.nests.searchers.shared_tables import SharedTables
 from tests import samples
 from tests.nests.brute_ragged_region import least
 from tests.nests.machines import ffn, gemm, glb_pe, level
-from tests.nests.random_regions import RegionWalker, region_mapping
+from tests.nests.random_regions import check_counted, region_mapping, roomy
 from tests.nests.test_nest_regions import AIMS, chain, crossed, gated, scores
 from tests.nests.test_region_again import up_down
 
@@ -51,17 +51,8 @@ def region(rng, deep=False, sizes=(1, 2, 3, 5, 7, 9, 12)):
 def test_every_member_is_counted_as_its_loops_run(seed):
     rng = random.Random(seed)
     one = region(rng, seed % 2 == 1, (1, 2, 3, 4, 5, 6))
-    one = replace(one, machines=tuple(replace(m, levels=tuple(replace(v, capacity_bits=None) for v in m.levels)) for m in one.machines))
-    chosen = region_mapping(rng, one)
-    found = price_region(one, chosen)
-    for i, (cost, inside) in enumerate(zip(found.costs, found.inside, strict=True)):
-        walker = RegionWalker(one, chosen, i)
-        total, _ = walker.traffic()
-        levels = [v.name for v in one.machines[i].levels]
-        for access in cost.accesses:
-            if access.tensor not in inside:
-                assert (access.read_bits, access.write_bits) == tuple(16 * n for n in total[levels.index(access.level), access.tensor])
-        assert cost.times_s["compute"] == pytest.approx(walker.leaves() / one.machines[i].compute.macs_per_s)
+    one = roomy(one)
+    check_counted(one, region_mapping(rng, one))
 
 
 def test_the_cut_of_a_neighbour_s_node_is_counted():

@@ -20,17 +20,12 @@ from rackmodel.nests.searchers.shared_tables import SharedTables
 from tests import samples
 from tests.nests.brute_region import least
 from tests.nests.four_members import region, two_pairs
-from tests.nests.random_regions import RegionWalker, region_mapping
+from tests.nests.random_regions import check_counted, region_mapping, roomy
 from tests.nests.test_nest_regions import AIMS
 from tests.nests.test_region_again import check_cuts
 
 ENERGY, ANY = NestObjective("energy"), (float("inf"), float("inf"))
 BESIDE = ((0, 3), (0, 1), (2, 3))
-
-
-def roomy(one):
-    machines = (replace(m, levels=tuple(replace(v, capacity_bits=None) for v in m.levels)) for m in one.machines)
-    return replace(one, machines=tuple(machines))
 
 
 @pytest.mark.parametrize("seed", [7, 79, *(n for n in range(200) if n not in (7, 79))][: samples.cases(2, 120)])
@@ -75,16 +70,7 @@ def test_loops_may_cut_what_leaves_every_tile_complete_when_it_is_read(seed):
 def test_every_member_is_counted_as_its_loops_run(seed):
     rng = random.Random(seed)
     one = roomy(region(rng, sizes=(1, 2, 3, 4, 5)))
-    chosen = region_mapping(rng, one)
-    found = price_region(one, chosen)
-    for i, (cost, inside) in enumerate(zip(found.costs, found.inside, strict=True)):
-        walker = RegionWalker(one, chosen, i)
-        total, _ = walker.traffic()
-        levels = [v.name for v in one.machines[i].levels]
-        for access in cost.accesses:
-            if access.tensor not in inside:
-                assert (access.read_bits, access.write_bits) == tuple(16 * n for n in total[levels.index(access.level), access.tensor])
-        assert cost.times_s["compute"] == pytest.approx(walker.leaves() / one.machines[i].compute.macs_per_s)
+    check_counted(one, region_mapping(rng, one))
 
 
 @pytest.mark.parametrize("seed", range(samples.cases(3, 60)))
