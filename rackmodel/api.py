@@ -17,19 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.carbon.operational import carbon_g_per_j
-from rackmodel.cost.going_on import MostSummed
-from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
-from rackmodel.cost.network.calls import MachineCalls
+from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep, Structure, walk_together
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.offload import host_of
-from rackmodel.cost.step.pricer import Setting, backing_level
+from rackmodel.cost.step.pricer import backing_level
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where, together
-from rackmodel.inputs import Inputs, machine_calls, read_inputs, read_profile
+from rackmodel.inputs import Inputs, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.inputs.comparison import Cell, cells, saying
 from rackmodel.mapper.cycles import rarely_looked_for
@@ -54,7 +52,6 @@ from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Found, Question
 from rackmodel.mapper.way_out import with_way_out
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.attention import KNOWN_KERNELS
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
 from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
@@ -64,6 +61,7 @@ from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
 from rackmodel.nests.objective import NestObjective
 from rackmodel.results import nests_of, result_of
+from rackmodel.setting import local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
@@ -351,79 +349,6 @@ def _inside(
         said = f"profile '{profile.name}' has products of one operand merged, which are no loop nest of an operation: say one of the two"
         raise InputError(said, path="inside.model")
     return nest_inside(mapper, workload, aim_of(question.goal, static_watts(architecture), architecture.used), question.watch)
-
-
-def settings_of(
-    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
-) -> tuple[Setting, tuple[Setting, ...]]:
-    """(what a step is priced in under a profile, where accelerators are of several kinds what those of each are). inside: in the place of
-    the profile's own kernels. Raises InputError."""
-    pools = architecture.pools
-    if len(pools) == 1:
-        return setting_of(architecture, profile, algorithms, inside), ()
-    whole = Setting(architecture=architecture, algorithms=tuple(algorithms))
-    return whole, tuple(replace(setting_of(pool, profile, algorithms, inside), pooled=True) for pool in pools)
-
-
-def setting_of(
-    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
-) -> Setting:
-    """What a step is priced in under a profile. inside: in the place of the profile's own kernels. Raises InputError."""
-    _check_attention(architecture, profile.attention_kernel)
-    listed = profile.merged.reductions == "listed"
-    calls = machine_calls(architecture, profile.collectives, going_on=listed)
-    most = _most_summed(architecture, calls) if listed else None
-    return Setting(
-        architecture=architecture,
-        inside=local_pricer(profile, most) if inside is None else inside,
-        algorithms=tuple(algorithms),
-        calls=calls,
-        most_summed=most,
-        variation=profile.variation,
-        library=profile.library,
-        links=profile.links,
-    )
-
-
-def _check_attention(architecture: Architecture, name: str | None) -> None:
-    """Raise InputError for a kernel of attention that neither the machine nor the library knows."""
-    if name is None or name in KNOWN_KERNELS:
-        return
-    every = [level.compute.kernels for level, _ in architecture.inside if level.compute is not None and level.compute.kernels is not None]
-    rates = [rate.split() for facts in every for rate in facts.named]
-    own = [*(one for facts in every for one in facts.attention), *(rate[2] for rate in rates if rate[0] == "attention" and len(rate) == 3)]
-    if name not in own:
-        fact = f"neither the machine nor the library knows the attention kernel '{name}'"
-        raise InputError(fact, path="profile.attention_kernel", known=list(dict.fromkeys((*own, *KNOWN_KERNELS))), given=name)
-
-
-def _most_summed(architecture: Architecture, calls: MachineCalls | None) -> MostSummed:
-    """The largest all-reduces over the innermost network that go on with a normalisation, by members."""
-    inner = calls.going_on.get(architecture.tiers[0].level) if calls is not None and architecture.tiers else None
-    return () if inner is None else inner.most
-
-
-def local_pricer(profile: ProfileSpec, most_summed: MostSummed | None = None) -> LocalPricer:
-    """What prices an operation inside an accelerator under a profile. most_summed: of LocalOp.starts."""
-    if profile.kernels != "peak":
-        from rackmodel.cost.inside.kernels import KernelPricer, kernel_rows
-
-        if profile.kernels == "fitted":
-            merged = profile.merged
-            return KernelPricer(
-                fitted=True,
-                attention=profile.attention_kernel,
-                experts=profile.experts,
-                quantised=frozenset(merged.quantisation),
-                attending=merged.attended,
-                writing=merged.written,
-                shared=frozenset(merged.rows),
-                most_summed=most_summed,
-            )
-        if profile.attention_kernel or profile.products == "fitted":
-            return KernelPricer(attention=profile.attention_kernel, lasting=profile.products == "fitted")
-        return kernel_rows
-    return roofline_rows
 
 
 def _changed(inputs: Inputs, asked: str | ProfileSpec | None, said: str | None) -> str | ProfileSpec | None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.api import local_pricer
 from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.part import calibrate, part_text
 from rackmodel.cost.inside.expert_ops import grouped_of
@@ -22,6 +21,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.setting import local_pricer
 from rackmodel.validation.experts import expert_case, layer_of, loads_of
 from rackmodel.validation.products import local_operation
 from rackmodel.validation.rows import read_rows

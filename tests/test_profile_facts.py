@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.api import search, setting_of
+from rackmodel.api import search
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.step.pricer import slowest_of
 from rackmodel.errors import InputError
@@ -18,6 +18,7 @@ from rackmodel.model.attention import KNOWN_KERNELS
 from rackmodel.model.calls import KNOWN_LIBRARIES
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
+from rackmodel.setting import setting_of
 from rackmodel.validation.run import validate
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.timed import PricedStep

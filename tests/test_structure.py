@@ -25,6 +25,7 @@ FLOORS = [
     {"face"},
     {"studies"},
     {"api"},
+    {"setting"},
     {"results"},
     {"inputs", "mapper", "carbon", "report"},
     {"cost", "store"},

@@ -8,7 +8,6 @@ import pytest
 from _pytest.monkeypatch import MonkeyPatch
 
 from rackmodel import api
-from rackmodel.api import setting_of
 from rackmodel.cost.step.group import Job, plan_of, price_group
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pricer import Pricer
@@ -17,6 +16,7 @@ from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.search import _Search
 from rackmodel.mapper.twins import Twins
+from rackmodel.setting import setting_of
 from tests.audit.asked import small
 from tests.audit.bounds import search_of
 from tests.audit.drawing import draw

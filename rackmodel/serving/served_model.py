@@ -18,7 +18,6 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.api import setting_of
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
@@ -42,6 +41,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.serving.replica import Replica, replica_of
 from rackmodel.serving.step_layers import Bools, Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
 from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
+from rackmodel.setting import setting_of
 
 FAR = 2.0**20
 """Tokens of a long sequence: a window is full, so that what one more costs is of the layers that see everything."""

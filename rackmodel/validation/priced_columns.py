@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.api import local_pricer, setting_of
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
@@ -25,6 +24,7 @@ from rackmodel.model.profile_columns import as_columns, joined, one_library, tas
 from rackmodel.model.resources import Kernels, width
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
+from rackmodel.setting import local_pricer, setting_of
 from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.sized import SizedColumns
 from rackmodel.validation.structures import shape_of, structure_of, work_of

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel.api import setting_of
 from rackmodel.cost.step.group import Job
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import algorithms_of, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import exact_step
 from rackmodel.mapper.search import Found, Question, search_space
+from rackmodel.setting import setting_of
 
 pytestmark = pytest.mark.bench
 ONE: dict[str, Any] = {"schedule": "1f1b", "overlap": (1, 1), "stages": 4, "chunks": 1, "layers": (), "mixes": ()}

@@ -1,0 +1,89 @@
+"""What a step is priced in on a machine under a profile: its kernels, its links, its collective calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rackmodel.cost.going_on import MostSummed
+from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
+from rackmodel.cost.network.calls import MachineCalls
+from rackmodel.cost.step.pricer import Setting
+from rackmodel.errors import InputError
+from rackmodel.inputs import machine_calls
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.attention import KNOWN_KERNELS
+from rackmodel.model.profile import ProfileSpec
+
+
+def settings_of(
+    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
+) -> tuple[Setting, tuple[Setting, ...]]:
+    """(what a step is priced in under a profile, where accelerators are of several kinds what those of each are). inside: in the place of
+    the profile's own kernels. Raises InputError."""
+    pools = architecture.pools
+    if len(pools) == 1:
+        return setting_of(architecture, profile, algorithms, inside), ()
+    whole = Setting(architecture=architecture, algorithms=tuple(algorithms))
+    return whole, tuple(replace(setting_of(pool, profile, algorithms, inside), pooled=True) for pool in pools)
+
+
+def setting_of(
+    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
+) -> Setting:
+    """What a step is priced in under a profile. inside: in the place of the profile's own kernels. Raises InputError."""
+    _check_attention(architecture, profile.attention_kernel)
+    listed = profile.merged.reductions == "listed"
+    calls = machine_calls(architecture, profile.collectives, going_on=listed)
+    most = _most_summed(architecture, calls) if listed else None
+    return Setting(
+        architecture=architecture,
+        inside=local_pricer(profile, most) if inside is None else inside,
+        algorithms=tuple(algorithms),
+        calls=calls,
+        most_summed=most,
+        variation=profile.variation,
+        library=profile.library,
+        links=profile.links,
+    )
+
+
+def _check_attention(architecture: Architecture, name: str | None) -> None:
+    """Raise InputError for a kernel of attention that neither the machine nor the library knows."""
+    if name is None or name in KNOWN_KERNELS:
+        return
+    every = [level.compute.kernels for level, _ in architecture.inside if level.compute is not None and level.compute.kernels is not None]
+    rates = [rate.split() for facts in every for rate in facts.named]
+    own = [*(one for facts in every for one in facts.attention), *(rate[2] for rate in rates if rate[0] == "attention" and len(rate) == 3)]
+    if name not in own:
+        fact = f"neither the machine nor the library knows the attention kernel '{name}'"
+        raise InputError(fact, path="profile.attention_kernel", known=list(dict.fromkeys((*own, *KNOWN_KERNELS))), given=name)
+
+
+def _most_summed(architecture: Architecture, calls: MachineCalls | None) -> MostSummed:
+    """The largest all-reduces over the innermost network that go on with a normalisation, by members."""
+    inner = calls.going_on.get(architecture.tiers[0].level) if calls is not None and architecture.tiers else None
+    return () if inner is None else inner.most
+
+
+def local_pricer(profile: ProfileSpec, most_summed: MostSummed | None = None) -> LocalPricer:
+    """What prices an operation inside an accelerator under a profile. most_summed: of LocalOp.starts."""
+    if profile.kernels != "peak":
+        from rackmodel.cost.inside.kernels import KernelPricer, kernel_rows
+
+        if profile.kernels == "fitted":
+            merged = profile.merged
+            return KernelPricer(
+                fitted=True,
+                attention=profile.attention_kernel,
+                experts=profile.experts,
+                quantised=frozenset(merged.quantisation),
+                attending=merged.attended,
+                writing=merged.written,
+                shared=frozenset(merged.rows),
+                most_summed=most_summed,
+            )
+        if profile.attention_kernel or profile.products == "fitted":
+            return KernelPricer(attention=profile.attention_kernel, lasting=profile.products == "fitted")
+        return kernel_rows
+    return roofline_rows
