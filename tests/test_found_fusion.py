@@ -143,6 +143,7 @@ def test_any_tiles_are_fused_too_and_a_mapping_file_says_them(fuse, tmp_path):
     assert (told.energy_j, told.latency_s) == pytest.approx((ragged.energy_j, ragged.latency_s), rel=1e-12)
 
 
+@samples.audited
 def test_loops_around_some_are_asked_for_and_never_worse():
     around = [energy(f"[{{einsums: [Q, QK, AV]{more}}}]") for more in ("", ", loops: some")]
     assert around[1].energy_j <= around[0].energy_j * (1 + 1e-12)

@@ -67,6 +67,7 @@ SHARDED = {
 }
 
 
+@samples.audited
 def test_a_descent_finds_what_no_layer_alone_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All weights sharded, a sample a micro-batch: they are gathered for each, and an operation that splits the batch makes those four
     times fewer. No layer alone is faster by it. Random layouts, of which many split it somewhere, are beaten."""

@@ -194,6 +194,7 @@ def deep():
     return NestMachine("deep", levels, NestCompute(3e11, 4e-13, {"m": 4, "n": 2, "k": 4}))
 
 
+@samples.audited
 def test_a_deep_machine_is_near_its_bound(monkeypatch):
     for name, less in (("WORK", 48), ("STARTS", 3), ("KICKS", (0, 0)), ("FIRST", 16)):
         monkeypatch.setattr(joint_best, name, less)

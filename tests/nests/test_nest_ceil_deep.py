@@ -20,6 +20,7 @@ def test_nearly_prime_gemm_on_three_levels():
     assert evaluate(gemm(2039, 4093, 14327), edge3(), ceil.mapping) == ceil.cost
 
 
+@samples.audited
 def test_ceil_is_never_above_perfect():
     found = solve_nest(gemm(2048, 4096, 14336), edge3())
     assert found.certificate.proven
@@ -33,7 +34,7 @@ def test_ceil_is_never_above_perfect():
         assert ceil.certificate.objective[0] <= perfect.certificate.objective[0] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("seed", samples.some(range(6), 2))
+@pytest.mark.parametrize("seed", samples.some(range(6), 6))
 def test_random_mappings_do_not_beat_solution_or_bound(seed):
     rng = random.Random(seed)
     p = problem(rng, limit=80, choices=(1, 2, 3, 5, 6, 7))

@@ -14,7 +14,7 @@ from tests import samples
 from tests.nests import random_nests
 
 
-@pytest.mark.parametrize(("factors", "objective"), samples.some(product(["ceil", "perfect"], ["edp", "latency", "energy"]), 2))
+@pytest.mark.parametrize(("factors", "objective"), samples.some(product(["ceil", "perfect"], ["edp", "latency", "energy"]), 3))
 def test_a_stopped_search_has_a_bound_that_no_mapping_beats(objective, factors):
     for seed in range(6):
         rng = random.Random(seed)

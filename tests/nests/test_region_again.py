@@ -171,7 +171,7 @@ class Calls(Effort):
 def test_a_search_that_ends_early_has_a_bound():
     aim, every = NestObjective("latency"), Calls()
     best, found = solve_region(PAIRS[0], objective=aim, effort=every).latency_s, []
-    for calls in range(10, every.spent + 1, samples.cases(max(10, every.spent // 24), 10)):
+    for calls in range(10, every.spent + 1, samples.cases(max(10, every.spent // 8), 10)):
         try:
             found.append(solve_region(PAIRS[0], objective=aim, effort=Calls(calls)))
         except Exhausted:
