@@ -57,7 +57,7 @@ def calibrate_exchanges(paths: Sequence[Path], gpu: str | None, *, between_nodes
 
 
 def _ranks(one: MeasuredExchange) -> int:
-    machine = machine_of(one.machine.machine, tuple(one.machine.set.items()))
+    machine = machine_of(*one.machine.named)
     return exchange_level(machine, 1)[1]
 
 

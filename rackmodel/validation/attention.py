@@ -17,6 +17,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.resources import width
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
@@ -160,25 +161,19 @@ def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str,
 
 def attention_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, list[ScoredRow]] = {}
-    alike: dict[object, list[tuple[int, AttentionCase]]] = {}
-    for number, row in enumerate(rows):
-        try:
-            case = case_of(row)
-            _check_part(case)
-        except Refused as problem:
-            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
-            continue
-        key = (case.machine.machine, tuple(case.machine.set.items()), case.kernel, case.heads, case.asked, case.way)
-        alike.setdefault(key, []).append((number, case))
-    for own in alike.values():
-        found |= _priced(rows, own)
-    return [one for number in range(len(rows)) for one in found[number]]
+    return alike_rows(rows, _priced_case, lambda case: (*case.machine.named, case.kernel, case.heads, case.asked, case.way), _priced)
+
+
+def _priced_case(row: PublishedRow) -> AttentionCase:
+    """The call of a row, of which the part has facts. Raises Refused."""
+    case = case_of(row)
+    _check_part(case)
+    return case
 
 
 def _check_part(case: AttentionCase) -> None:
     """Raises Refused where the part has no facts of the kernel."""
-    gpu = gpu_of(machine_of(case.machine.machine, tuple(case.machine.set.items())))
+    gpu = gpu_of(machine_of(*case.machine.named))
     try:
         asked = training_kernel if case.way else kernel_of
         there = gpu is not None and asked(gpu.facts, case.kernel) is not None
@@ -191,7 +186,7 @@ def _check_part(case: AttentionCase) -> None:
 def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase]]) -> dict[int, list[ScoredRow]]:
     """Seconds, and watts where a row tells them."""
     first = own[0][1]
-    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    machine = machine_of(*first.machine.named)
     charges, seconds = price_looped(machine, [case for _, case in own])
     beside, more = price_products(machine, [case for _, case in own])
     charges, seconds = [*charges, *beside], seconds + more

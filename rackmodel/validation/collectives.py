@@ -18,6 +18,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.calls import LibraryCall, Mode
 from rackmodel.model.placement import Mesh
 from rackmodel.model.resources import width
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
@@ -79,29 +80,30 @@ class MeasuredCall:
     seconds: float
 
 
+_Asked = tuple[CollectiveCase, float, float]
+"""(what it shares with others, bytes, seconds measured) of a row."""
+
+
 def collective_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, ScoredRow] = {}
-    alike: dict[object, tuple[CollectiveCase, list[tuple[int, float, float]]]] = {}
-    for number, row in enumerate(rows):
-        try:
-            case, size, measured = _case(row)
-        except Refused as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
-            continue
-        call = case.call.model_dump_json() if case.call is not None else ""
-        machine = case.machine.machine, tuple(case.machine.set.items())
-        key = (machine, case.operation, case.members, case.nodes, case.algorithms, call, case.bits)
-        alike.setdefault(key, (case, []))[1].append((number, size, measured))
-    for case, own in alike.values():
-        try:
-            seconds = price_messages(_machine(case), case, np.array([size for _, size, _ in own]))
-        except InputError as problem:
-            found |= {number: ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message) for number, _, _ in own}
-            continue
-        for (number, _, measured), predicted in zip(own, seconds, strict=True):
-            found[number] = _scored(rows[number], case, measured, float(predicted))
-    return [found[number] for number in range(len(rows))]
+    return alike_rows(rows, _case, _alike, _priced)
+
+
+def _alike(asked: _Asked) -> tuple[object, ...]:
+    """What messages share that are priced together."""
+    case = asked[0]
+    call = case.call.model_dump_json() if case.call is not None else ""
+    return *case.machine.named, case.operation, case.members, case.nodes, case.algorithms, call, case.bits
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> dict[int, list[ScoredRow]]:
+    """Messages of one collective. Raises InputError."""
+    case = own[0][1][0]
+    seconds = price_messages(_machine(case), case, np.array([size for _, (_, size, _) in own]))
+    return {
+        number: [_scored(rows[number], case, measured, float(predicted))]
+        for (number, (_, _, measured)), predicted in zip(own, seconds, strict=True)
+    }
 
 
 def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted: float) -> ScoredRow:
@@ -119,7 +121,7 @@ def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted:
 
 
 def _machine(case: CollectiveCase) -> Architecture:
-    return machine_of(case.machine.machine, tuple(case.machine.set.items()))
+    return machine_of(*case.machine.named)
 
 
 def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array:
@@ -157,8 +159,8 @@ def _called(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array 
     return lines.seconds(sizes) if lines.known.all() else None
 
 
-def _case(row: PublishedRow) -> tuple[CollectiveCase, float, float]:
-    """(what it shares with others, bytes, seconds measured). Raises Refused."""
+def _case(row: PublishedRow) -> _Asked:
+    """What a row asks. Raises Refused."""
     machine = words().machine(row.text("system", "machine", "gpu"), row.dataset)
     measured = measured_call(row)
     asked = None

@@ -13,6 +13,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import machine_exchange
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes, ExpertExchange
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
@@ -45,32 +46,17 @@ class MeasuredExchange:
 
 def exchange_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored both ways, or refused with why."""
-    found: dict[int, list[ScoredRow]] = {}
-    alike: dict[object, list[tuple[int, MeasuredExchange]]] = {}
-    for number, row in enumerate(rows):
-        try:
-            one = measured_exchange(row)
-        except Refused as problem:
-            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
-            continue
-        alike.setdefault((one.machine.machine, one.mode, one.release, one.nodes), []).append((number, one))
-    for group in alike.values():
-        found |= _scored(rows, group)
-    return [row for number in range(len(rows)) for row in found[number]]
+    return alike_rows(rows, measured_exchange, lambda one: (one.machine.machine, one.mode, one.release, one.nodes), _priced)
 
 
-def _scored(rows: Sequence[PublishedRow], group: Sequence[tuple[int, MeasuredExchange]]) -> dict[int, list[ScoredRow]]:
-    """Rows of one machine, mode, release and number of nodes."""
+def _priced(rows: Sequence[PublishedRow], group: Sequence[tuple[int, MeasuredExchange]]) -> dict[int, list[ScoredRow]]:
+    """Rows of one machine, mode, release and number of nodes. Raises InputError."""
     first = group[0][1]
-    try:
-        machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
-        level, ranks = exchange_level(machine, first.nodes)
-        known = machine_exchange(machine, level, LIBRARY, first.release, first.mode)
-    except InputError as problem:
-        return {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message)] for number, _ in group}
+    machine = machine_of(*first.machine.named)
+    level, ranks = exchange_level(machine, first.nodes)
+    known = machine_exchange(machine, level, LIBRARY, first.release, first.mode)
     if known is None:
-        why = f"no exchange of tokens over '{level}' of {machine.name} is known"
-        return {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=why)] for number, _ in group}
+        raise InputError(f"no exchange of tokens over '{level}' of {machine.name} is known")
     exchange = tokens_of([one for _, one in group], ranks)
     predicted = {way: exchange_seconds(_times(known, way), first.mode, exchange) for way in WAYS}
     return {

@@ -12,6 +12,7 @@ from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_devi
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
 from rackmodel.errors import InputError
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import call_energy
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
@@ -43,25 +44,15 @@ class ExpertCase:
 
 def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, list[ScoredRow]] = {}
-    alike: dict[object, list[tuple[int, ExpertCase]]] = {}
-    for number, row in enumerate(rows):
-        try:
-            case = expert_case(row)
-        except Refused as problem:
-            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
-            continue
-        key = (case.machine.machine, tuple(case.machine.set.items()), case.kernel)
-        alike.setdefault(key, []).append((number, case))
-    for own in alike.values():
-        try:
-            seconds = price_calls([case for _, case in own])
-        except InputError as problem:
-            found |= {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message)] for number, _ in own}
-            continue
-        found |= {number: [_scored(rows[number], case, float(s))] for (number, case), s in zip(own, seconds, strict=True)}
-        _add_watts(rows, own, seconds, found)
-    return [one for number in range(len(rows)) for one in found[number]]
+    return alike_rows(rows, expert_case, lambda case: (*case.machine.named, case.kernel), _priced)
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, ExpertCase]]) -> dict[int, list[ScoredRow]]:
+    """Calls of one machine and kernel. Raises InputError."""
+    seconds = price_calls([case for _, case in own])
+    found = {number: [_scored(rows[number], case, float(s))] for (number, case), s in zip(own, seconds, strict=True)}
+    _add_watts(rows, own, seconds, found)
+    return found
 
 
 def _add_watts(
@@ -72,7 +63,7 @@ def _add_watts(
     if not told:
         return
     cases = [own[place][1] for place in told]
-    machine = machine_of(cases[0].machine.machine, tuple(cases[0].machine.set.items()))
+    machine = machine_of(*cases[0].machine.named)
     joules = call_energy(machine, cases[0].kernel, layer_of(cases), [case.routing for case in cases], seconds[told])
     for place, drawn in zip(told, joules, strict=True):
         number = own[place][0]
@@ -82,7 +73,7 @@ def _add_watts(
 def price_calls(cases: Sequence[ExpertCase]) -> Array:
     """[n] seconds of calls of one machine and kernel. Raises InputError where the part does not state the kernel."""
     first = cases[0]
-    gpu = gpu_of(machine_of(first.machine.machine, tuple(first.machine.set.items())))
+    gpu = gpu_of(machine_of(*first.machine.named))
     known = {} if gpu is None else gpu.facts.grouped
     if gpu is None or first.kernel not in known:
         raise InputError(f"{first.machine.machine} states no kernel '{first.kernel}' of experts", known=list(known), given=first.kernel)

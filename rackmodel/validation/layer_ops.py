@@ -12,6 +12,7 @@ from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.sizes import evaluate
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import moving_energy
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
@@ -40,24 +41,15 @@ class LayerCase:
 
 def layer_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, list[ScoredRow]] = {}
-    alike: dict[object, list[tuple[int, LayerCase]]] = {}
-    for number, row in enumerate(rows):
-        try:
-            case = layer_case(row)
-        except Refused as problem:
-            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
-            continue
-        alike.setdefault((case.machine.machine, tuple(case.machine.set.items()), case.kernel), []).append((number, case))
-    for own in alike.values():
-        try:
-            seconds = price_layer_cases([case for _, case in own])
-        except InputError as problem:
-            found |= {number: [ScoredRow(rows[number].id, rows[number].dataset, refused=problem.message)] for number, _ in own}
-            continue
-        found |= {number: [_scored(rows[number], case, float(s))] for (number, case), s in zip(own, seconds, strict=True)}
-        _add_watts(rows, own, seconds, found)
-    return [one for number in range(len(rows)) for one in found[number]]
+    return alike_rows(rows, layer_case, lambda case: (*case.machine.named, case.kernel), _priced)
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, LayerCase]]) -> dict[int, list[ScoredRow]]:
+    """Operations of one machine and kernel. Raises InputError."""
+    seconds = price_layer_cases([case for _, case in own])
+    found = {number: [_scored(rows[number], case, float(s))] for (number, case), s in zip(own, seconds, strict=True)}
+    _add_watts(rows, own, seconds, found)
+    return found
 
 
 def _add_watts(
@@ -68,7 +60,7 @@ def _add_watts(
     told = [place for place, (number, _) in enumerate(own) if rows[number].number("power_w") and case.kernel]
     if not told:
         return
-    machine = machine_of(case.machine.machine, tuple(case.machine.set.items()))
+    machine = machine_of(*case.machine.named)
     joules = moving_energy(machine, np.array([own[place][1].sizes[1] for place in told]), seconds[told])
     for place, drawn in zip(told, joules, strict=True):
         number = own[place][0]
@@ -78,7 +70,7 @@ def _add_watts(
 def price_layer_cases(cases: Sequence[LayerCase]) -> Array:
     """[n] seconds of operations of one machine and kernel. Raises InputError where the part does not state the kernel."""
     first, columns = cases[0], np.array([case.sizes for case in cases], dtype=np.float64).T
-    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    machine = machine_of(*first.machine.named)
     if not first.kernel:
         return price_local(machine, PRODUCT, dict(zip("mnk", columns, strict=True)), BITS, timed="looped")[1]
     gpu = gpu_of(machine)

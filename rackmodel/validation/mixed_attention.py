@@ -12,6 +12,7 @@ from rackmodel.cost.inside.attention_calls import kernel_of
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.model.architecture import Architecture
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.attention import MICRO, HeadSizes, attention_ops, seen_keys, sizes_by_name
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
@@ -37,21 +38,16 @@ class MixedCase:
 
 def mixed_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    found: dict[int, ScoredRow] = {}
-    alike: dict[tuple[str, float], list[tuple[int, MixedCase]]] = {}
-    for number, row in enumerate(rows):
-        try:
-            case = mixed_case(row)
-            gpu = gpu_of(machine_of(case.machine.machine, tuple(case.machine.set.items())))
-            if gpu is None or kernel_of(gpu.facts, None) is None:
-                raise Refused(f"{case.machine.machine} has no facts of attention kernels")
-        except Refused as problem:
-            found[number] = ScoredRow(row.id, row.dataset, refused=str(problem))
-            continue
-        alike.setdefault((case.machine.machine, case.head), []).append((number, case))
-    for own in alike.values():
-        found |= _priced(rows, own)
-    return [found[number] for number in range(len(rows))]
+    return alike_rows(rows, _known_case, lambda case: (case.machine.machine, case.head), _priced)
+
+
+def _known_case(row: PublishedRow) -> MixedCase:
+    """The step of a row, of whose kernels the part has facts. Raises Refused."""
+    case = mixed_case(row)
+    gpu = gpu_of(machine_of(*case.machine.named))
+    if gpu is None or kernel_of(gpu.facts, None) is None:
+        raise Refused(f"{case.machine.machine} has no facts of attention kernels")
+    return case
 
 
 def mixed_case(row: PublishedRow) -> MixedCase:
@@ -107,15 +103,15 @@ def _sides(cases: Sequence[MixedCase]) -> tuple[list[Sizes | None], list[Sizes |
     return [case.chunks for case in cases], [case.decodes for case in cases]
 
 
-def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) -> dict[int, ScoredRow]:
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) -> dict[int, list[ScoredRow]]:
     first = own[0][1]
-    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    machine = machine_of(*first.machine.named)
     charges, seconds = price_mixed(machine, [case for _, case in own], first.head)
     bins = bins_of(charges, len(own))
     found = {}
     for place, (number, case) in enumerate(own):
         row = rows[number]
-        found[number] = ScoredRow(
+        one = ScoredRow(
             id=row.id,
             dataset=row.dataset,
             system=row.text("gpu"),
@@ -125,4 +121,5 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) 
             assumptions=("attention kernel: the part's own", "timed: queued"),
             bins={name: float(value[place]) for name, value in bins.items()},
         )
+        found[number] = [one]
     return found

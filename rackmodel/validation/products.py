@@ -17,6 +17,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.opkinds import KINDS
 from rackmodel.model.resources import width
+from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.compiled import LAYOUTS, compiled_first
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
@@ -48,8 +49,8 @@ class LocalCase:
     sizes: tuple[tuple[str, float], ...]
 
 
-_Asked = tuple[int, LocalCase, float, PrecisionWords]
-"""A row's number, its case, the seconds measured and its width."""
+_Asked = tuple[LocalCase, float, PrecisionWords]
+"""A row's case, the seconds measured and its width."""
 
 
 def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
@@ -76,34 +77,35 @@ def price_local(
 
 def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
+    return alike_rows(rows, _case, _alike, _priced)
+
+
+def _alike(asked: _Asked) -> tuple[object, ...]:
+    """What products share that are priced together."""
+    case = asked[0]
+    return *case.machine.named, case.form, case.bits, case.family, case.timed
+
+
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> dict[int, list[ScoredRow]]:
+    """Products of one machine and width, not too many of them in one call."""
+    waited = _waited(rows, own)
     found: dict[int, list[ScoredRow]] = {}
-    alike: dict[object, list[_Asked]] = {}
-    for number, row in enumerate(rows):
-        try:
-            case, measured, precision = _case(row)
-        except Refused as problem:
-            found[number] = [ScoredRow(row.id, row.dataset, refused=str(problem))]
-            continue
-        key = (case.machine.machine, tuple(case.machine.set.items()), case.form, case.bits, case.family, case.timed)
-        alike.setdefault(key, []).append((number, case, measured, precision))
-    for own in alike.values():
-        waited = _waited(rows, own)
-        for first in range(0, len(own), MOST_AT_ONCE):
-            found |= _priced(rows, own[first : first + MOST_AT_ONCE], waited)
-    return [one for number in range(len(rows)) for one in found[number]]
+    for first in range(0, len(own), MOST_AT_ONCE):
+        found |= _priced_at_once(rows, own[first : first + MOST_AT_ONCE], waited)
+    return found
 
 
-def _waited(rows: Sequence[PublishedRow], own: Sequence[_Asked]) -> frozenset[int]:
+def _waited(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> frozenset[int]:
     """Which of some rows of one machine and width had their kernel compiled right before they were measured, as their watts show."""
     asked: dict[tuple[str, ...], list[tuple[int, tuple[int, int, int]]]] = {}
-    _, first, _, precision = own[0]
+    first, _, precision = own[0][1]
     generation = {gpu: name for name, gpus in precision.compiled.items() for gpu in gpus}
-    for number, case, _, _ in own:
+    for number, (case, _, _) in own:
         row, sizes = rows[number], dict(case.sizes)
         if row.text("system", "gpu") in generation:
             run = (row.text("system", "gpu"), row.dataset, row.text("framework"), row.text("version"))
             asked.setdefault(run, []).append((number, (int(sizes["m"]), int(sizes["n"]), int(sizes["k"]))))
-    gpu = gpu_of(machine_of(first.machine.machine, tuple(first.machine.set.items()))) if asked else None
+    gpu = gpu_of(machine_of(*first.machine.named)) if asked else None
     if gpu is None:
         return frozenset()
     found = []
@@ -113,17 +115,19 @@ def _waited(rows: Sequence[PublishedRow], own: Sequence[_Asked]) -> frozenset[in
     return frozenset(found)
 
 
-def _priced(rows: Sequence[PublishedRow], own: Sequence[_Asked], waited: frozenset[int]) -> dict[int, list[ScoredRow]]:
+def _priced_at_once(
+    rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int]
+) -> dict[int, list[ScoredRow]]:
     """Seconds, and watts where a row tells them. waited: rows before which the GPU waited for their kernel."""
-    first = own[0][1]
-    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    first = own[0][1][0]
+    machine = machine_of(*first.machine.named)
     names = [name for name, _ in first.sizes]
-    sizes = {name: np.array([dict(case.sizes)[name] for _, case, _, _ in own], dtype=np.float64) for name in names}
+    sizes = {name: np.array([dict(case.sizes)[name] for _, (case, _, _) in own], dtype=np.float64) for name in names}
     charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed, family=first.family)
     joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
     bins = bins_of(charges, len(own))
     found = {}
-    for place, (number, case, measured, precision) in enumerate(own):
+    for place, (number, (case, measured, precision)) in enumerate(own):
         row = rows[number]
         notes = (*(text for text in (case.machine.note, precision.note) if text), f"timed: {case.timed}")
         time = ScoredRow(
@@ -141,8 +145,8 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[_Asked], waited: frozens
     return found
 
 
-def _case(row: PublishedRow) -> tuple[LocalCase, float, PrecisionWords]:
-    """(the case, seconds measured, its width) of a row. Raises Refused."""
+def _case(row: PublishedRow) -> _Asked:
+    """What a row asks. Raises Refused."""
     said = words()
     machine = said.machine(row.text("system", "gpu"), row.dataset)
     op = row.text("op")

@@ -44,7 +44,7 @@ def _scored(key: tuple[str, str, int], rows: Sequence[PublishedRow]) -> list[Sco
     if model.refused:
         raise Refused(model.refused)
     sets = tuple(f"workload.sizes.{index}={value}" for index, value in model.sizes.items())
-    service = Service(machine_of(machine.machine, tuple(machine.set.items())), model.workload, sets, read_profile(ENGINE), 1.0, 1.0)
+    service = Service(machine_of(*machine.named), model.workload, sets, read_profile(ENGINE), 1.0, 1.0)
     engine = engine_of(service, Deployment(tensor=tensor, expert_tensor=tensor), Widths())
     prompt, batch, output = (
         np.array([row.number(column) or 1.0 for row in rows]) for column in ("prompt_tokens", "batch", "output_tokens")

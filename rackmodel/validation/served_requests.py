@@ -90,7 +90,7 @@ def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     machine = said.machine(run.gpu, run.dataset)
     model = look_up(said.served, "served model", run.model)
     profile = read_profile(look_up(said.engines, "engine", run.engine).profile)
-    architecture = machine_of(machine.machine, tuple(machine.set.items()))
+    architecture = machine_of(*machine.named)
     sets = tuple(f"workload.sizes.{name}={value}" for name, value in model.sizes.items())
     service = Service(architecture, model.workload, sets, profile, 1.0, 1.0)
     server = engine_of(service, run.ranks.deployment(run.tensor), Widths())

@@ -116,7 +116,7 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     timed = {name: settings.pop(name) for name in TIMED if name in settings}
     timed |= _said_drafts(int(settings.pop("drafted", 0))) | _drafts(row)
     chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
-    chosen = _release(run.machine.machine, tuple(run.machine.set.items()), run.engine.profile, row.text("backend_version")) | chosen
+    chosen = _release(*run.machine.named, run.engine.profile, row.text("backend_version")) | chosen
     server = Server(
         machine=run.machine,
         model=run.model,
@@ -234,7 +234,7 @@ def of_one_engine(servers: Iterable[Server]) -> list[tuple[Server, ...]]:
 def engine_of(first: Server, *others: Server) -> ServingEngine:
     """The engine of a server, or of servers of one engine. Raises InputError, InfeasibleError."""
     workload, *_ = [_workload(one) for one in (first, *others)]
-    machine = machine_of(first.machine.machine, tuple(first.machine.set.items()))
+    machine = machine_of(*first.machine.named)
     more = tuple(one.deployment for one in others)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
@@ -319,6 +319,6 @@ def requests_of(runs: Sequence[ServedRun]) -> Requests:
 
 def host_watts(server: Server) -> float:
     """Static power of what is no accelerator: published joules are what drivers say of GPUs (InferenceX, start_gpu_monitor)."""
-    machine = machine_of(server.machine.machine, tuple(server.machine.set.items()))
+    machine = machine_of(*server.machine.named)
     machine = machine.model_copy(update={"accelerators": server.deployment.accelerators})
     return sum(watts for level, watts in static_powers(machine) if level != machine.accelerator.name)

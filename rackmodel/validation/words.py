@@ -49,6 +49,11 @@ class MachineWords(Spec):
     machine: str = Field(description="architecture of the library")
     set: dict[str, str] = Field(default_factory=dict, description="what is changed of it, as --set says it")
 
+    @property
+    def named(self) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """(architecture, (path, value) of what is changed)."""
+        return self.machine, tuple(self.set.items())
+
 
 class ModelWords(Spec):
     """A model: a workload of the library with other sizes."""
