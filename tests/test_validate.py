@@ -27,7 +27,7 @@ from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
-from rackmodel.validation.runs import measured_seconds
+from rackmodel.validation.runs import measured_seconds, shares_of, work_of_family
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
 from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.steps import price_cases
@@ -337,6 +337,22 @@ def test_several_processes_find_the_same_and_say_how_far_they_are(tmp_path: Path
     assert validate(files, crew=Crew(2, lambda done, of: told.append((done, of)))).to_dict() == alone
     assert told[0][0] == 0
     assert told[-1][0] == told[-1][1] >= 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_families_are_dealt_whole_and_no_share_takes_longer_than_another_by_more_than_one_of_them(count: int) -> None:
+    """Of one row and more, most of which have no interval."""
+    kinds = [(gpu, name) for gpu in ("A100-SXM-80GB", "H100-SXM-80GB") for name in ("vtrain_single", "megatron_core_h100_weak")]
+    rows = [(*kind, 16 * gbs) for number, kind in enumerate(kinds) for gbs in range(1, 2 + 3 * number)]
+    found = [replace(case(gpu=gpu, dataset=name, vpp="1", sp="false", gbs=str(gbs)), brief=gbs > 32) for gpu, name, gbs in rows]
+    families = steps.families(found)
+    assert len({len(family) for family in families}) > 2
+    shares = shares_of(found, count)
+    assert sorted(number for share in shares for number in share) == list(range(len(found)))
+    assert all(sum(not set(family).isdisjoint(own) for own in shares) == 1 for family in families)
+    work = [sum(work_of_family([found[number] for number in family]) for family in families if family[0] in own) for own in shares]
+    assert len(shares) == min(count, len(families))
+    assert max(work) <= min(work) + max(work_of_family([found[number] for number in family]) for family in families)
 
 
 def test_a_row_that_tells_its_memory_is_scored_twice() -> None:

@@ -77,14 +77,15 @@ class TaskSeconds:
     def bins(self) -> tuple[tuple[str, ...], Array]:
         """(names, [bins, items, some] share of each task's seconds): compute, memory, network by operation."""
         names: dict[str, int] = {}
-        rows = [(place, row) for place, (_, _, item) in enumerate(self.items) for row in item.priced.exposed(self.some)]
-        of = [names.setdefault(f"network {action}" if component == "network" else component, len(names)) for _, (component, action, _) in rows]
+        rows = [(place, *row) for place, (_, _, item) in enumerate(self.items) for row in item.priced.exposed(self.some)]
+        told = (f"network {action}" if component == "network" else component for _, component, action, _ in rows)
+        of = [names.setdefault(name, len(names)) for name in told]
         whole, exposed = np.empty((len(self.items), self.some)), np.empty((len(rows), self.some))
         for place, (_, _, item) in enumerate(self.items):
             whole[place] = self._first(item.seconds)
-        for number, (_, (_, _, seconds)) in enumerate(rows):
+        for number, (*_, seconds) in enumerate(rows):
             exposed[number] = seconds
-        places = np.array([place for place, _ in rows], dtype=np.int64)
+        places = np.array([place for place, *_ in rows], dtype=np.int64)
         spent = whole[places]
         sums = np.zeros((len(names), *whole.shape))
         np.add.at(sums, (np.array(of, dtype=np.int64), places), np.divide(exposed, spent, out=np.zeros_like(exposed), where=spent > 0))
