@@ -31,7 +31,7 @@ from rackmodel.validation.runs import measured_seconds, shares_of, work_of_famil
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
 from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.steps import price_cases
-from rackmodel.validation.structures import _macs, cut_of_layers
+from rackmodel.validation.structures import cut_of_layers, macs_of
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.training_models import model_of
@@ -210,7 +210,7 @@ def test_fused_attention_makes_half_of_the_scores_and_published_operations_count
     layer, masked = (one.sections[1].workload for one in (whole, half))
     halved = {name for name, tensor in layer.tensors.items() if masked.tensors[name].density == tensor.density / 2}
     assert halved == scores(layer) == {"A", "P", "PD"}
-    assert _macs(masked) == _macs(layer)
+    assert macs_of(masked) == macs_of(layer)
 
 
 # -- cuts that layers do not divide into ------------------------------------------------------------------------------------

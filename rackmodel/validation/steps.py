@@ -31,7 +31,7 @@ from rackmodel.validation.unknowns import unknowns_of
 MOST_SAMPLES = 1 << 40
 MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
 BESIDE = 1024  # columns whose pipelines run side by side, with what priced them in memory
-FEW_COLUMNS = 512  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
+FEW_COLUMNS = 2500  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
 """Where experts lie → the mapper of the library that says so."""
 
