@@ -48,8 +48,15 @@ class LaneJob:
 
     def pick(self, which: NDArray[np.int64]) -> LaneJob:
         """The same of some mappings (what `replace` does, quickly: there are many)."""
-        told = {"after": self.after, "needs": self.needs, "feeds": self.feeds, "reduces": self.reduces}
-        return LaneJob(lane=self.lane, seconds=picked(self.seconds, which), members=self.members, **told)
+        return LaneJob(
+            lane=self.lane,
+            seconds=picked(self.seconds, which),
+            members=self.members,
+            after=self.after,
+            needs=self.needs,
+            feeds=self.feeds,
+            reduces=self.reduces,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
