@@ -27,11 +27,11 @@ from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import shipped_files, validate
-from rackmodel.validation.runs import measured_seconds
+from rackmodel.validation.runs import measured_seconds, shares_of, work_of_family
 from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, score
 from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.steps import price_cases
-from rackmodel.validation.structures import _macs, cut_of_layers
+from rackmodel.validation.structures import cut_of_layers, macs_of
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.training_models import model_of
@@ -210,7 +210,7 @@ def test_fused_attention_makes_half_of_the_scores_and_published_operations_count
     layer, masked = (one.sections[1].workload for one in (whole, half))
     halved = {name for name, tensor in layer.tensors.items() if masked.tensors[name].density == tensor.density / 2}
     assert halved == scores(layer) == {"A", "P", "PD"}
-    assert _macs(masked) == _macs(layer)
+    assert macs_of(masked) == macs_of(layer)
 
 
 # -- cuts that layers do not divide into ------------------------------------------------------------------------------------
@@ -337,6 +337,22 @@ def test_several_processes_find_the_same_and_say_how_far_they_are(tmp_path: Path
     assert validate(files, crew=Crew(2, lambda done, of: told.append((done, of)))).to_dict() == alone
     assert told[0][0] == 0
     assert told[-1][0] == told[-1][1] >= 3
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_families_are_dealt_whole_and_no_share_takes_longer_than_another_by_more_than_one_of_them(count: int) -> None:
+    """Of one row and more, most of which have no interval."""
+    kinds = [(gpu, name) for gpu in ("A100-SXM-80GB", "H100-SXM-80GB") for name in ("vtrain_single", "megatron_core_h100_weak")]
+    rows = [(*kind, 16 * gbs) for number, kind in enumerate(kinds) for gbs in range(1, 2 + 3 * number)]
+    found = [replace(case(gpu=gpu, dataset=name, vpp="1", sp="false", gbs=str(gbs)), brief=gbs > 32) for gpu, name, gbs in rows]
+    families = steps.families(found)
+    assert len({len(family) for family in families}) > 2
+    shares = shares_of(found, count)
+    assert sorted(number for share in shares for number in share) == list(range(len(found)))
+    assert all(sum(not set(family).isdisjoint(own) for own in shares) == 1 for family in families)
+    work = [sum(work_of_family([found[number] for number in family]) for family in families if family[0] in own) for own in shares]
+    assert len(shares) == min(count, len(families))
+    assert max(work) <= min(work) + max(work_of_family([found[number] for number in family]) for family in families)
 
 
 def test_a_row_that_tells_its_memory_is_scored_twice() -> None:

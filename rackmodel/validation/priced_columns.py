@@ -27,7 +27,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.setting import local_pricer, setting_of
 from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.sized import SizedColumns
-from rackmodel.validation.structures import shape_of, structure_of, work_of
+from rackmodel.validation.structures import macs_of, shape_of, structure_of, work_of
 from rackmodel.validation.timed import PricedColumns, StructurePart
 from rackmodel.validation.training import StepKey, TrainingCase
 from rackmodel.validation.training_models import layers_of
@@ -132,6 +132,9 @@ def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, beside: Be
         ends = (n + np.arange(own.ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
         asked = Asked(known[told], structure, np.concatenate([which, ends]), len(detailed))
         parts.append(StructurePart(asked, which, known[told].step.bytes_of(structure, which), notes))
-    work = tuple(work_of(group.workloads[column], layers_of(case), case) for column, case in enumerate(mine))
+    models = {id(model): model for model in group.workloads}
+    macs = {known_as: [macs_of(section.workload) for section in model.sections] for known_as, model in models.items()}
+    each = zip(group.workloads, mine, strict=True)
+    work = tuple(work_of(model, macs[id(model)], layers_of(case), case) for model, case in each)
     room, peak = room_of(machine, profile).limit or 0.0, machine.peak_flop_per_s(width(key.model.width)) / machine.used
     return PricedColumns(cases=mine, parts=tuple(parts), ranges=own.ranges, work=work, capacity=room, peak=peak)

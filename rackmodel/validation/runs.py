@@ -18,6 +18,7 @@ from rackmodel.validation.words import Refused, Words, words
 GIB = float(1 << 30)
 TERA = 1e12
 SHARES = 4  # of each of several processes, so that none waits long for the last
+FAMILY, BRIEF = 50.0, 0.2  # work of any family, and of a case without an interval; one that has it is 1 (about 0.5 s, 2 and 10 ms)
 
 
 def training_rows(
@@ -49,14 +50,26 @@ def training_rows(
 
 
 def _dealt(cases: Sequence[TrainingCase], crew: Crew) -> list[PricedStep]:
-    """The steps of cases, dealt to a crew; those that are priced together stay so."""
-    shares: list[list[int]] = [[] for _ in range(crew.count * SHARES if crew.count > 1 else 1)]
-    for own in sorted(families(cases), key=lambda own: -len(own)):
-        min(shares, key=len).extend(own)
-    shares = [sorted(share) for share in shares if share]
+    """The steps of cases, dealt to a crew."""
+    shares = shares_of(cases, crew.count * SHARES if crew.count > 1 else 1)
     answers = crew.all(price_cases, [[cases[number] for number in share] for share in shares], "rows")
     found = {number: step for share, steps in zip(shares, answers, strict=True) for number, step in zip(share, steps, strict=True)}
     return [found[number] for number in range(len(cases))]
+
+
+def shares_of(cases: Sequence[TrainingCase], count: int) -> list[list[int]]:
+    """Numbers of cases in at most so many shares that take about as long as each other; those that are priced together stay so."""
+    shares, work = [list[int]() for _ in range(count)], [0.0] * count
+    for took, own in sorted(((work_of_family([cases[number] for number in own]), own) for own in families(cases)), reverse=True):
+        least = work.index(min(work))
+        shares[least] += own
+        work[least] += took
+    return [sorted(share) for share in shares if share]
+
+
+def work_of_family(cases: Sequence[TrainingCase]) -> float:
+    """What cases that are priced together take, in cases that have an interval."""
+    return FAMILY + sum(BRIEF if case.brief else 1.0 for case in cases)
 
 
 @dataclass(frozen=True)

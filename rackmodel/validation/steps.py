@@ -31,17 +31,17 @@ from rackmodel.validation.unknowns import unknowns_of
 MOST_SAMPLES = 1 << 40
 MOST_COLUMNS = 4096  # priced at once, with all their rows in memory
 BESIDE = 1024  # columns whose pipelines run side by side, with what priced them in memory
-FEW_COLUMNS = 512  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
+FEW_COLUMNS = 2500  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
 """Where experts lie → the mapper of the library that says so."""
 
 
 def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     """A step for every case, in order. Those that differ in nothing but their row are one column."""
-    apart: dict[Hashable, TrainingCase] = {}
-    for case in cases:
-        if not case.brief or _run(case) not in apart:
-            apart[_run(case)] = case
+    own, apart = [_run(case) for case in cases], dict[Hashable, TrainingCase]()
+    for run, case in zip(own, cases, strict=True):
+        if not case.brief or run not in apart:
+            apart[run] = case
     alike: dict[StepKey, list[Hashable]] = {}
     for run, case in apart.items():
         alike.setdefault(_family(case.key), []).append(run)
@@ -55,7 +55,7 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
                 found |= _timed(waiting)
                 waiting = []
     found |= _timed(waiting)
-    return [replace(found[_run(case)], interval=None, bins={}) if case.brief else found[_run(case)] for case in cases]
+    return [replace(found[run], interval=None, bins={}) if case.brief else found[run] for run, case in zip(own, cases, strict=True)]
 
 
 def families(cases: Sequence[TrainingCase]) -> list[list[int]]:
@@ -72,6 +72,7 @@ def _run(case: TrainingCase) -> Hashable:
     return case.key, tuple(mesh.degrees.items()), mesh.micro_batch, mesh.micro_batches, case.layers, case.chunks, case.batch
 
 
+@cache
 def _family(key: StepKey) -> StepKey:
     """What models, plans and profiles that may be columns of one have in common: of profiles, what the tasks of layers take."""
     same = replace(key, model=replace(key.model, sizes=()), sequence=False, recompute="", home=("", "", ""))

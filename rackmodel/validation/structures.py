@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from rackmodel.cost.program.fusion import scores
@@ -54,19 +55,18 @@ def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int) -> 
     return cut(repeats, flags, stages, chunks, counts), f"{layers} layers in {parts} chunks: the first {more} hold one more (ASSUMED)"
 
 
-def work_of(workload: Workload, layers: int, case: TrainingCase) -> tuple[float, float]:
+def work_of(workload: Workload, macs: Sequence[tuple[float, float]], layers: int, case: TrainingCase) -> tuple[float, float]:
     """Operations of a step: of the model (forward once, backward twice, of frozen weights once), and of hardware that runs the layers'
-    forward pass again."""
+    forward pass again. macs: `macs_of` each of its sections."""
     share = case.batch / workload.sizes[workload.batch]
     forward, found = 0.0, 0.0
-    for section, repeat in zip(workload.sections, _repeats(workload, layers), strict=True):
-        once, all_passes = _macs(section.workload)
+    for section, repeat, (once, all_passes) in zip(workload.sections, _repeats(workload, layers), macs, strict=True):
         found += 2.0 * all_passes * repeat * share
         forward += 2.0 * once * repeat * share if section.layer else 0.0
     return found, found + (forward if case.key.recompute == "full" else 0.0)
 
 
-def _macs(workload: Workload) -> tuple[float, float]:
+def macs_of(workload: Workload) -> tuple[float, float]:
     """Multiply-adds of one forward pass, and of it with its backward pass: a product for each operand that is not frozen. Scores count
     whole, masked or not, as published TFLOP/s have them (Narayanan 2021, equation 3)."""
     once, both, whole = 0.0, 0.0, scores(workload)

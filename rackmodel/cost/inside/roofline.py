@@ -79,7 +79,7 @@ class Row:
         return Row(*same, amount, self.unit, joules, seconds, exposed, picked(self.more, which))
 
 
-def picked(figure: Any, which: NDArray[np.int64]) -> Any:
+def picked(figure: Any, which: NDArray[np.int64] | slice) -> Any:
     """A figure of some meshes: one for each, or one for all."""
     return figure[which] if isinstance(figure, np.ndarray) and figure.size > 1 else figure
 

@@ -27,7 +27,6 @@ SEND, UPDATE, TIED = "send", "update", "tied"
 KEPT = 200_000  # passes whose states are kept at once, about a hundred bytes each
 HOST = -1
 Path = dict[tuple[Step, int], int]  # (a section's pass, number of its task or HOST) → times on the path
-Counted = Counter[tuple[Step, int]]  # a Path that is being summed
 
 
 def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
@@ -65,20 +64,21 @@ def paths_together(clocks: Sequence[Clock]) -> list[tuple[float, Path, Counter[s
     return [found[number] for number in range(len(clocks))]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Way:
-    """A time, and the last thing that was spent to get there, so many times."""
+    """A time, and the last thing that was spent to get there, so many times. (Never changed; but frozen ones take long to make, and there
+    are many.)"""
 
     end: float
     spent: tuple[_Way, tuple[Step, int], int] | None = None
 
-    def path(self) -> Counted:
+    def path(self) -> Path:
         """All that was spent on it."""
-        found: Counted = Counter()
+        found: Path = {}
         way = self
         while way.spent is not None:
             way, key, times = way.spent
-            found[key] += times
+            found[key] = found.get(key, 0) + times
         return found
 
 
@@ -103,6 +103,12 @@ class _Ways:
         return way
 
 
+def _add(path: Path, other: Path, times: int = 1) -> None:
+    """Put another path, so many times, behind one. (A Counter takes several times as long, and there are many.)"""
+    for key, count in other.items():
+        path[key] = path.get(key, 0) + count * times
+
+
 def _of(seconds: Array, column: int) -> float:
     """Seconds of one mapping: one for each, or one for all."""
     flat = seconds.reshape(-1)
@@ -114,9 +120,9 @@ class _Walk:
 
     def __init__(self, clock: Clock, ran: Timeline, column: int) -> None:
         self.clock, self.jobs, self.ran, self.column = clock, clock.jobs, ran, column
-        self.tasks: Counted = Counter()
+        self.tasks: Path = {}
         self.other: Counter[str] = Counter()
-        self.known: dict[tuple[Matrix, int, int], Counted] = {}
+        self.known: dict[tuple[Matrix, int, int], Path] = {}
         self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
         self.arriving: dict[tuple[Matrix, int], list[float]] = {}
 
@@ -135,8 +141,7 @@ class _Walk:
         else:
             self._pipeline(device, place)
         for (matrix, source, target), times in self.crossed.items():
-            for key, count in self._between(matrix, source, target).items():
-                self.tasks[key] += count * times
+            _add(self.tasks, self._between(matrix, source, target), times)
         return total, self.tasks, self.other
 
     def _pipeline(self, device: int, place: int) -> None:
@@ -195,17 +200,17 @@ class _Walk:
 
     def _begin(self, device: int, place: int) -> None:
         """What is issued at 0."""
-        self.tasks.update(self.clock.start(_Ways(self.column), _Way(0.0), device, self.ran.starts[device])[place].path())
+        _add(self.tasks, self.clock.start(_Ways(self.column), _Way(0.0), device, self.ran.starts[device])[place].path())
 
-    def _between(self, matrix: Matrix, source: int, target: int) -> Counted:
+    def _between(self, matrix: Matrix, source: int, target: int) -> Path:
         """The tasks on the longest way from a place before a matrix to one after it."""
         key = (matrix, source, target)
         if key not in self.known:
             if matrix.parts is not None:
                 first, second = matrix.parts
                 middle = int(np.argmax(first.value[source, :, self.column] + second.value[:, target, self.column]))
-                both = self._between(first, source, middle).copy()
-                both.update(self._between(second, middle, target))
+                both = dict(self._between(first, source, middle))
+                _add(both, self._between(second, middle, target))
                 self.known[key] = both
             else:
                 run, following = self.clock.ran[matrix]

@@ -20,7 +20,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.critical_path import Path, critical_path, paths_together
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
-from rackmodel.cost.step.figures import Figures, figures
+from rackmodel.cost.step.figures import HELD, Figures, Holding, figures
 from rackmodel.cost.step.group import Job, plan_of, staged_figures
 from rackmodel.cost.step.hand_overs import HandOver, hand_over, sends_between, sends_of, summed
 from rackmodel.cost.step.items import Item
@@ -264,7 +264,7 @@ class ExactStep:
 
     def bytes_of(self, structure: Structure, which: NDArray[np.int64]) -> Array:
         """[columns] bytes on the fullest device of such a step."""
-        sections = tuple(one.holding((slice(None), which)) for one in self.figures)
+        sections = tuple(_holding(cost, which) for cost in self.costs)
         return np.asarray(memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0])
 
     @cached_property
@@ -307,6 +307,12 @@ def seconds_of(steps: Sequence[ExactStep], room: int = 0) -> list[Array]:
     clocks = [step.clock if len(step.columns) == 1 else Clock(step.jobs) for step in steps if not step.staged]
     together = iter(seconds_together(clocks, room))
     return [step.seconds() if step.staged else next(together) for step in steps]
+
+
+def _holding(cost: LayerCost, which: NDArray[np.int64]) -> Holding:
+    """What a layer holds on some columns, [1, columns] each."""
+    none = np.zeros((1, len(which)))
+    return Holding(cost.section.layer, {what: picked(cost.held[what], which) + none if what in cost.held else none for what in HELD})
 
 
 def _updates(items: Sequence[Item], lanes: Lanes, n: int) -> Array:

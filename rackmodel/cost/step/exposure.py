@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,42 +19,42 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.critical_path import HOST, Path, critical_paths
 from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import PASSES
 
 Array = NDArray[np.float64]
 
 
 class TaskSeconds:
-    """Seconds of a step's priced tasks in the clock, on all of its columns. items: (part, number, task) · names: pass → its number ·
-    seconds: [items x passes, n] · some: columns, the first ones, whose bins are asked for, None = all."""
+    """Seconds of a step's priced tasks in the clock, on the columns whose paths are asked for. some: how many these are, the first ones,
+    None = all · items: (part, number, task) · names: pass → its number · seconds: [items x passes, some]."""
 
     def __init__(self, step: ExactStep, some: int | None = None) -> None:
-        self.step, n = step, step.pricer.n
-        self.some = n if some is None else some
+        self.step, self.some = step, step.pricer.n if some is None else some
         parts = list(enumerate(step.costs))
         self.items = [(x, number, item) for x, cost in parts for number, item in enumerate(cost.items) if item.rows]
         self.place = {(x, number): place for place, (x, number, _) in enumerate(self.items)}
         self.names = {name: number for number, name in enumerate(("staged",) if step.staged else PASSES)}
         known: dict[tuple[int, str, bool], Array] = {}
-        each = np.empty((len(self.items), len(self.names), n))
+        each = np.empty((len(self.items), len(self.names), self.some))
         for place, (x, _, item) in enumerate(self.items):
             alone = item.timed(step.hide)
             key = x, step.lanes.of(item.role), alone.waits_for_port
             if key not in known:
                 known[key] = self._stretches(*key)
-            np.multiply(alone.seconds, known[key], out=each[place])
-        self.seconds = each.reshape(-1, n)
+            np.multiply(self._first(alone.seconds), known[key], out=each[place])
+        self.seconds = each.reshape(len(self.items) * len(self.names), self.some)
         self.part_of = np.array([x for x, _, _ in self.items], dtype=np.int64)
         self.once = np.array([item.once for _, _, item in self.items], dtype=bool)
         self.forward = np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
         self.updates = [(place, x, item) for place, (x, _, item) in enumerate(self.items) if step.lanes.timed(item.role) == "update"]
 
     def _stretches(self, x: int, lane: str, port: bool) -> Array:
-        """[passes, n or 1] by how much each pass of a part slows a task. port: whether it shares a home's port."""
+        """[passes, some or 1] by how much each pass of a part slows a task. port: whether it shares a home's port."""
         if self.step.staged:
             return np.ones((1, 1))
-        every = np.broadcast_arrays(np.ones(1), *(self.step.passes[x][name].slowed(lane, port=port) for name in self.names))
-        return np.stack(every[1:])
+        slowed = (self._first(self.step.passes[x][name].slowed(lane, port=port)) for name in self.names)
+        return np.stack(np.broadcast_arrays(np.ones(1), *slowed)[1:])
 
     def row(self, x: int, name: str, number: int) -> int | None:
         """The row of `seconds` that a task has in a pass; None for what is no priced task."""
@@ -63,32 +63,36 @@ class TaskSeconds:
 
     @cached_property
     def device(self) -> Array:
-        """[parts, n] seconds of a layer's tasks on the device; of a cut below the layer [stages, n]."""
-        step, none = self.step, np.zeros(self.step.pricer.n)
+        """[parts, some] seconds of a layer's tasks on the device; of a cut below the layer [stages, some]."""
+        step = self.step
         if step.staged:
             items, stages = step.costs[0].items, range(step.structure.cut.stages)
-            return np.stack([sum((item.seconds for item in items if item.task.stage == stage), none) for stage in stages])
-        return np.stack([sum((item.seconds for item in cost.items if item.role == "device"), none) for cost in step.costs])
+            return np.stack([self._sum(item for item in items if item.task.stage == stage) for stage in stages])
+        return np.stack([self._sum(item for item in cost.items if item.role == "device") for cost in step.costs])
+
+    def _sum(self, items: Iterable[Item]) -> Array:
+        return np.asarray(sum((self._first(item.seconds) for item in items), np.zeros(self.some)))
 
     @cached_property
     def bins(self) -> tuple[tuple[str, ...], Array]:
         """(names, [bins, items, some] share of each task's seconds): compute, memory, network by operation."""
         names: dict[str, int] = {}
-        rows = [(place, row) for place, (_, _, item) in enumerate(self.items) for row in item.priced.timed]
-        of = [names.setdefault(f"network {row.action}" if row.component == "network" else row.component, len(names)) for _, row in rows]
+        rows = [(place, *row) for place, (_, _, item) in enumerate(self.items) for row in item.priced.exposed(self.some)]
+        told = (f"network {action}" if component == "network" else component for _, component, action, _ in rows)
+        of = [names.setdefault(name, len(names)) for name in told]
         whole, exposed = np.empty((len(self.items), self.some)), np.empty((len(rows), self.some))
         for place, (_, _, item) in enumerate(self.items):
             whole[place] = self._first(item.seconds)
-        for number, (_, row) in enumerate(rows):
-            exposed[number] = self._first(row.exposed)
-        places = np.array([place for place, _ in rows], dtype=np.int64)
+        for number, (*_, seconds) in enumerate(rows):
+            exposed[number] = seconds
+        places = np.array([place for place, *_ in rows], dtype=np.int64)
         spent = whole[places]
         sums = np.zeros((len(names), *whole.shape))
         np.add.at(sums, (np.array(of, dtype=np.int64), places), np.divide(exposed, spent, out=np.zeros_like(exposed), where=spent > 0))
         return tuple(names), sums
 
     def _first(self, figure: Array | float) -> Array | float:
-        """Of the columns whose bins are asked for, one for each or one for all."""
+        """A figure of the columns whose paths are asked for: one for each, or one for all."""
         return figure[: self.some] if isinstance(figure, np.ndarray) and figure.size > 1 else figure
 
 

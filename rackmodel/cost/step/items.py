@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,10 +63,13 @@ class Priced:
         """[n] of all its rows."""
         return self.rows.joules if isinstance(self.rows, ShapedRows | CountedRows) else sum((row.joules for row in self.rows), 0.0)
 
-    @property
-    def timed(self) -> Sequence[Row]:
-        """Rows whose component, action and seconds hold."""
-        return self.rows.timed if isinstance(self.rows, CountedRows) else self.rows
+    def exposed(self, some: int) -> Iterable[tuple[str, str, Array | float]]:
+        """(component, action, exposed seconds on the first so many columns) of each row."""
+        if isinstance(self.rows, CountedRows):
+            return self.rows.exposed(some)
+        if isinstance(self.rows, PickedRows):
+            return [(row.component, row.action, figures[3, :some]) for row, figures in zip(*self.rows.named, strict=True)]
+        return [(row.component, row.action, picked(row.exposed, slice(some))) for row in self.rows]
 
     @cached_property
     def named(self) -> tuple[tuple[Row, ...], Array]:
@@ -151,7 +154,7 @@ class Item:
 def launched(count: Array | float, seconds: Array) -> Array | float:
     """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
     runs = np.asarray(seconds) > 0
-    return count if np.all(runs) else np.where(runs, count, 0.0) if np.any(runs) else 0
+    return count if runs.all() else np.where(runs, count, 0.0) if runs.any() else 0
 
 
 def some(count: Array | float, which: Ints) -> Array | float:

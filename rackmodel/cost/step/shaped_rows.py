@@ -39,14 +39,14 @@ class _Picked(LazyRows):
     """Rows on some columns."""
 
     def __init__(self, rows: Sequence[Row], which: Ints) -> None:
-        self._from, self._which = rows, which
+        self.source, self.which = rows, which
 
     @cached_property
     def _rows(self) -> list[Row]:
-        return [row.pick(self._which) for row in self._from]
+        return [row.pick(self.which) for row in self.source]
 
     def __len__(self) -> int:
-        return len(self._from)
+        return len(self.source)
 
 
 class CountedRows(LazyRows):
@@ -55,10 +55,14 @@ class CountedRows(LazyRows):
     def __init__(self, rows: Sequence[Row], names: Mapping[str, str], times: Ints, slower: Array | None) -> None:
         self._each, self._names, self._times, self._slower = rows, names, times, slower
 
-    @cached_property
-    def timed(self) -> Sequence[Row]:
-        """The rows whose component, action and seconds hold."""
-        return self._each if self._slower is None else on_slowest(self._each, self._slower)
+    def exposed(self, some: int) -> Iterator[tuple[str, str, Array | float]]:
+        """(component, action, exposed seconds on the first so many columns) of each row, for which no row is made."""
+        each, which = (self._each.source, self._each.which[:some]) if isinstance(self._each, _Picked) else (self._each, slice(some))
+        for row in each:
+            seconds = picked(row.exposed, which)
+            if self._slower is not None and row.component == "compute":
+                seconds = seconds + seconds * self._slower[:some]
+            yield row.component, row.action, seconds
 
     @cached_property
     def joules(self) -> Array | float:
@@ -67,7 +71,8 @@ class CountedRows(LazyRows):
 
     @cached_property
     def _rows(self) -> list[Row]:
-        return [row.scaled(self._times, self._names.get(row.tensor, row.tensor)) for row in self.timed]
+        timed = self._each if self._slower is None else on_slowest(self._each, self._slower)
+        return [row.scaled(self._times, self._names.get(row.tensor, row.tensor)) for row in timed]
 
     def pick(self, which: Ints) -> CountedRows:
         """The same on some columns."""
