@@ -77,6 +77,19 @@ def carrying(rows: float, reader: LocalOp, sizes: dict[str, int], runs: int = 1)
     return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(runs * prod(sizes[index] for index in reader.result.access.names)))
 
 
+def taken_in_part(inside: NestInside, one: Fused, degrees: Any) -> list[str]:
+    """What lies between contractions of a region of which one makes more, or another operation takes more, than its reader reads."""
+    found = []
+    for joint in one.joints:
+        ops = [inside.local_ops[name] for name in (joint.reader, *joint.makers)]
+        ops += [inside.vectors[joint.read]] if joint.read in inside.vectors else []
+        shares = [share_of(op, degrees) for op in ops]
+        names = next(operand for operand in ops[0].operands if operand.name == joint.read).access.names
+        if any(len({share.get(index, 1) for share in shares}) > 1 for index in names):
+            found.append(joint.read)
+    return found
+
+
 def _view(problem: NestProblem, tensor: NestTensor) -> View:
     return tensor.name, tensor.indices, tuple(problem.sizes[rank] for rank in tensor.ranks)
 
@@ -107,9 +120,9 @@ class FusedRegions:
         return most_saved([one for one in options if self._fits(one)], self.hope, self.gain)
 
     def alike(self, one: Fused) -> bool:
-        """Whether what stays on chip is one tensor to all that read it: of the same indices and shares."""
+        """Whether what stays on chip is one tensor to all that use it: of the same indices and shares."""
         read = {_view(p, t) for op in self._members(one) for p, _ in [self._asked(op)] for t in p.tensors if t.name in one.resident}
-        return len(read) == len({name for name, *_ in read})
+        return len(read) == len({name for name, *_ in read}) and not taken_in_part(self.inside, one, self.degrees)
 
     def figure(self, joules: float, seconds: float) -> float:
         """What is minimised."""

@@ -25,7 +25,7 @@ from rackmodel.cost.step.windows import Kernels
 from rackmodel.errors import InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
 from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
-from rackmodel.mapper.fused_regions import FusedRegions, carrying
+from rackmodel.mapper.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.given_nests import check_given
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
@@ -190,7 +190,12 @@ class NestInside(LayerInside):
 
     def apart(self, degrees: Any) -> tuple[str, ...]:
         """What a mapper asks to fuse and is not at one mesh's degrees, and why."""
-        why = self.around.off_chip(degrees) if self.spec.fuse != "free" else {}
+        if self.spec.fuse == "free":
+            return ()
+        why = self.around.off_chip(degrees)
+        for one in self.fused:
+            if set(one.members) <= set(self.local_ops):
+                why = dict.fromkeys(taken_in_part(self, one, degrees), "it is made whole and taken in part") | why
         found = {name: why[name] for one in self.fused for name in (*sorted(one.between), *one.resident) if name in why}
         return tuple(f"fuse: {name} does not stay on chip: {reason}" for name, reason in found.items())
 
