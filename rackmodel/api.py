@@ -219,9 +219,6 @@ def search_mapper(
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")
-    if (free or space.problems) and mapper.inside.fuse:
-        fact = "free choices are priced operation by operation, and fused operations are not: fix them in `split` or `choose`"
-        raise InputError(fact, path="inside.fuse")
     warnings = passed_over(mapper, workload)
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")

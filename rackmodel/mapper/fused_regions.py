@@ -113,6 +113,7 @@ class FusedRegions:
         self.least: dict[tuple[str, frozenset[str]], float] = {}  # joules of an operation whose tensors are on chip for nothing
         self.nests: dict[Fused, Solved] = {}
         self.makers: dict[tuple[str, tuple[str, ...]], Nested] = {}  # of what stays on chip, by what stays
+        self.gained: dict[Fused, float] = {}  # what each saves that was solved and is better than its operations alone
         self.tables = SharedTables()
 
     def best(self, options: Sequence[Fused]) -> list[Fused]:
@@ -155,7 +156,8 @@ class FusedRegions:
         except NothingBetter:
             return need
         self._alone_open(one, after)
-        return self._alone(one) - after
+        self.gained[one] = self._alone(one) - after
+        return self.gained[one]
 
     def saves(self, one: Fused) -> bool:
         """Whether a declared region is better than its operations alone, which are solved only where what they cost at least does not say.
@@ -333,11 +335,9 @@ class FusedRegions:
         return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
 
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
-        from rackmodel.nests import solve_region
-
         effort = Effort(REGION_CELLS, self.inside.watch.ends)
         asked: dict[str, Any] = {"objective": self.aim, "factors": self.inside.spec.factors, "around_some": one.around_some}
-        found = solve_region(region, **asked, effort=effort, below=below, tables=self.tables)
+        found = self.inside.known_regions.solve(region, asked, below, effort, self.tables)
         self.running = found.running
         nests = []
         for number, (op, mapping, back) in enumerate(zip(self._members(one), found.mappings, names, strict=True)):

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, fields, replace
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,16 @@ from rackmodel.cost.step.fused_kernels import numbered
 from rackmodel.cost.step.layer_inside import LayerInside, PricedLayer
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.windows import Kernels
-from rackmodel.errors import InputError, RackmodelError
+from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
 from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
 from rackmodel.mapper.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.given_nests import check_given
+from rackmodel.mapper.known_regions import KnownRegions
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
+from rackmodel.mapper.rules import left_free
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
@@ -73,7 +75,9 @@ def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
     written = {op.name: op.out.tensor for op in workload.ops.values()}
-    return NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
+    inside = NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
+    inside.open = any(left_free(mapper))
+    return inside
 
 
 class NestInside(LayerInside):
@@ -96,6 +100,7 @@ class NestInside(LayerInside):
         watch: Watch = UNWATCHED,
     ) -> None:
         self.watch = watch
+        self.open = False  # whether layouts are free
         self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
         self.written = dict(written or {})
         if spec.home and spec.fuse:
@@ -119,6 +124,9 @@ class NestInside(LayerInside):
         self.launch_s = 0.0  # what a launch saved counts for where regions are compared
         self.settled: float | None = None  # the gap, where another search told it
         self.solved: dict[NestKey, Nested] = {}
+        self.known_regions = KnownRegions()
+        self.no_room: dict[Fused, InfeasibleError | None] = {}  # declared regions under layouts that are free; None: under some it has room
+        self.gained: dict[Fused, float] = {}  # what the regions save that were found last and taken
 
     @property
     def widest_gap(self) -> float:
@@ -155,6 +163,25 @@ class NestInside(LayerInside):
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0
         other.around, other.left_open = copy(self.around), {}
         return other
+
+    def apart_from_others(self) -> NestInside:
+        """The same search of nests, of operations of which none is fused."""
+        other = copy(self)
+        other.fused, other.local_ops, other.vectors = (), {}, {}
+        return other
+
+    def of_region(self, one: Fused) -> NestInside:
+        """The same search of nests, of a region's operations."""
+        other = self.aimed(self.aim, self.launch_s, second_j=self.second_j)
+        other.fused, other.around, other.gained, other.fused_at = (one,), Around(), {}, set()
+        return other
+
+    def told_by(self, other: NestInside) -> None:
+        """Know what gaps the nests of another search of the same aim have."""
+        self.unfused = self.unfused or other.unfused
+        self.unlike = max(self.unlike, other.unlike)
+        gaps = (float(nest.certificate.get("gap", 0.0)) for nest in other.solved.values())
+        self.not_fused = max([self.not_fused, other.not_fused, *gaps])
 
     def charging(self, architecture: Architecture) -> NestInside:
         """The same nests, each second of the device charged with the joules that it counts for: the very sum that they have least."""
@@ -287,13 +314,33 @@ class NestInside(LayerInside):
         self.fused_at.add(at)
         self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
         try:
-            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.saves(f)]
+            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if self._saves(search, f)]
         except Exhausted:
             self.watch.over()
             self.unfused = True
             return
         for one in chosen:
             self.solved.update(search.nests[one])
+            self.gained[one] = search.gained.get(one, inf)
+
+    def _saves(self, search: FusedRegions, one: Fused) -> bool:
+        """Whether a declared region is better than its operations alone. Raises InfeasibleError where it has no room, but for layouts that
+        are free: others may leave it some."""
+        try:
+            saves = search.saves(one)
+        except InfeasibleError as problem:
+            if not self.open:
+                raise
+            self.no_room.setdefault(one, problem)
+            return False
+        self.no_room[one] = None
+        return saves
+
+    def check_room(self) -> None:
+        """Raise InfeasibleError where a declared region has no room under any layout that was looked at."""
+        for problem in self.no_room.values():
+            if problem is not None:
+                raise problem
 
     def may_fuse(self, architecture: Architecture, degrees: Any) -> list[Fused]:
         """The regions that may be fused at one mesh's degrees."""
