@@ -64,7 +64,7 @@ class Case:
         name = pick.choice(names if self.minimize != "edp" else SMALL)
         graph, declared = GRAPHS[name]
         fuse = pick.choice([declared, "free"])
-        both = any("free" != said for said in [fuse]) and pick.random() < 0.2
+        both = fuse is declared and pick.random() < 0.2
         sizes = {index: pick.choice([2, 4, 8]) for index in "mtabcd" if any(index in text for text in graph.values())}
         phases = ["forward", "backward"] if both else ["forward"]
         load = {"workload": "drawn", "phases": phases, "sizes": sizes, "einsums": graph}

@@ -11,7 +11,7 @@ from rackmodel.nests.searchers.shared_tables import SharedTables
 
 
 class KnownRegions:
-    """Answers by question: a region, and what is searched. solved: its best · nothing: (what nothing is below that was found, its bound)."""
+    """Answers by question: a region, and what is searched. solved: its best · nothing: (what was asked for, what none is below)."""
 
     def __init__(self) -> None:
         self.solved: dict[str, RegionSolution] = {}

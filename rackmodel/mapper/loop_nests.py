@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from math import inf, prod
 from typing import Any
 
@@ -28,6 +28,7 @@ from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apa
 from rackmodel.mapper.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.given_nests import check_given
 from rackmodel.mapper.known_regions import KnownRegions
+from rackmodel.mapper.nest_demands import check_demands, demands_on
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
@@ -37,7 +38,7 @@ from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
 from rackmodel.nests.canonical import as_it_is, canonical
-from rackmodel.nests.constraints import FixedTile, NestConstraints
+from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
@@ -426,9 +427,9 @@ class NestInside(LayerInside):
         return any(name not in self.given.get(nest_name(op), {}).get("resident", ()) for op in reading)
 
     def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
-        rules = self._constraints(problem)
+        rules = demands_on(problem, self.rules, self.ranks)
         if rules is not None:
-            self._check(rules, problem, machine)
+            check_demands(rules, problem, machine, self._ruled(problem))
         asked = canonical(problem, machine) if rules is None and not home else as_it_is(problem, machine)
         what, where = asked.question()
         question = {
@@ -445,6 +446,10 @@ class NestInside(LayerInside):
         mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
+
+    def _ruled(self, problem: NestProblem) -> str:
+        """The operation whose rules a contraction's nest is under; '*': those of all."""
+        return next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
 
     def _remembered(self, question: dict[str, Any], solve: Callable[[Effort], dict[str, Any]]) -> dict[str, Any]:
         """The answer to a question; what the clock stopped is not remembered."""
@@ -480,33 +485,6 @@ class NestInside(LayerInside):
         )
         certificate = sheet_of(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
-
-    def _check(self, rules: NestConstraints, problem: NestProblem, machine: NestMachine) -> None:
-        """Raise InputError at the key of a mapper's rules that no nest of this contraction can obey."""
-        name = next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
-        for field in fields(rules):
-            try:
-                replace(NestConstraints(), **{field.name: getattr(rules, field.name)}).check(problem, machine)
-            except RackmodelError as wrong:
-                raise InputError(str(wrong), path=f"inside.rules.{name}.{field.name}")
-
-    def _constraints(self, problem: NestProblem) -> NestConstraints | None:
-        rules = self.rules.get(problem.output.name, self.rules.get("*"))
-        if rules is None:
-            return None
-        shared = problem.output.name not in self.rules
-        return NestConstraints(
-            order={level: tuple(tensors) for level, tensors in rules.order.items()},
-            stationary=dict(rules.stationary),
-            tiles=tuple(FixedTile(level, rank, size) for level, tiles in rules.tiles.items() for rank, size in tiles.items()),
-            spatial={
-                (level, side.upper()): tuple(rank for rank in ranks if rank in problem.sizes or not (shared and rank in self.ranks))
-                for level, sides in rules.spatial.items()
-                for side, ranks in sides.items()
-            },
-            keep={level: tuple(tensors) for level, tensors in rules.keep.items()},
-            bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
-        )
 
 
 def _plain(data: Any) -> Any:

@@ -36,7 +36,7 @@ from rackmodel.mapper.rules import (
 )
 from rackmodel.mapper.shared_out import AlikeLayouts, SharedOut, uneven_share
 from rackmodel.model.layout import Choice, batch_choice, index_split
-from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 

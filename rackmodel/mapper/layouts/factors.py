@@ -202,7 +202,7 @@ class FactorBuilder:
         }
         self.recompute = recompute_of(self.workload, self.base)
         self.memo: dict[object, tuple[float, float]] = {}
-        groups = groups_of(machine.inside, self.workload, self._read_back)
+        groups = groups_of(machine.inside, self.workload, self._read_later)
         made = (self.pricer, self.strategies, self._forward_tasks, self._layouts)
         self.groups = [KernelGroup(one, *made) for one in groups]
         self.grouped = {op.name for group in self.groups for op in group.ops}
@@ -260,7 +260,7 @@ class FactorBuilder:
         return plan.leaves(op), [plan.needs(op, position, self.workload) for position in range(len(op.ins))]
 
     @property
-    def _read_back(self) -> frozenset[str]:
+    def _read_later(self) -> frozenset[str]:
         """Tensors that the backward pass reads, whatever the layouts."""
         if not self.workload.backward:
             return frozenset()

@@ -91,7 +91,7 @@ def groups_of(inside: LocalPricer, workload: Workload, saved: frozenset[str]) ->
 
 class KernelGroup:
     """The table of one group. pricer: of operations alone · strategies: of each operation · tasks: what an operation runs forward and
-    again, and collectives of its forward pass, under a strategy · layouts: (what it leaves its result in, what it reads each operand in)."""
+    again, and collectives of its forward pass, under a strategy · layouts: what it leaves its result in, and reads each operand in."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class KernelGroup:
 
     # -- the table
     def table(self, inside: NestInside, price: Callable[[Pricer, Task], tuple[float, float]]) -> GroupTable:
-        """Seconds and joules of every combination of classes. inside: of the step · price: seconds and joules of a task. Raises TooLarge."""
+        """Seconds and joules of each combination of classes. inside: of the step · price: seconds and joules of a task. Raises TooLarge."""
         shape = tuple(map(len, self.faces))
         if prod(map(float, shape)) > CELLS:
             names = ", ".join(op.name for op in self.ops)
@@ -163,7 +163,9 @@ class KernelGroup:
         mine = [n for n, op in enumerate(self.ops) if op.out.tensor in operations(one)]
         cells = np.zeros([len(self.faces[n]) for n in mine], dtype=np.int64)
         nests = inside.of_region(one)
-        pricer = Pricer(replace(self.pricer.setting, inside=nests), self.workload, self.pricer.plan, self.pricer.columns, self.pricer.buckets)
+        plain = self.pricer
+        setting = replace(plain.setting, inside=nests)
+        pricer = Pricer(setting, self.workload, plain.plan, plain.columns, plain.buckets)
         gains, figures, known = [0.0], [(0.0, 0.0)], dict[int, float]()
         for at in self._on_chip(one, mine):
             tasks = [task for n, face in zip(mine, at, strict=True) for task in self.faces[n][face].tasks]
@@ -175,7 +177,7 @@ class KernelGroup:
                 known[number] = nests.gained.get(one, 0.0)
             gain = known[number]
             if gain > 0:
-                before, after = (_summed(price(by, task) for task in tasks) for by in (self.pricer, pricer))
+                before, after = (_summed(price(by, task) for task in tasks) for by in (plain, pricer))
                 cells[at] = len(gains)
                 gains.append(gain)
                 figures.append((before[0] - after[0], before[1] - after[1]))
