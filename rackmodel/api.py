@@ -228,6 +228,8 @@ def search_mapper(
             laid_out, question = settled(job, (laid_out, every), space_of, question, free, least)
             space = replace(space_of(laid_out), note=NOTE)
         found, fronted = search_in_order(job, space, question, goals)
+        if isinstance(inside, NestInside):
+            inside.check_room()
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 

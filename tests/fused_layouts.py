@@ -65,7 +65,8 @@ class Case:
         graph, declared = GRAPHS[name]
         fuse = pick.choice([declared, "free"])
         both = fuse is declared and pick.random() < 0.2
-        sizes = {index: pick.choice([2, 4, 8]) for index in "mtabcd" if any(index in text for text in graph.values())}
+        wide = (2, 4, 8) if len(names) > 1 else (2, 4)
+        sizes = {index: pick.choice(wide) for index in "mtabcd" if any(index in text for text in graph.values())}
         phases = ["forward", "backward"] if both else ["forward"]
         load = {"workload": "drawn", "phases": phases, "sizes": sizes, "einsums": graph}
         widths = {"activation": "16 bit", "weight": "16 bit", **({"gradient": "32 bit"} if both else {})}
@@ -90,9 +91,14 @@ class Case:
         self.pick = pick
 
     @property
+    def serial(self) -> ProfileSpec:
+        """One task after another."""
+        return read_profile("serial")
+
+    @property
     def profile(self) -> ProfileSpec:
-        """One task after another, launched by a host that takes so long for each."""
-        serial = read_profile("serial")
+        """The same, launched by a host that takes so long for each."""
+        serial = self.serial
         return serial.model_copy(update={"host": serial.host.model_copy(update={"launch_s": self.launch})}) if self.launch else serial
 
     def search(self, limits: dict[str, float] | None = None) -> api.Answer:
@@ -104,13 +110,15 @@ class Case:
         """Every layout, with every set of regions that do not overlap, of nests of several aims."""
         space = build_mapspace(self.mapper, self.workload, self.architecture.used)
         made = nest_inside(self.mapper, self.workload, (NestObjective("energy"), 0.0))
-        for aim, second_j in (("latency", None), ("energy", 0.0), ("energy", 0.02), ("energy", 0.5)):
+        aims = [("latency", None), ("energy", 0.0)] if self.minimize == "edp" else [(self.minimize, None)]
+        for aim, second_j in [*aims, ("energy", self.pick.choice([0.02, 0.5]))]:
             for some in _apart(made.fused):
                 inside = made.aimed(NestObjective(aim), FORCED, second_j=second_j)
                 inside.fused = some
-                yield from self._priced(space, inside)
+                yield from self.priced(space, inside)
 
-    def _priced(self, space: Mapspace, inside: NestInside) -> Iterator[Point]:
+    def priced(self, space: Mapspace, inside: NestInside) -> Iterator[Point]:
+        """Every layout of a space, with these nests."""
         setting, *_ = api.settings_of(self.architecture, self.profile, ("ring",))
         job = Job(setting=replace(setting, inside=inside), workload=self.workload, profile=self.profile)
         yield from members(job, space)
