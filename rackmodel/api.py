@@ -217,9 +217,6 @@ def search_mapper(
     if (free or space.problems) and chosen.merged != Merged():
         fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
         raise InputError(fact, path="profile")
-    if (free or space.problems) and mapper.inside.fuse:
-        fact = "free choices are priced operation by operation, and fused operations are not: fix them in `split` or `choose`"
-        raise InputError(fact, path="inside.fuse")
     warnings = passed_over(mapper, workload)
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
@@ -229,6 +226,8 @@ def search_mapper(
             laid_out, question = settled(job, (laid_out, every), space_of, question, free, least)
             space = replace(space_of(laid_out), note=NOTE)
         found, fronted = search_in_order(job, space, question, goals)
+        if isinstance(inside, NestInside):
+            inside.check_room()
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
 

@@ -88,6 +88,16 @@ def test_what_the_backward_pass_reads_is_written(tmp_path: Path) -> None:
     assert fused.result.warnings == ("fuse: H does not stay on chip: the backward pass reads it",)
 
 
+@pytest.mark.parametrize("fuse", [DECLARED, "free"])
+def test_what_is_made_whole_and_taken_in_part_is_not_kept_on_chip(fuse: Any, tmp_path: Path) -> None:
+    """No link moves a slice. Until 28 November 2026 this ended with an error: "every member must index it alike"."""
+    sliced = {**COLUMN_ROW, "choose": {"FC1": {"tp": "none"}, "FC2": {"tp": "f"}}}
+    fused, alone = (ffn(tmp_path, sliced, one, 4) for one in (fuse, []))
+    assert fused.result.energy_j == alone.result.energy_j
+    said = ("fuse: H does not stay on chip: it is made whole and taken in part",)
+    assert fused.result.warnings == (said if fuse == DECLARED else ())
+
+
 def test_a_mapping_that_keeps_it_on_chip_is_refused_at_its_place(tmp_path: Path) -> None:
     found = ffn(tmp_path, COLUMN_ROW, DECLARED, 4).result
     assert all(nest["resident"] == ["H"] for nest in found.mapping.nests.values())

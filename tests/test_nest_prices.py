@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rackmodel import api
-from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.objective import Objective
 from rackmodel.results import carbon_of
@@ -113,11 +113,15 @@ def test_a_front_of_seconds_and_joules_is_not_said_to_be_whole(tmp_path: Path) -
     assert (both.front_status, one.front_status) == ("best found", "proven")
 
 
-def test_what_is_fused_has_no_free_layouts(tmp_path: Path) -> None:
-    """They are priced operation by operation: of three chains of two products none was the least, and all were said to be proven."""
-    asked = Asked(tmp_path, [8, 8, 8], 16, 4, ["glb.memory.capacity=256 B"])
-    with pytest.raises(InputError, match="fused operations are not"):
-        asked.answer("energy", {**ROWS, "split": {"tp": "free"}}, fuse="free")
+def test_what_is_fused_has_free_layouts_that_no_named_one_is_better_than(tmp_path: Path) -> None:
+    """Until 28 November 2026 they were refused; before, operations were priced one by one: of three chains of two products none was the
+    least, and all were said to be proven. (Every layout with every set of regions: test_fused_layouts.)"""
+    asked = Asked(tmp_path, [4, 8, 4], 8, 2, ["glb.memory.capacity=64 B"])
+    found = asked.answer("energy", {**ROWS, "split": {"tp": "free"}}, fuse="free").result
+    named = [asked.answer("energy", {**ROWS, "split": {"tp": [index]}}, fuse="free").result for index in ("m", "k1")]
+    assert found.certificate.proven
+    assert found.energy_j == pytest.approx(min(one.energy_j for one in named), rel=SURE)
+    assert all(nest.resident for nest in found.nests.values())
 
 
 def test_one_product_by_edp_knows_that_the_host_hides_seconds(tmp_path: Path) -> None:

@@ -77,6 +77,19 @@ def carrying(rows: float, reader: LocalOp, sizes: dict[str, int], runs: int = 1)
     return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(runs * prod(sizes[index] for index in reader.result.access.names)))
 
 
+def taken_in_part(inside: NestInside, one: Fused, degrees: Any) -> list[str]:
+    """What lies between contractions of a region of which one makes more, or another operation takes more, than its reader reads."""
+    found = []
+    for joint in one.joints:
+        ops = [inside.local_ops[name] for name in (joint.reader, *joint.makers)]
+        ops += [inside.vectors[joint.read]] if joint.read in inside.vectors else []
+        shares = [share_of(op, degrees) for op in ops]
+        names = next(operand for operand in ops[0].operands if operand.name == joint.read).access.names
+        if any(len({share.get(index, 1) for share in shares}) > 1 for index in names):
+            found.append(joint.read)
+    return found
+
+
 def _view(problem: NestProblem, tensor: NestTensor) -> View:
     return tensor.name, tensor.indices, tuple(problem.sizes[rank] for rank in tensor.ranks)
 
@@ -100,6 +113,7 @@ class FusedRegions:
         self.least: dict[tuple[str, frozenset[str]], float] = {}  # joules of an operation whose tensors are on chip for nothing
         self.nests: dict[Fused, Solved] = {}
         self.makers: dict[tuple[str, tuple[str, ...]], Nested] = {}  # of what stays on chip, by what stays
+        self.gained: dict[Fused, float] = {}  # what each saves that was solved and is better than its operations alone
         self.tables = SharedTables()
 
     def best(self, options: Sequence[Fused]) -> list[Fused]:
@@ -107,9 +121,9 @@ class FusedRegions:
         return most_saved([one for one in options if self._fits(one)], self.hope, self.gain)
 
     def alike(self, one: Fused) -> bool:
-        """Whether what stays on chip is one tensor to all that read it: of the same indices and shares."""
+        """Whether what stays on chip is one tensor to all that use it: of the same indices and shares."""
         read = {_view(p, t) for op in self._members(one) for p, _ in [self._asked(op)] for t in p.tensors if t.name in one.resident}
-        return len(read) == len({name for name, *_ in read})
+        return len(read) == len({name for name, *_ in read}) and not taken_in_part(self.inside, one, self.degrees)
 
     def figure(self, joules: float, seconds: float) -> float:
         """What is minimised."""
@@ -142,7 +156,8 @@ class FusedRegions:
         except NothingBetter:
             return need
         self._alone_open(one, after)
-        return self._alone(one) - after
+        self.gained[one] = self._alone(one) - after
+        return self.gained[one]
 
     def saves(self, one: Fused) -> bool:
         """Whether a declared region is better than its operations alone, which are solved only where what they cost at least does not say.
@@ -320,11 +335,9 @@ class FusedRegions:
         return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
 
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
-        from rackmodel.nests import solve_region
-
         effort = Effort(REGION_CELLS, self.inside.watch.ends)
         asked: dict[str, Any] = {"objective": self.aim, "factors": self.inside.spec.factors, "around_some": one.around_some}
-        found = solve_region(region, **asked, effort=effort, below=below, tables=self.tables)
+        found = self.inside.known_regions.solve(region, asked, below, effort, self.tables)
         self.running = found.running
         nests = []
         for number, (op, mapping, back) in enumerate(zip(self._members(one), found.mappings, names, strict=True)):

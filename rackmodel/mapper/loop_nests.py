@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import asdict, fields, replace
-from math import prod
+from dataclasses import asdict, replace
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -22,20 +22,23 @@ from rackmodel.cost.step.fused_kernels import numbered
 from rackmodel.cost.step.layer_inside import LayerInside, PricedLayer
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.windows import Kernels
-from rackmodel.errors import InputError, RackmodelError
+from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
 from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
-from rackmodel.mapper.fused_regions import FusedRegions, carrying
+from rackmodel.mapper.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.given_nests import check_given
+from rackmodel.mapper.known_regions import KnownRegions
+from rackmodel.mapper.nest_demands import check_demands, demands_on
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
+from rackmodel.mapper.rules import left_free
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
 from rackmodel.model.workload import Workload
 from rackmodel.nests.canonical import as_it_is, canonical
-from rackmodel.nests.constraints import FixedTile, NestConstraints
+from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
@@ -73,7 +76,9 @@ def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
     written = {op.name: op.out.tensor for op in workload.ops.values()}
-    return NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
+    inside = NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
+    inside.open = any(left_free(mapper))
+    return inside
 
 
 class NestInside(LayerInside):
@@ -96,6 +101,7 @@ class NestInside(LayerInside):
         watch: Watch = UNWATCHED,
     ) -> None:
         self.watch = watch
+        self.open = False  # whether layouts are free
         self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
         self.written = dict(written or {})
         if spec.home and spec.fuse:
@@ -119,6 +125,9 @@ class NestInside(LayerInside):
         self.launch_s = 0.0  # what a launch saved counts for where regions are compared
         self.settled: float | None = None  # the gap, where another search told it
         self.solved: dict[NestKey, Nested] = {}
+        self.known_regions = KnownRegions()
+        self.no_room: dict[Fused, InfeasibleError | None] = {}  # declared regions under layouts that are free; None: under some it has room
+        self.gained: dict[Fused, float] = {}  # what the regions save that were found last and taken
 
     @property
     def widest_gap(self) -> float:
@@ -156,6 +165,25 @@ class NestInside(LayerInside):
         other.around, other.left_open = copy(self.around), {}
         return other
 
+    def apart_from_others(self) -> NestInside:
+        """The same search of nests, of operations of which none is fused."""
+        other = copy(self)
+        other.fused, other.local_ops, other.vectors = (), {}, {}
+        return other
+
+    def of_region(self, one: Fused) -> NestInside:
+        """The same search of nests, of a region's operations."""
+        other = self.aimed(self.aim, self.launch_s, second_j=self.second_j)
+        other.fused, other.around, other.gained, other.fused_at = (one,), Around(), {}, set()
+        return other
+
+    def told_by(self, other: NestInside) -> None:
+        """Know what gaps the nests of another search of the same aim have."""
+        self.unfused = self.unfused or other.unfused
+        self.unlike = max(self.unlike, other.unlike)
+        gaps = (float(nest.certificate.get("gap", 0.0)) for nest in other.solved.values())
+        self.not_fused = max([self.not_fused, other.not_fused, *gaps])
+
     def charging(self, architecture: Architecture) -> NestInside:
         """The same nests, each second of the device charged with the joules that it counts for: the very sum that they have least."""
         other = copy(self)
@@ -190,7 +218,12 @@ class NestInside(LayerInside):
 
     def apart(self, degrees: Any) -> tuple[str, ...]:
         """What a mapper asks to fuse and is not at one mesh's degrees, and why."""
-        why = self.around.off_chip(degrees) if self.spec.fuse != "free" else {}
+        if self.spec.fuse == "free":
+            return ()
+        why = self.around.off_chip(degrees)
+        for one in self.fused:
+            if set(one.members) <= set(self.local_ops):
+                why = dict.fromkeys(taken_in_part(self, one, degrees), "it is made whole and taken in part") | why
         found = {name: why[name] for one in self.fused for name in (*sorted(one.between), *one.resident) if name in why}
         return tuple(f"fuse: {name} does not stay on chip: {reason}" for name, reason in found.items())
 
@@ -282,13 +315,33 @@ class NestInside(LayerInside):
         self.fused_at.add(at)
         self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
         try:
-            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if search.saves(f)]
+            chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if self._saves(search, f)]
         except Exhausted:
             self.watch.over()
             self.unfused = True
             return
         for one in chosen:
             self.solved.update(search.nests[one])
+            self.gained[one] = search.gained.get(one, inf)
+
+    def _saves(self, search: FusedRegions, one: Fused) -> bool:
+        """Whether a declared region is better than its operations alone. Raises InfeasibleError where it has no room, but for layouts that
+        are free: others may leave it some."""
+        try:
+            saves = search.saves(one)
+        except InfeasibleError as problem:
+            if not self.open:
+                raise
+            self.no_room.setdefault(one, problem)
+            return False
+        self.no_room[one] = None
+        return saves
+
+    def check_room(self) -> None:
+        """Raise InfeasibleError where a declared region has no room under any layout that was looked at."""
+        for problem in self.no_room.values():
+            if problem is not None:
+                raise problem
 
     def may_fuse(self, architecture: Architecture, degrees: Any) -> list[Fused]:
         """The regions that may be fused at one mesh's degrees."""
@@ -374,9 +427,9 @@ class NestInside(LayerInside):
         return any(name not in self.given.get(nest_name(op), {}).get("resident", ()) for op in reading)
 
     def _search(self, problem: NestProblem, machine: NestMachine, watts: float, home: tuple[str, ...] = ()) -> Nested:
-        rules = self._constraints(problem)
+        rules = demands_on(problem, self.rules, self.ranks)
         if rules is not None:
-            self._check(rules, problem, machine)
+            check_demands(rules, problem, machine, self._ruled(problem))
         asked = canonical(problem, machine) if rules is None and not home else as_it_is(problem, machine)
         what, where = asked.question()
         question = {
@@ -393,6 +446,10 @@ class NestInside(LayerInside):
         mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
+
+    def _ruled(self, problem: NestProblem) -> str:
+        """The operation whose rules a contraction's nest is under; '*': those of all."""
+        return next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
 
     def _remembered(self, question: dict[str, Any], solve: Callable[[Effort], dict[str, Any]]) -> dict[str, Any]:
         """The answer to a question; what the clock stopped is not remembered."""
@@ -428,33 +485,6 @@ class NestInside(LayerInside):
         )
         certificate = sheet_of(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
-
-    def _check(self, rules: NestConstraints, problem: NestProblem, machine: NestMachine) -> None:
-        """Raise InputError at the key of a mapper's rules that no nest of this contraction can obey."""
-        name = next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
-        for field in fields(rules):
-            try:
-                replace(NestConstraints(), **{field.name: getattr(rules, field.name)}).check(problem, machine)
-            except RackmodelError as wrong:
-                raise InputError(str(wrong), path=f"inside.rules.{name}.{field.name}")
-
-    def _constraints(self, problem: NestProblem) -> NestConstraints | None:
-        rules = self.rules.get(problem.output.name, self.rules.get("*"))
-        if rules is None:
-            return None
-        shared = problem.output.name not in self.rules
-        return NestConstraints(
-            order={level: tuple(tensors) for level, tensors in rules.order.items()},
-            stationary=dict(rules.stationary),
-            tiles=tuple(FixedTile(level, rank, size) for level, tiles in rules.tiles.items() for rank, size in tiles.items()),
-            spatial={
-                (level, side.upper()): tuple(rank for rank in ranks if rank in problem.sizes or not (shared and rank in self.ranks))
-                for level, sides in rules.spatial.items()
-                for side, ranks in sides.items()
-            },
-            keep={level: tuple(tensors) for level, tensors in rules.keep.items()},
-            bypass={level: tuple(tensors) for level, tensors in rules.bypass.items()},
-        )
 
 
 def _plain(data: Any) -> Any:

@@ -22,10 +22,21 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
-from rackmodel.mapper.rules import PARKED, Factors, axis_factors, divisors, domain, of_any_degree, saves_of, stages_of, stream_layout
+from rackmodel.mapper.rules import (
+    PARKED,
+    Factors,
+    axis_factors,
+    divisors,
+    domain,
+    left_free,
+    of_any_degree,
+    saves_of,
+    stages_of,
+    stream_layout,
+)
 from rackmodel.mapper.shared_out import AlikeLayouts, SharedOut, uneven_share
 from rackmodel.model.layout import Choice, batch_choice, index_split
-from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import HomeSpec, MapperSpec, homes_of
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 
@@ -174,25 +185,13 @@ class MeshBuilder:
 
     def is_open(self) -> bool:
         """Whether some choice of an operation, copy or home is to be found. Raises InputError where those are not searched."""
-        path = next(self._free(), "")
+        path = next(left_free(self.mapper), "")
         if path and self.count > 1:
             raise InputError("free choices on a pipeline are not searched yet: fix them in `split` or `choose`", path=path)
         if path and (self.pipeline or len(self.workload.sections) > 1):
             fact = "of a model of several sections or on a pipeline one axis can be free, in `split` or in a layout's, and nothing else"
             raise InputError(fact, path=path)
         return bool(path)
-
-    def _free(self) -> Iterator[str]:
-        """Where the mapper says free."""
-        mapper = self.mapper
-        named = {f"layouts.{name}.": one for name, one in mapper.layouts.items()}
-        said: dict[str, MapperSpec | LayoutSpec] = {"": mapper, **named}
-        for where, layout in said.items():
-            yield from (f"{where}split.{axis}" for axis, rank in layout.split.items() if rank == "free")
-            yield from (f"{where}choose.{op}.{axis}" for op, each in layout.choose.items() for axis, rank in each.items() if rank == "free")
-        if mapper.save == "free":
-            yield "save"
-        yield from (f"homes.{name}" for name, said in mapper.homes.items() if said == "free")
 
     # -- fixed choices ---------------------------------------------------------------------------------------------------
 

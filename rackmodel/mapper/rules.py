@@ -23,13 +23,25 @@ from rackmodel.model.layout import (
     shard,
     split,
 )
-from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, homes_of
+from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, homes_of
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
 Factors = list[tuple[str, int, tuple[str, ...]]]
 PARKED = ("weights", "activations", "optimizer")
 """What may live at a level of which each instance serves the accelerators below it."""
+
+
+def left_free(mapper: MapperSpec) -> Iterator[str]:
+    """Where a mapper leaves a layout, a saved copy or a home free: paths of its keys."""
+    named = {f"layouts.{name}.": one for name, one in mapper.layouts.items()}
+    said: dict[str, MapperSpec | LayoutSpec] = {"": mapper, **named}
+    for where, layout in said.items():
+        yield from (f"{where}split.{axis}" for axis, rank in layout.split.items() if rank == "free")
+        yield from (f"{where}choose.{op}.{axis}" for op, each in layout.choose.items() for axis, rank in each.items() if rank == "free")
+    if mapper.save == "free":
+        yield "save"
+    yield from (f"homes.{name}" for name, said in mapper.homes.items() if said == "free")
 
 
 def boundary_edge(workload: Workload, tensor: str, axis: str, said: RankChoice) -> Placement:

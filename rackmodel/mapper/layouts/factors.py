@@ -33,9 +33,11 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pricer import Pricer, Setting, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
+from rackmodel.mapper.layouts.kernel_groups import GroupTable, KernelGroup, alone, groups_of
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec
@@ -192,16 +194,22 @@ class FactorBuilder:
             micro_batch=one,
             micro_batches=one * self.micro_batches,
         )
-        self.pricer = Pricer(machine, self.workload, self.base, columns, profile.buckets)
+        self.inside = machine.inside
+        self.pricer = Pricer(replace(machine, inside=alone(machine.inside)), self.workload, self.base, columns, profile.buckets)
         self.static_w = static_watts(machine.architecture)
         self.strategies: dict[str, tuple[Strategy, ...]] = {
             name: tuple(itertools.product(*per_axis)) for name, per_axis in self.mesh.domains.items()
         }
         self.recompute = recompute_of(self.workload, self.base)
         self.memo: dict[object, tuple[float, float]] = {}
+        groups = groups_of(machine.inside, self.workload, self._read_later)
+        made = (self.pricer, self.strategies, self._forward_tasks, self._layouts)
+        self.groups = [KernelGroup(one, *made) for one in groups]
+        self.grouped = {op.name for group in self.groups for op in group.ops}
 
     def build(self) -> Factors:
         factors = [self._op_factor(op) for op in self.workload.ops.values()]
+        factors += [self._group_factor(number, table) for number, table in enumerate(self._group_tables)]
         setting = TableSetting(
             self.workload,
             self.mesh.axes,
@@ -224,7 +232,41 @@ class FactorBuilder:
     def least_operations(self) -> tuple[float, float]:
         """The sum over operations of each one's least seconds, and of its least joules."""
         each = [[self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]] for op in self.workload.ops.values()]
-        return sum(min(s for s, _, _ in costs) for costs in each), sum(min(j for _, j, _ in costs) for costs in each)
+        times, tables = self.workload.repeat * self.micro_batches, self._group_tables
+        seconds = sum(min(s for s, _, _ in costs) for costs in each) + sum(float(table.seconds.min()) for table in tables) * times
+        return seconds, sum(min(j for _, j, _ in costs) for costs in each) + sum(float(table.joules.min()) for table in tables) * times
+
+    # -- operations that may be one kernel -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _group_tables(self) -> list[GroupTable]:
+        """What groups of operations that may be fused take in one micro-batch. Raises TooLarge."""
+        inside = self.inside
+        return [group.table(inside, self._priced) for group in self.groups] if isinstance(inside, NestInside) else []
+
+    def _group_factor(self, number: int, table: GroupTable) -> Factor:
+        times = self.workload.repeat * self.micro_batches
+        figures = (table.seconds * times, table.joules * times, np.zeros(table.seconds.shape))
+        return self._factor(f"kernels {number}", table.operations, table.classes, *figures)
+
+    def _forward_tasks(self, op: Op, strategy: Strategy) -> list[Task]:
+        """What an operation runs forward and again, and collectives of its forward pass."""
+        tasks = self._op_tasks(op, self._plan({op.name: strategy}))
+        return [task for task in tasks if (_runs_forward(task) if task.kind == "op" else task.phase == "forward")]
+
+    def _layouts(self, op: Op, strategy: Strategy) -> tuple[Layout, list[Layout]]:
+        """(layout that an operation leaves its result in, layouts in which it reads its operands)."""
+        plan = self._plan({op.name: strategy})
+        return plan.leaves(op), [plan.needs(op, position, self.workload) for position in range(len(op.ins))]
+
+    @property
+    def _read_later(self) -> frozenset[str]:
+        """Tensors that the backward pass reads, whatever the layouts."""
+        if not self.workload.backward:
+            return frozenset()
+        ops = [op for op in self.workload.ops.values() if has_backward(op, self.workload)]
+        passes = [one for op in ops for one in backward_ops(op, self._plan({op.name: self.strategies[op.name][0]}), self.workload)]
+        return frozenset(flow.name for local_op in passes for flow in local_op.reads)
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
@@ -295,7 +337,8 @@ class FactorBuilder:
             out = self.workload.tensors[op.out.tensor]
             again = op.name in self.recompute.rerun  # of one layer at a time
             held = self._local(out.elements * op.kind.mask_bytes, plan.leaves(op), out) / (self.workload.repeat if again else 1)
-        spent = [self._spend(task) for task in self._op_tasks(op, plan)]
+        tasks = [task for task in self._op_tasks(op, plan) if not (op.name in self.grouped and _runs_forward(task))]
+        spent = [self._spend(task) for task in tasks]
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
 
@@ -336,11 +379,16 @@ class FactorBuilder:
         moved = (task.kind, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level)
         key = moved if task.local_op is None else task.local_op
         if key not in self.memo:
-            rows, duration = self.pricer.task(task)
-            joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)
-            self.memo[key] = float(np.asarray(duration).reshape(-1)[0]), joules
+            self.memo[key] = self._priced(self.pricer, task)
         seconds, joules = self.memo[key]
         return (0.0 if self.bound and self._beside(task) else seconds), joules
+
+    @staticmethod
+    def _priced(pricer: Pricer, task: Task) -> tuple[float, float]:
+        """Seconds and joules of a task."""
+        rows, duration = pricer.task(task)
+        joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)
+        return float(np.asarray(duration).reshape(-1)[0]), joules
 
     def _beside(self, task: Task) -> bool:
         """Whether a task may run beside something else under the profile."""
@@ -353,6 +401,11 @@ class FactorBuilder:
     def _factor(self, name: str, variables: tuple[str, ...], classes: tuple[Index, ...], *figures: Array) -> Factor:
         seconds, joules, held = figures
         return Factor(name, variables, classes, seconds, joules + self.static_w * seconds, held)
+
+
+def _runs_forward(task: Task) -> bool:
+    """Whether a task is of an operation's forward pass, or runs it again."""
+    return task.kind == "op" and task.phase in ("forward", "recompute")
 
 
 __all__ = ["HOMES", "Array", "Cap", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]

@@ -19,6 +19,7 @@ import numpy as np
 
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
@@ -131,6 +132,8 @@ class LeastOperations:
         columns = group.columns
         other = [n for n, parent in enumerate(group.parents[:-1]) if parent != self.axis and not self._over_batch(parent)]
         degree, spread = self._degree(group, at), float(columns.degrees[at, other].prod())
+        if spread > 1 and looks_at_layers(self.job.setting.inside):
+            return 0.0  # what is split once more may have room on chip, and take less than its part
         count, size = int(columns.micro_batches[at]), self._samples(group, at)
         seconds, joules = self._step(degree, spread, size, count, int(columns.stages[at]))
         return float(goal.value(seconds, joules, 0.0))
@@ -172,7 +175,7 @@ class LeastOperations:
         machine = job.setting.architecture.model_copy(update={"accelerators": degree})
         layer = resized(section, {job.workload.batch: size})
         try:
-            problems = build_mapspace(one_axis(self.space.mapper, self.axis, degree), layer, degree).problems
+            problems = build_mapspace(one_axis(self.space.mapper, self.axis, degree, layer), layer, degree).problems
         except InputError:
             return 0.0, 0.0
         setting = replace(job.setting, architecture=machine)

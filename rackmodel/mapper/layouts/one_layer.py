@@ -8,11 +8,10 @@ from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Op, Section, Workload, one_section
 
 
-def one_axis(mapper: MapperSpec, axis: str, degree: int) -> MapperSpec:
-    """A mapper that opens every layout over one axis."""
-    return MapperSpec.model_validate(
-        {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "save": "free", "minimize": "latency"}
-    )
+def one_axis(mapper: MapperSpec, axis: str, degree: int, layer: Workload) -> MapperSpec:
+    """A mapper that opens every layout of a layer over one axis, and its saved copies where it has a backward pass."""
+    said = {"mapper": mapper.name, "axes": {axis: {"degree": degree}}, "split": {axis: "free"}, "minimize": "latency"}
+    return MapperSpec.model_validate({**said, **({"save": "free"} if layer.backward else {})})
 
 
 def resized(section: Section, sizes: dict[str, int]) -> Workload:

@@ -137,7 +137,7 @@ def _solutions(
         for section in sections:
             layer = resized(section, {workload.batch: batch})
             try:
-                space = build_mapspace(one_axis(mapper, axis, degree), layer, degree)
+                space = build_mapspace(one_axis(mapper, axis, degree, layer), layer, degree)
             except InputError:
                 continue
             question = Question(goal=wanted, known={})

@@ -1,0 +1,160 @@
+"""An adversary of layouts that are free beside operations that may be fused: every layout of small graphs with every set of regions.
+
+`check` takes a seed and returns how many steps it held an answer against; the suite asks a few seeds, an audit as many as it has time for.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+from rackmodel import api, face
+from rackmodel.cost.step.group import Job
+from rackmodel.errors import InfeasibleError
+from rackmodel.inputs.read import read_profile
+from rackmodel.mapper.found_fusion import Fused
+from rackmodel.mapper.loop_nests import NestInside, nest_inside
+from rackmodel.mapper.mapspace import Mapspace, build_mapspace
+from rackmodel.mapper.points import Point
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload
+from rackmodel.nests.objective import NestObjective
+from tests.certificate_cases import members
+from tests.test_fused_between import MACHINE
+
+CLOSE = 1e-9
+FORCED = 1e3  # seconds that a launch saved counts for: whatever fits is fused
+FIGURES = {"latency": lambda p: p[0], "energy": lambda p: p[1], "edp": lambda p: p[0] * p[1]}
+PAIR = {"E0": "Y[m,b] = X[m,a] * W0[a,b]", "E1": "Z[m,c] = Y[m,b] * W1[b,c]"}
+GRAPHS: dict[str, tuple[dict[str, str], list[dict[str, Any]]]] = {
+    "pair": (PAIR, [{"einsums": ["E0", "E1"]}]),
+    "through an activation": (
+        {"E0": PAIR["E0"], "act": "G[m,b] = gelu(Y[m,b])", "E1": "Z[m,c] = G[m,b] * W1[b,c]"},
+        [{"einsums": ["E0", "E1"]}],
+    ),
+    "chain": ({**PAIR, "E2": "V[m,d] = Z[m,c] * W2[c,d]"}, [{"einsums": ["E0", "E1"]}]),
+    "scores": (
+        {"QK": "A[m,t] = X[m,a] * K[t,a]", "soft": "P[m,t] = softmax(A[m,t]) over t", "AV": "Z[m,c] = P[m,t] * U[t,c]"},
+        [{"einsums": ["QK", "AV"]}],
+    ),
+    "a resident": (
+        {"V": "U[t,c] = W[t,b] * R[b,c]", "QK": "A[m,t] = X[m,a] * K[t,a]", "AV": "Z[m,c] = A[m,t] * U[t,c]"},
+        [{"einsums": ["QK", "AV"], "resident": ["U"]}],
+    ),
+    "gated": (
+        {"G": "A[m,b] = X[m,a] * WA[a,b]", "U": "B[m,b] = X[m,a] * WB[a,b]", "act": "H[m,b] = swiglu(A[m,b], B[m,b])"}
+        | {"D": "Z[m,c] = H[m,b] * W1[b,c]"},
+        [{"einsums": ["G", "U", "D"]}],
+    ),
+}
+SMALL = ("pair", "through an activation")
+
+
+class Case:
+    """A random graph on a random machine of two or four accelerators. names: of graphs to draw from."""
+
+    def __init__(self, seed: int, names: tuple[str, ...] = tuple(GRAPHS)) -> None:
+        pick = random.Random(seed)
+        self.minimize = pick.choice(["latency", "energy", "latency", "energy", "edp"])
+        name = pick.choice(names if self.minimize != "edp" else SMALL)
+        graph, declared = GRAPHS[name]
+        fuse = pick.choice([declared, "free"])
+        both = fuse is declared and pick.random() < 0.2
+        wide = (2, 4, 8) if len(names) > 1 else (2, 4)
+        sizes = {index: pick.choice(wide) for index in "mtabcd" if any(index in text for text in graph.values())}
+        phases = ["forward", "backward"] if both else ["forward"]
+        load = {"workload": "drawn", "phases": phases, "sizes": sizes, "einsums": graph}
+        widths = {"activation": "16 bit", "weight": "16 bit", **({"gradient": "32 bit"} if both else {})}
+        self.sets = {
+            "accelerators": pick.choice([2, 2, 4]),
+            "glb.memory.capacity": f"{pick.choice([32, 64, 256, 8192])} B",
+            "glb.memory.bandwidth": f"{pick.choice([4, 16])} GB/s",
+            "chip.static_power": f"{pick.choice([0, 0, 0.01, 1])} W",
+            "rack.network.bandwidth": f"{pick.choice([0.1, 1, 10])} GB/s",
+        }
+        mapper = {
+            "mapper": "free",
+            "axes": {"tp": {"degree": "all"}},
+            "split": {"tp": "free"},
+            "inside": {"model": "loopnest", "factors": "perfect", "fuse": fuse},
+        }
+        also = random.Random(f"uneven {seed}")
+        self.uneven = also.random() < 0.2
+        if self.uneven:
+            mapper["uneven"], sizes[also.choice(list(sizes))] = "ceil", 3
+        self.architecture: Architecture = face.read(MACHINE, set=self.sets)  # type: ignore[assignment]
+        self.workload: Workload = face.read({**load, "precision": widths})  # type: ignore[assignment]
+        self.mapper: MapperSpec = face.read(mapper)  # type: ignore[assignment]
+        self.launch = pick.choice([0.0, 0.0, 0.0, 2e-7, 1e-6])
+        self.limited = pick.random() < 0.4
+        self.pick = pick
+
+    @property
+    def serial(self) -> ProfileSpec:
+        """One task after another."""
+        return read_profile("serial")
+
+    @property
+    def profile(self) -> ProfileSpec:
+        """The same, launched by a host that takes so long for each."""
+        serial = self.serial
+        return serial.model_copy(update={"host": serial.host.model_copy(update={"launch_s": self.launch})}) if self.launch else serial
+
+    def search(self, limits: dict[str, float] | None = None) -> api.Answer:
+        """The answer that is under attack."""
+        given = (self.architecture, self.workload, self.mapper)
+        return api.search_mapper(*given, minimize=self.minimize, profile=self.profile, limits=limits or {})
+
+    def members(self) -> Iterator[Point]:
+        """Every layout, with every set of regions that do not overlap, of nests of several aims."""
+        space = build_mapspace(self.mapper, self.workload, self.architecture.used)
+        made = nest_inside(self.mapper, self.workload, (NestObjective("energy"), 0.0))
+        aims = [("latency", None), ("energy", 0.0)] if self.minimize == "edp" else [(self.minimize, None)]
+        for aim, second_j in [*aims, ("energy", self.pick.choice([0.02, 0.5]))]:
+            for some in _apart(made.fused):
+                inside = made.aimed(NestObjective(aim), FORCED, second_j=second_j)
+                inside.fused = some
+                yield from self.priced(space, inside)
+
+    def priced(self, space: Mapspace, inside: NestInside) -> Iterator[Point]:
+        """Every layout of a space, with these nests."""
+        setting, *_ = api.settings_of(self.architecture, self.profile, ("ring",))
+        job = Job(setting=replace(setting, inside=inside), workload=self.workload, profile=self.profile)
+        yield from members(job, space)
+
+
+def _apart(options: tuple[Fused, ...]) -> list[tuple[Fused, ...]]:
+    sets = [some for k in range(len(options) + 1) for some in combinations(options, k)]
+    return [some for some in sets if sum(len(one.taken) for one in some) == len(frozenset().union(*(one.taken for one in some)))]
+
+
+def check(seed: int, names: tuple[str, ...] = tuple(GRAPHS)) -> int:
+    """Nothing of the space is better than its bound, nor than what is proven; what is found is what its mapping takes."""
+    case = Case(seed, names)
+    points = [(point.seconds, point.joules, point.memory) for point in case.members()]
+    limits, figure = {}, FIGURES[case.minimize]
+    if case.limited and points:
+        name, place = case.pick.choice([("memory", 2), ("energy", 1), ("latency", 0)])
+        each = sorted(point[place] for point in points)
+        limits = {name: each[case.pick.randrange(len(each))] * case.pick.choice([1.0, 1.0, 0.999])}
+        points = [point for point in points if point[place] <= limits[name] * (1 + CLOSE)]
+    try:
+        found = case.search(limits).result
+    except InfeasibleError as problem:
+        assert not points, f"seed {seed}: {problem}, and {len(points)} steps keep {limits}"
+        return 1
+    value, sheet = figure((found.latency_s, found.energy_j)), found.certificate
+    least = min(map(figure, points))
+    assert sheet.bound <= least * (1 + CLOSE), f"seed {seed}: a step has {least}, the bound is {sheet.bound}"
+    assert sheet.bound <= value * (1 + CLOSE)
+    assert not sheet.proven or value <= least * (1 + CLOSE), f"seed {seed}: a step has {least}, {value} is said to be proven"
+    told = api.evaluate_mapping(case.architecture, case.workload, found.mapping, profile=case.profile)
+    assert (told.latency_s, told.energy_j) == (found.latency_s, found.energy_j), f"seed {seed}: the mapping takes other figures"
+    if case.minimize in ("latency", "energy") and not (case.launch or limits or case.uneven):
+        assert sheet.proven, f"seed {seed}: {sheet.gap}"
+    return len(points)
