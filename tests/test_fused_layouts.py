@@ -25,7 +25,7 @@ CLOSE = 1e-9
 NAMES = SMALL[:1] if samples.cases(1, 0) else tuple(GRAPHS)
 
 
-@pytest.mark.parametrize("seed", samples.some(range(7, 47), 40))
+@pytest.mark.parametrize("seed", samples.some(range(12, 52), 40))
 def test_no_layout_with_any_set_of_regions_is_better_than_what_is_claimed(seed: int) -> None:
     assert check(seed, NAMES) > 0
 
