@@ -140,8 +140,14 @@ def _most_tokens(trace: Trace, rules: Rules) -> float:
 
 def drawn_trace(count: int, lengths: tuple[float, float, float], rate: float | None = None, seed: int = 0) -> Trace:
     """count requests, the same for the same seed. lengths: mean prompt and output, and the shortest length over the longest, between which
-    they are even · rate: of Poisson arrivals; None: all are there at once."""
+    they are even · rate: of Poisson arrivals; None: all are there at once.
+
+    Raises InputError where a mean is no whole number of tokens.
+    """
     prompt, output, least = lengths
+    for option, mean in (("--isl", prompt), ("--osl", output)):
+        if mean % 1.0:
+            raise InputError(f"{mean:g} tokens: requests that are drawn have whole ones, such as {round(mean)}", path=option)
     draw = np.random.default_rng(seed)
     sides = [(2.0 * least * mean / (1.0 + least), 2.0 * mean / (1.0 + least)) for mean in (prompt, output)]
     prompts, outputs = (np.maximum(np.round(draw.uniform(low, high, count)), 1.0) for low, high in sides)
