@@ -31,9 +31,8 @@ def percentiles_of(service: Service, offer: Offer) -> dict[str, dict[str, float]
     count = min(max(WAVES * clients, FEWEST), max(MOST, 2 * clients))
     wide = min(3.0**0.5 * service.variation, 1.0)
     trace = drawn_trace(count, (service.prompt, service.output, (1.0 - wide) / (1.0 + wide)), None, 0)
-    fresh = replace(trace, prompt=np.maximum(trace.prompt * (1.0 - service.reused), 1.0)) if service.reused else trace
     schedule = engine.scheduled(1, {"token_budget": float(offer.budget), **service.drafts})
-    found = simulate(engine, fresh, schedule, engine.cache_tokens, clients)
+    found = simulate(engine, replace(trace, reused=service.reused), schedule, engine.cache_tokens, clients)
     after = slice(clients, None)
     return {
         name: {f"p{share:g}": float(np.percentile(values[after], share)) for share in SHOWN}
