@@ -109,7 +109,8 @@ def closed_loop(
     wait = _clump_waits(beat, schedule, cycle, before)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
-    beat = replace(beat, step_s=beat.decode_s + np.maximum(cycle.crowd.seen - met, 0.0) * beat.prompt_s)
+    most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
+    beat = replace(beat, step_s=beat.decode_s + np.clip(cycle.crowd.seen - met, 0.0, most_seen) * beat.prompt_s)
     behind = _behind(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
