@@ -192,6 +192,16 @@ class OutputError(RackmodelError):
         return ": ".join(part for part in (self.where, self.what) if part)
 
 
+def check_once(values: Iterable[object], path: str = "") -> None:
+    """Raise InputError where a value of a list is there twice."""
+    seen = set()
+    for value in values:
+        if value in seen:
+            said = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+            raise InputError(f"'{said}' is there twice: keep one", path=path)
+        seen.add(value)
+
+
 class InfeasibleError(RackmodelError):
     """No mapping fits: which resource, how much is needed and there, and the smallest change that fits."""
 

@@ -276,12 +276,48 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         (("--rate", "1e-300"), "--rate: 1,000 requests would take over 4.3e+09 s, where a clock no longer tells microseconds"),
         (("--rate", "1", "--expert", "3"), "--expert: 3 ranks of experts do not divide 1, tensor x attention data"),
         (("t.csv", "--isl", "5", "--seed", "0"), "--isl: t.csv has requests of its own: leave --isl and --seed out"),
+        (("--rate", "1", "--isl", "1.5"), "--isl: 1.5 tokens: requests that are drawn have whole ones, such as 2"),
+        (("--concurrency", "2", "--osl", "99.9", "--least", "0.5"), "--osl: 99.9 tokens: requests that are drawn have whole ones"),
     ],
 )
 def test_what_a_trace_cannot_count_is_refused(words: tuple[str, ...], said: str) -> None:
     found = CliRunner().invoke(app, ["serve-trace", "dgx_h100", MODEL, *words])
     assert isinstance(found.exception, InputError)
     assert said in str(found.exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--percentiles", "--isl", "1.5"), "--isl: 1.5 tokens: requests that are drawn have whole ones, such as 2"),
+        (("--percentiles", "--concurrency", "12"), "--concurrency: 1.5 clients of each of 8 replicas, whose requests are run one by one: "),
+        (("--concurrency", "16,8,16"), "--concurrency: '16' is there twice: keep one"),
+        (("--chunk", "512,0512"), "--chunk: '512' is there twice: keep one"),
+        (("--precision", "fp8, fp8"), "--precision: 'fp8' is there twice: keep one"),
+    ],
+)
+def test_what_would_be_rounded_or_is_said_twice_is_refused(words: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(app, ["serve", "dgx_h100", MODEL, "--tensor", "1", "--pipeline", "1", *words])
+    assert isinstance(found.exception, InputError)
+    assert said in str(found.exception)
+
+
+def test_answers_of_one_token_have_no_time_between_tokens(tmp_path: Path) -> None:
+    """Neither as a figure nor in a table; their front is of throughput against the time to the one token."""
+    words = ("serve", "dgx_h100", MODEL, "--set", "accelerators=2", "--osl", "1", "--concurrency", "8,64")
+    found = _run(*words, "--percentiles")
+    assert [one[name] for one in found["front"] for name in ("tpot", "interactivity")] == [None] * 2 * len(found["front"])
+    assert list(found["percentiles"]) == ["ttft"]
+    rates, first = ([one[name] for one in found["front"]] for name in ("tokens_per_s_per_accelerator", "ttft"))
+    assert rates == sorted(rates, reverse=True)
+    assert first == sorted(first, reverse=True)
+    told = CliRunner().invoke(app, [*words]).output
+    assert "TPOT" not in told
+    assert "TTFT" in told
+    trace = ("serve-trace", "dgx_h100", MODEL, "--osl", "1", "--concurrency", "2", "--requests", "4", "-o", str(tmp_path / "out.csv"))
+    assert _run(*trace)["tpot_s"] is None
+    assert [line.split(",")[5] for line in (tmp_path / "out.csv").read_text().splitlines()] == ["tpot_s", "", "", "", ""]
+    assert "token after it" not in CliRunner().invoke(app, [*trace]).output
 
 
 # -- pools of prompts and of decodes, drafts -----------------------------------------------------------------------------------------

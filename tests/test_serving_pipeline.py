@@ -71,6 +71,40 @@ def test_short_answers_are_no_faster_than_prompts_are_worked_off(prompt: int, cl
         assert law.ttft_s[0] == pytest.approx(figures.total_s[steady].mean(), rel=0.11)
 
 
+@pytest.mark.parametrize("mixed", [1, 0])
+def test_a_request_is_seen_when_the_oldest_batch_under_way_has_left_the_last_stage(mixed: int) -> None:
+    """Two clients of two stages: the second one's prompt comes while the first one's is under way, and is worked on after it."""
+    model, schedule = LinearModel(stages=2), Schedule.of(stages=2, mixed=mixed, ahead=1)
+    trace = Trace(arrival_s=np.array([0.0, 1e-4]), prompt=np.full(2, 1000.0), output=np.ones(2))
+    whole = model.floor_s + model.prompt_floor_s + 1000 * model.token_s
+    assert simulate(model, trace, schedule, 1e12).ttft_s == pytest.approx([whole, 2 * whole - 1e-4])
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize(("prompt", "output"), [(1024, 8), (1024, 32), (8000, 8)])
+@pytest.mark.parametrize("clients", samples.some([64, 256], 1))
+def test_prompts_that_go_first_fill_a_pipeline_once(stages: int, prompt: int, output: int, clients: int) -> None:
+    """Clients of equal lengths, whose prompts come together: as many fills as stages made them up to 25 % too slow."""
+    facts, count = {"mixed": 0, "ahead": 1, "request_s": 3e-3}, 15 * clients
+    schedule = Schedule.of(stages=stages, **facts)
+    figures = simulate(LinearModel(stages=stages), _trace(count, prompt, output, 1.0), schedule, 1e12, clients)
+    law = _law(stages, clients, (prompt, output), **facts)
+    steady = slice(count // 3, 4 * count // 5)
+    assert law.requests_per_s[0] == pytest.approx(clients / figures.total_s[steady].mean(), rel=0.07)
+
+
+@pytest.mark.parametrize("mixed", [1, 0])
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_more_clients_are_served_no_fewer_requests(mixed: int, stages: int) -> None:
+    for lengths in ((1024, 16), (200, 8), (4000, 64), (300, 300), (1024, 1)):
+        for variation in (0.0, SPREAD):
+            clients = 2.0 ** np.arange(11)
+            requests = Requests.of(11, prompt=lengths[0], output=lengths[1], variation=variation)
+            schedule = Schedule.of(11, stages=stages, mixed=mixed, ahead=1, request_s=3e-3)
+            rates = closed_loop(LinearModel(stages=stages), requests, schedule, clients, np.full(11, 1e9)).requests_per_s
+            assert np.all(rates[1:] > 0.98 * rates[:-1]), (lengths, variation, rates)
+
+
 @pytest.mark.parametrize("variation", [0.0, SPREAD])
 def test_no_more_is_served_than_the_busiest_stage_can_work_off(variation: float) -> None:
     draw = np.random.default_rng(11)

@@ -55,9 +55,9 @@ def test_ranges_are_spaced_and_keep_their_unit() -> None:
 
 
 def test_zipped_lists_go_together_and_cross_with_the_rest() -> None:
-    run = {"set": {"accelerators": [4, 8], "b": [16, 32], "s": [1, 2]}, "zip": [["accelerators", "b"]]}
+    run = {"set": {"accelerators": [4, 8], "b": [16, 16], "s": [1, 2]}, "zip": [["accelerators", "b"]]}
     asked = [tuple(ask.settings.values()) for ask in plan_points(study(**run))]
-    assert asked == [(4, 16, 1), (4, 16, 2), (8, 32, 1), (8, 32, 2)]
+    assert asked == [(4, 16, 1), (4, 16, 2), (8, 16, 1), (8, 16, 2)]
     inputs = {"workload": ["ffn", "attention"], "mapper": ["data", "tensor"], "zip": [["workload", "mapper"]]}
     assert [(ask.workload, ask.mapper) for ask in plan_points(study(**inputs))] == [("ffn", "data"), ("attention", "tensor")]
 
@@ -93,6 +93,10 @@ def test_what_contradicts_itself_is_refused_when_it_is_read(run: dict[str, Any],
         ({"set": {"x": [1, 2], "y": [1]}, "zip": [["x", "y"]]}, "runs.0.zip"),
         ({"set": {"x": [1, 2]}, "zip": [["x", "z"]]}, "runs.0.zip"),
         ({"set": {"workload": "ffn"}}, "runs.0.set.workload"),
+        ({"set": {"x": [4, 8, 4]}}, "runs.0.set.x"),
+        ({"workload": ["ffn", "attention", "ffn"]}, "runs.0.workload"),
+        ({"minimize": ["energy", "energy"]}, "runs.0.minimize"),
+        ({"set": {"x": [1, 2, 1], "y": [3, 4, 3]}, "zip": [["x", "y"]]}, "runs.0.zip"),
     ],
 )
 def test_a_plan_that_cannot_be_meant_is_refused_at_its_place(run: dict[str, Any], path: str) -> None:
@@ -106,7 +110,7 @@ def test_settings_of_the_command_line() -> None:
     assert found["accelerators"] == [4, 8, 16]
     assert (found["phases"], found["gpu.memory.bandwidth"]) == ("[forward, backward]", "4 TB/s")
     assert [ask.settings["b"] for ask in plan_points(study(), {"b": found["b"]})] == [8, 16]
-    for wrong in ("accelerators", "accelerators=", "a=4,,8", "a=linspace(1, 2)"):
+    for wrong in ("accelerators", "accelerators=", "a=4,,8", "a=4,8,4.0", "a=linspace(1, 2)"):
         with pytest.raises(InputError):
             read_sets([wrong])
 

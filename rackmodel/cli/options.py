@@ -123,13 +123,14 @@ def figures(text: str | None) -> tuple[str, ...]:
 
 
 def words_of(text: str, option: str) -> tuple[str, ...]:
-    """'fp8, bf16' → (fp8, bf16), each once. Raises InputError where one is missing beside a comma."""
-    from rackmodel.errors import InputError
+    """'fp8, bf16' → (fp8, bf16). Raises InputError where one is missing beside a comma, or there twice."""
+    from rackmodel.errors import InputError, check_once
 
     found = [word.strip() for word in text.split(",")] if text else []
     if not all(found):
         raise InputError(f"'{text}': a word is missing beside a comma", path=option)
-    return tuple(dict.fromkeys(found))
+    check_once(found, option)
+    return tuple(found)
 
 
 def time_limit(text: str | None) -> float | None:

@@ -163,14 +163,15 @@ def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
 
 def whole(text: str, option: str) -> tuple[int, ...]:
     """'1,2,4' → (1, 2, 4). Raises InputError."""
-    from rackmodel.errors import InputError
+    from rackmodel.errors import InputError, check_once
 
     found = []
     for word in words_of(text, option):
         if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 10**6):
             raise InputError(f"'{word}': want whole numbers from 1 to a million, such as 1,2,4", path=option)
         found.append(int(word))
-    return tuple(dict.fromkeys(found))
+    check_once(found, option)
+    return tuple(found)
 
 
 def _print(answer: ServingAnswer) -> None:
@@ -183,10 +184,11 @@ def _print(answer: ServingAnswer) -> None:
     chunks = {offer.budget for offer in shown}
     said = f"; chunks of {chunks.pop()} tokens" if len(chunks) == 1 else ""
     apart = "; prompts > decodes" if any(not hasattr(offer, "replicas") for offer in shown) else ""
-    title = f"front: tokens/s per accelerator and per client, of replicas x degrees (* = best{said}{apart})"
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
-    heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "per accel.", "per client", "TPOT", "TTFT")
-    for head in (*heads, "J a token", "g a token"):
+    several = "tpot" in answer.best.figures
+    axes = "tokens/s per accelerator and per client" if several else "tokens/s per accelerator and TTFT, of answers of one token"
+    table = Table(box=None, pad_edge=False, title=f"front: {axes}, of replicas x degrees (* = best{said}{apart})", title_justify="left")
+    heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "per accel.", *(["per client", "TPOT"] if several else []))
+    for head in (*heads, "TTFT", "J a token", "g a token"):
         table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=head == "deployment")
     for offer in shown:
         table.add_row("*" if offer is answer.best else "", *_cells(offer, chunked=bool(chunks)))
@@ -197,14 +199,14 @@ def _cells(offer: Offered, *, chunked: bool) -> list[str]:
     """A row of the front. chunked: whether the budget of a step is told."""
     from rackmodel.report.tables import format_number, format_si
 
-    figures, grams = offer.figures, offer.figures.get("grams_per_token")
+    figures = offer.figures
+    seen, tpot, grams = (figures.get(name) for name in ("interactivity", "tpot", "grams_per_token"))
     return [
         f"{_deployed(offer)}{' ' + offer.widths.weight if offer.widths.weight else ''}",
         f"{offer.clients:g}",
         *([str(offer.budget)] if chunked else []),
         format_number(figures["tokens_per_s_per_accelerator"], 3),
-        format_number(figures["interactivity"], 3),
-        format_si(figures["tpot"], "s", 3),
+        *([] if seen is None or tpot is None else [format_number(seen, 3), format_si(tpot, "s", 3)]),
         format_si(figures["ttft"], "s", 3),
         format_si(figures["joules_per_token"], "J", 3),
         "" if grams is None else format_si(grams, "g", 3),

@@ -122,6 +122,7 @@ def _print(asked: str, found: dict[str, Any]) -> None:
     for head in ("", *names):
         table.add_column(head, justify="right" if head else "left")
     for key, name in SHOWN.items():
-        table.add_row(name, *(format_si(found[key][part], "s") for part in names))
+        if found[key] is not None:
+            table.add_row(name, *(format_si(found[key][part], "s") for part in names))
     print_table(table)
     echo(f"{format_number(found['output_tokens_per_s'])} output tokens a second, {format_number(found['total_tokens_per_s'])} with prompts")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rackmodel.errors import InputError, Where, nearest
+from rackmodel.errors import InputError, Where, check_once, nearest
 from rackmodel.inputs import Inputs, apply_overrides, load
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import exists, names
@@ -47,6 +47,7 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
     """
     machines = _machines(architecture)
     pairs = [(mapper, machine) for word in mappers for mapper, machine in _placed(word, machines)]
+    check_once([mapper if len(machines) == 1 else f"{mapper}@{machine}" for mapper, machine in pairs], "MAPPER")
     read: dict[tuple[str, str], Marked] = {}
 
     def raw(kind: str, name: str) -> Marked:

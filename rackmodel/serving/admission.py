@@ -25,11 +25,12 @@ LATEST_S = 2.0**33
 @dataclass(frozen=True, kw_only=True)
 class Trace:
     """Requests in the order of their arrival. arrival_s: of each, not before the last one's; ignored where clients send the next request
-    when their last one has ended · prompt, output: tokens."""
+    when their last one has ended · prompt, output: tokens · reused: share of a prompt whose cache is there already."""
 
     arrival_s: Array
     prompt: Array
     output: Array
+    reused: float = 0.0
 
     def __post_init__(self) -> None:
         if not len(self.prompt):
@@ -43,16 +44,19 @@ class Trace:
 
 @dataclass
 class Waiting:
-    """A request whose prompt is not done. number: in the trace · left, done: tokens of its prompt."""
+    """A request whose prompt is not done. number: in the trace · left, done: tokens of its prompt · found: tokens that are in the cache
+    already."""
 
     number: int
     since: float
     left: float
     done: float = 0.0
+    found: float = 0.0
 
 
 class Rules:
-    """A schedule of one engine as plain numbers. way_s: of a request to the queue, and of its tokens back: half of request_s each."""
+    """A schedule of one engine as plain numbers. way_s: of a request to the queue, and of its tokens back: half of request_s each · ahead:
+    of a pipeline none, whose batches under way are as many as its stages."""
 
     def __init__(self, schedule: Schedule, kv_tokens: float) -> None:
         def one(name: str) -> float:
@@ -62,7 +66,8 @@ class Rules:
         self.budget = one("token_budget") * one("ranks")
         self.chunk = one("token_budget") if one("chunked") else inf
         self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0
-        self.ahead, self.held, self.held_until = int(one("ahead")), one("held"), one("held_until")
+        self.ahead = int(one("ahead")) if self.stages == 1 else 0
+        self.held, self.held_until = one("held"), one("held_until")
         self.polled, self.way_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s") / 2.0, one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
@@ -137,7 +142,9 @@ class Admission:
         seen = self.starts[0] if self.rules.ahead else self.clock
         while self.coming and self.coming[0][0] <= seen:
             since, number = heapq.heappop(self.coming)
-            self.queue.append(Waiting(number, since, float(self.trace.prompt[number])))
+            prompt = float(self.trace.prompt[number])
+            fresh = max(prompt * (1.0 - self.trace.reused), 1.0)
+            self.queue.append(Waiting(number, since, fresh, found=prompt - fresh))
             if self.waited_from is None:
                 self.waited_from = self.count
 

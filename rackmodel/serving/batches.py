@@ -1,7 +1,11 @@
 """A pipeline that runs requests one by one: a batch for every stage is under way, and none overtakes another.
 
     a batch n at stage s ends at      max(end of n at s - 1, end of n - 1 at s) + t        t: its seconds at the slowest stage
-    it is scheduled                   when the first stage is free and its lane's last batch has left the last stage
+    it is scheduled                   when its lane's last batch has left the last stage; what is there by then is in it
+
+An engine with nothing to schedule waits for the oldest batch under way, and sees no request before that has left the last stage: vLLM's
+step_with_batch_queue ("we block until the first batch in the job queue is finished", vllm-project/vllm, v1/engine/core.py) and SGLang's
+event_loop_pp (run the i-th batch, receive the outputs of the next one before it, sgl-project/sglang, scheduler_pp_mixin.py).
 
 The lanes' sequences decode together. New requests are dealt evenly to lanes (as SGLang's pp_max_micro_batch_size does, its server_args.py);
 chunks of a prompt follow each other in the batches that are scheduled next.
@@ -41,8 +45,6 @@ class Batches(Admission):
         """Until every request has ended."""
         while self.coming or self.queue or self.under_way or any(lane.decoding for lane in self.idle):
             self._results()
-            if not self.under_way:
-                self.starts.extend([self.clock] * self.rules.ahead)
             self.arrive()
             if not self._scheduled():
                 self._wait()
@@ -59,9 +61,7 @@ class Batches(Admission):
             self.idle.append(batch.lane)
 
     def _scheduled(self) -> bool:
-        """Whether a lane that has waited, the longest first, has something to do and a free stage to do it at."""
-        if self.free[0] > self.clock:
-            return False
+        """Whether a lane that has waited, the longest first, has something to do."""
         flying = sum(len(one.lane.decoding) + len(one.done) for one in self.under_way)
         there = flying + sum(len(lane.decoding) for lane in self.idle)
         share = ceil((there + len(self.queue)) / self.rules.stages)
@@ -77,11 +77,10 @@ class Batches(Admission):
         decoded = bool(lane.decoding) and (self.rules.mixed or not chosen)
         size, mean = (len(lane.decoding), lane.mean_context) if decoded else (0, 0.0)
         if chosen:
-            before = sum(one.done for one, _ in chosen) / len(chosen)
+            before = sum(one.found + one.done for one, _ in chosen) / len(chosen)
             seconds = self.table.seconds(size, mean, sum(part for _, part in chosen), before)
         else:
             seconds = self.table.decode_s(size, mean)
-        self.starts.append(self.clock)
         end = self.clock
         for stage, free in enumerate(self.free):
             end = self.free[stage] = max(end, free) + seconds
@@ -92,11 +91,10 @@ class Batches(Admission):
         self.under_way.append(_UnderWay(end, lane, decoded, done))
 
     def _wait(self) -> None:
-        """To the next time at which something changes."""
-        events = [self.free[0]] if self.free[0] > self.clock else []
-        events += [self.under_way[0].end] if self.under_way else []
-        events += [self.coming[0][0]] if self.coming and self.coming[0][0] > self.clock else []
-        if events:
-            self.clock = min(events)
+        """For the oldest batch under way; without one for a request."""
+        if self.under_way:
+            self.clock = self.under_way[0].end
+        elif self.coming and self.coming[0][0] > self.clock:
+            self.clock = self.coming[0][0]
         else:
             self.waited_from = -(10**12)

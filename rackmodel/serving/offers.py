@@ -160,7 +160,7 @@ class Offer:
             "token_budget": self.budget,
             "decodes_per_replica": self.decodes,
             "limited_by_cache": self.limited,
-            **self.figures,
+            **shown_figures(self.figures),
         }
 
 
@@ -175,7 +175,13 @@ FIGURES = {
     "grams_per_token": "gCO2e",
     "grams_per_request": "gCO2e",
 }
-"""Figure of an offer → its unit. Tokens are output tokens; interactivity is what one client sees, 1 / TPOT."""
+"""Figure of an offer → its unit. Tokens are output tokens; interactivity is what one client sees, 1 / TPOT. Answers of one token have no
+TPOT, machines without a site no grams."""
+
+
+def shown_figures(figures: Mapping[str, float]) -> dict[str, float | None]:
+    """All of FIGURES, None where there is none."""
+    return {name: figures.get(name) for name in FIGURES}
 
 
 def token_carbon(service: Service, offer: Offered) -> JobCarbon | None:
@@ -317,8 +323,7 @@ def figures_of(service: Service, found: Mapping[str, Array], accelerators: Any, 
     figures = {
         "tokens_per_s_per_accelerator": found["tokens_per_s"] / accelerators,
         "tokens_per_s": found["tokens_per_s"] * replicas,
-        "interactivity": 1.0 / found["tpot"],
-        "tpot": found["tpot"],
+        **({"interactivity": 1.0 / found["tpot"], "tpot": found["tpot"]} if service.output > 1.0 else {}),
         "ttft": found["ttft"],
         "joules_per_token": per_token,
         "joules_per_request": per_token * service.output,

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rackmodel.errors import InputError
 from rackmodel.serving.offers import Offer, Service, engine_of
 from rackmodel.serving.trace import drawn_trace, simulate
 
@@ -20,17 +21,21 @@ SHOWN = (50.0, 90.0, 99.0)
 
 
 def percentiles_of(service: Service, offer: Offer) -> dict[str, dict[str, float]]:
-    """ttft, tpot → p50, p90, p99, in seconds."""
+    """ttft, tpot → p50, p90, p99, in seconds; tpot not of answers of one token. Raises InputError where a replica has no whole number of
+    clients, or requests no whole number of tokens."""
+    if offer.clients % 1.0:
+        fact = f"{offer.clients:g} clients of each of {offer.replicas} replicas, whose requests are run one by one"
+        raise InputError(f"{fact}: want a multiple of {offer.replicas}", path="--concurrency")
     engine = engine_of(service, offer.deployment, offer.widths)
-    clients = max(round(offer.clients), 1)
+    clients = int(offer.clients)
     count = min(max(WAVES * clients, FEWEST), max(MOST, 2 * clients))
     wide = min(3.0**0.5 * service.variation, 1.0)
     trace = drawn_trace(count, (service.prompt, service.output, (1.0 - wide) / (1.0 + wide)), None, 0)
-    fresh = replace(trace, prompt=np.maximum(trace.prompt * (1.0 - service.reused), 1.0)) if service.reused else trace
     schedule = engine.scheduled(1, {"token_budget": float(offer.budget), **service.drafts})
-    found = simulate(engine, fresh, schedule, engine.cache_tokens, clients)
+    found = simulate(engine, replace(trace, reused=service.reused), schedule, engine.cache_tokens, clients)
     after = slice(clients, None)
     return {
         name: {f"p{share:g}": float(np.percentile(values[after], share)) for share in SHOWN}
         for name, values in (("ttft", found.ttft_s), ("tpot", found.tpot_s))
+        if name == "ttft" or service.output > 1.0
     }

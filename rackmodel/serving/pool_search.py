@@ -18,7 +18,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.serving.drafts import model_of
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.handing import cache_transfer
-from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of
+from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of, shown_figures
 from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.step_prices import StepPrices
@@ -81,7 +81,7 @@ class PoolsOffer:
             "token_budget": self.budget,
             "decoding": self.decoding,
             "limited_by_cache": self.limited,
-            **self.figures,
+            **shown_figures(self.figures),
         }
 
 

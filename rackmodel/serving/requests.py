@@ -85,6 +85,12 @@ class Schedule(_Points):
     mesh: Any = 0.0
     stages: Any = 1.0
 
+    @property
+    def before_join(self) -> Array:
+        """[n] batches that are scheduled already when a request comes: of a pipeline none but those under way, which are as many as its
+        stages (batches.py)."""
+        return np.where(np.asarray(self.stages) > 1, 0.0, self.ahead)
+
     def before_s(self, requests: Requests) -> Array:
         """[n] seconds of a request outside the engine's steps: server, tokenizer, client."""
         return np.asarray(self.request_s + self.tokenize_s * requests.prompt)

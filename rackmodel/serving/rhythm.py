@@ -14,7 +14,8 @@ tokens, P: prompt tokens to work on.
 
 A pipeline has S batches under way, each of an S-th part of the sequences and with a budget of its own; t(B, p) prices S that are alike.
 Batches do not overtake: from a long one to its sequences' next are S passes of the slowest stage, and all others wait behind it, so that a
-step lasts S passes of the longest of its batches. Where prompts' batches are shorter than decodes', a step is short if all of them are.
+step lasts S passes of the longest of its batches. Long ones that follow each other fill it once. Where prompts' batches are shorter than
+decodes', a step is short if all of them are.
 """
 
 from __future__ import annotations
@@ -54,9 +55,11 @@ class Grouping:
         return np.asarray(1.0 / (self.stages * self.most))
 
     def beside(self, queued: Array | float) -> Array:
-        """Others that fit into a prompt's own batches. queued: probability that it waited for others, so that these are full."""
+        """Others that fit into a prompt's own batches. queued: probability that it waited for others, so that these are full; else they
+        hold whole prompts, for one that is cut is of the next."""
         fit = np.maximum(np.minimum(self.most * self.chunks, self.dealt) - 1.0, 0.0)
-        company = np.minimum(self.company, fit)
+        whole = np.maximum(np.floor(self.most + 1e-9), 1.0) - 1.0
+        company = np.minimum(self.company, np.where(self.chunks > 1.0, fit, np.minimum(fit, whole)))
         return np.asarray(company + queued * (fit - company))
 
     @property
@@ -86,7 +89,8 @@ class Crowd:
 class Rhythm:
     """n engines at a number of decoding sequences; each field is [n].
 
-    decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · own_s: of a prompt's own
+    decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
+    to the steps of a decode · own_s: of a prompt's own
     steps · clump_s: from a batch of any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that
     a prompt takes of a full queue · residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
     last token · beside_s: of the steps that were priced with them.
@@ -95,6 +99,7 @@ class Rhythm:
     group: Grouping
     decode_s: Array
     step_s: Array
+    prompt_s: Array
     own_s: Array
     clump_s: Array
     full_s: Array
@@ -121,12 +126,13 @@ def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: A
     held_wait = (held + rate * held * held / 2.0) / (1.0 + rate * held)
     dealt = np.where(stages > 1, np.ceil((others + 1.0) / stages), np.inf)
     share = np.maximum(free, rate / np.minimum(most, dealt))
+    company = others * _together(others / np.where(schedule.mixed > 0, rate, rate * stages), np.maximum(held, every))
     return Grouping(
         stages=stages,
         share=np.where(schedule.mixed > 0, np.minimum(share, 1.0), share),
         wait_steps=(held_wait + (every - 1.0) / 2.0) / stages,
         dealt=dealt,
-        company=others * _together(others / np.where(schedule.mixed > 0, rate, rate * stages), np.maximum(held, every)),
+        company=np.minimum(company, dealt - 1.0),
         most=most,
         chunks=np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0),
         room=room,
@@ -169,17 +175,19 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     figures = model.price(Steps.joined(kinds if also is None else [*kinds, also]))
     plain, joined, alone, full, *others = figures.seconds.reshape(-1, len(decodes))
     dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
-    step = plain + crowd.seen * dense.prompt_s
+    prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
+    step = plain + crowd.seen * prompt
     longer = joined**2 - np.where(mixed, plain, 0.0) ** 2
     return Rhythm(
         group=group,
         decode_s=plain,
         step_s=step,
+        prompt_s=prompt,
         own_s=group.own_steps * (alone + np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)),
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
-        residual_s=(plain**2 + crowd.seen * dense.prompt_s / np.maximum(dense.extra_s, 1e-12) * longer) / (2.0 * step * stages),
+        residual_s=(plain**2 + crowd.seen * prompt / np.maximum(dense.extra_s, 1e-12) * longer) / (2.0 * step * stages),
         joules=_joules(model, requests, schedule, decodes, dense, figures),
         beside_s=others[0] if others else np.zeros_like(plain),
     )
@@ -212,6 +220,15 @@ class _Dense:
         part = longest(prompting, each, most, group.stages) / each * _overlap(np.minimum(prompting, 1.0), group.stages)
         part = np.where(self.joined > self.plain, np.where(group.stages > 1.0, part, prompting), prompting**group.stages)
         return np.asarray(self.plain + part * (self.joined - self.plain))
+
+    def met_s(self, window: Array) -> Array:
+        """Seconds that another's prompt adds to the steps of a decode. window: [n] steps in which all of them come.
+
+        Long batches that follow each other fill a pipeline once: of a clump of one step that is in the seconds of a prompt's own steps.
+        """
+        each = np.asarray(self.extra_s / np.maximum(self.prompts, 1e-12))
+        filled = np.where(self.group.stages > 1.0, 1.0 / np.maximum(window, 1.0), 0.0)
+        return np.asarray(self.prompt_s - np.maximum(self.prompt_s - each, 0.0) * filled)
 
     @property
     def prompt_s(self) -> Array:

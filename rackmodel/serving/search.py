@@ -2,7 +2,7 @@
 
 space   degrees (tensor, pipeline, attention data, experts) x formats x clients x token budgets, all replicas of a machine alike
 exact   every point of it is priced or shown not to fit; the best and the front are those of all points
-front   throughput of an accelerator against what one client sees: no point is better in both
+front   throughput of an accelerator against what one client sees (1 / TPOT; of answers of one token TTFT): no point is better in both
 """
 
 from __future__ import annotations
@@ -161,13 +161,18 @@ def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]
 
 
 def pareto(offers: Sequence[Offered]) -> tuple[Offered, ...]:
-    """Offers that no other beats in throughput of an accelerator and in interactivity, by falling throughput."""
-    rate, speed = "tokens_per_s_per_accelerator", "interactivity"
+    """Offers that no other beats in throughput of an accelerator and in what one client sees, by falling throughput."""
+    rate = "tokens_per_s_per_accelerator"
     found: list[Offered] = []
-    for one in sorted(offers, key=lambda one: (-one.figures[rate], -one.figures[speed], one.order)):
-        if not found or one.figures[speed] > found[-1].figures[speed]:
+    for one in sorted(offers, key=lambda one: (-one.figures[rate], _seen_s(one), one.order)):
+        if not found or _seen_s(one) < _seen_s(found[-1]):
             found.append(one)
     return tuple(found)
+
+
+def _seen_s(one: Offered) -> float:
+    """Seconds a token that one client sees: TPOT, of answers of one token TTFT."""
+    return one.figures.get("tpot", one.figures["ttft"])
 
 
 def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> Iterator[Deployment]:

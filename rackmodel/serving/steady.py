@@ -10,9 +10,9 @@ mean-value analysis with one fixed point (Schweitzer 1979; the request in servic
 which is a quadratic in R, and tends to C d - Z' where the queue is the bottleneck. Z' is Z and everything else that a request waits for.
 So B = C Z / (Z + S) of S steps to the first token: known before anything is priced. A prompt that waits R - d steps waits for full ones.
 Requests of equal lengths come back as they left, and wait for C d - Z' alone. Either way a cycle is C d steps at least. In a cycle every
-other client's prompt comes once: beside a prompt's own, with those that it waits for (m a step), or else in a step that delays a sequence:
-these are m a step at most, so that its mean step lies between steps with prompts and without. No cycle is shorter than C prompts take in
-full steps, and all of it is before the first token where an answer has no other.
+other client's prompt comes once: beside a prompt's own, with those that it waits for (m a step), in batches that pass before it may join
+one, or else in a step that delays a sequence: these are m a step at most, so that its mean step lies between those with prompts and
+without. No cycle is shorter than C prompts take in full steps, and all of it is before the first token where an answer has no other.
 Where prompts go first, decodes stand still: it waits for half of those that came with it and do not fit into its step.
 
 Clumps. The first prompts of all clients come at once, so the k-th ones come within W = sqrt(12 k) v Z steps, where v is the variation of
@@ -24,7 +24,7 @@ Open arrivals at rate X: R - d = d rho / (2 (1 - rho)) (M/D/1), B = X Z. What th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,13 +105,16 @@ def closed_loop(
     most = np.minimum(clients, room)
     cycle = _cycle(requests, schedule, most)
     count, step = _burst(requests, schedule, most)
-    beat = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None)
+    beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
+    wait = _clump_waits(beat, schedule, cycle, before)
+    shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
+    met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
+    most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
+    beat = replace(beat, step_s=beat.decode_s + np.clip(cycle.crowd.seen - met, 0.0, most_seen) * beat.prompt_s)
     behind = _behind(beat.group) / 2.0 * beat.drain_s
-    queue = np.where(schedule.mixed > 0, cycle.queue * beat.full_s, behind)
-    before = schedule.before_s(requests)
+    queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    waits = _clump_waits(beat, schedule, cycle, before)
-    first = np.maximum(queue + waits + before + beat.own_s, most * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + before + beat.own_s, most * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
     outside = (clients / most - 1.0) * (busy + first)
     times = _Times(
@@ -127,11 +130,25 @@ def closed_loop(
 
 @dataclass(frozen=True)
 class _Cycle:
-    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own."""
+    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
+    excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
+    come while a request decodes."""
 
     crowd: Crowd
     window: Array
     queue: Array
+    excess: Array
+    steps: Array
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """Batches that pass before a prompt may join one: their seconds, and the prompts of others in them, `outside` of these before it comes
+    to the queue. [n] each."""
+
+    seconds: Array
+    prompts: Array
+    outside: Array
 
 
 def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
@@ -144,10 +161,10 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
         each = group.each_steps
         dealt = np.where(group.stages > 1, 1.0, 0.0)
         window = window_of(requests, decoding, np.where(mixed, np.maximum(most * each, dealt), 1.0))
-        waits = group.wait_steps + schedule.ahead / (group.stages * np.where(mixed, 1.0, 1.0 + group.share))
+        waits = group.wait_steps + schedule.before_join / np.where(mixed, 1.0, 1.0 + group.share)
         rest = window + waits + np.maximum(group.own_steps - each, 0.0)
-        even = np.where(requests.variation > 0, queue_of(each, rest, most), np.maximum((most - 1.0) * each - rest, 0.0))
-        queue = np.where(mixed, even, 0.0)
+        excess = np.where(mixed, np.maximum((most - 1.0) * each - rest, 0.0), 0.0)
+        queue = np.where(mixed & (requests.variation > 0), queue_of(each, rest, most), excess)
         first = waits + queue + np.where(mixed, group.own_steps, 0.0)
         found = most * decoding / (decoding + first)
         swings = np.abs(found - decodes) > SETTLED * decodes
@@ -160,16 +177,16 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
     queued = np.minimum(queue, 1.0)
     beside = np.where(mixed, group.beside(queued), group.company - _behind(group) / 2.0)
     seen = np.maximum(most - 1.0 - beside - queue / each, 0.0)
-    apart = waits + np.where(mixed, group.own_steps - group.chunks / group.stages, 0.0)
+    steps = decoding + group.wait_steps + np.where(mixed, group.own_steps - group.chunks / group.stages, 0.0)
     crowd = Crowd(
         decodes=np.maximum(decodes, 1.0),
         others=decodes * (most - 1.0) / most,
         dense=most / window,
-        seen=seen / (decoding + apart),
+        seen=seen / steps,
         clients=most - 1.0,
         queued=queued,
     )
-    return _Cycle(crowd, window, queue)
+    return _Cycle(crowd, window, queue, np.minimum(excess, queue), steps)
 
 
 def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
@@ -187,22 +204,38 @@ def _behind(group: Grouping) -> Array:
     return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
 
 
-def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) -> Array:
-    """[n] seconds of batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
+def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) -> _Wait:
+    """Batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
 
     A client's next request comes some time after the end of a batch; it joins the second one after that then under way where one is
-    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them. No batch is
-    under way where nobody else decodes.
+    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them: prompts that
+    a request need not meet again while it decodes. Where prompts go first, those of a decode step come with it and are in no such batch.
+    No batch is under way where nobody else decodes.
     """
-    batch, window = beat.clump_s, cycle.window * beat.group.stages
+    mixed = schedule.mixed > 0
+    stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
+    batch = beat.clump_s * stages / np.minimum(others, stages)
+    window = cycle.window * stages
     rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, batch / 2.0))
-    batches = schedule.ahead + (after > 0)
-    met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
-    inside = (rest + schedule.ahead * batch) * np.clip(met, 0.0, 1.0)
-    alone = np.where(window > 1.0, (1.0 - np.clip(met, 0.0, 1.0)) * batches * beat.decode_s / beat.group.stages, 0.0)
-    others = np.maximum(cycle.crowd.clients, 1.0)
+    batches = schedule.before_join + (after > 0)
+    met = _met(window, batches)
+    inside = (rest + schedule.before_join * batch) * met
+    alone = np.where(window > 1.0, (1.0 - met) * batches * beat.decode_s / np.minimum(others, stages), 0.0)
     under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - np.minimum(cycle.crowd.others / others, 1.0)) ** others, 0.0)
-    return np.asarray(beat.group.wait_steps * beat.decode_s + under_way * (inside + alone))
+    passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
+    each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
+    prompts = under_way * _met(window, passed) * each
+    return _Wait(
+        seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone),
+        prompts=prompts * passed,
+        outside=prompts * (passed - schedule.before_join),
+    )
+
+
+def _met(window: Array, batches: Array) -> Array:
+    """[n] share of so many batches before one of a clump that are of the clump, too. window: batches of the clump."""
+    met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
+    return np.clip(met, 0.0, 1.0)
 
 
 def queue_of(each: Array, rest: Array, most: Array) -> Array:
@@ -267,7 +300,7 @@ def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Arra
 
 def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
     """[n] seconds of a request in the engine before its first token, but for the queue. rest_s: to the next batch when it arrives."""
-    waits = beat.group.wait_steps * beat.decode_s + schedule.ahead / beat.group.stages * beat.step_s
+    waits = beat.group.wait_steps * beat.decode_s + schedule.before_join * beat.step_s
     return np.asarray(rest_s + waits + beat.own_s)
 
 

@@ -3,17 +3,20 @@
     t(b, c, p, q) = t(b, c, 0) + [t(b, c', p, q) - t(b, c', 0)]      b decodes of c tokens, p prompt tokens after q of the same prompts
 
 The first part has every b of a short list and straight lines in b and c, which is exact where a price is a sum of parts that are linear
-in the bytes read; the second is interpolated in log p, b and q at the middle context c'.
+in the bytes read; the second has them in p, b and q at the middle context c', apart for steps that are captured as graphs
+and for those that the host launches, for a step of one token more may take twice as long.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
@@ -38,14 +41,16 @@ class StepTable:
 
     def __init__(self, model: Served, extent: Extent, wide: float = 1.0, stages: int = 1) -> None:
         self.wide, self.stages = wide, stages
-        self.batches = _batches(extent.sequences)
+        captured, launched, self.graph_tokens, most = _ways(model)
+        self.batches = _batches(extent.sequences, most)
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
         self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
         self.after = np.linspace(0.0, max(extent.before, 1.0), AFTER)
         few = self.batches[np.unique(np.linspace(0, len(self.batches) - 1, 9).round().astype(int))]
-        self._batches, self._few, self._tokens, self._after = (x.tolist() for x in (self.batches, few, np.log(self.tokens), self.after))
+        self._batches, self._few, self._tokens, self._after = (x.tolist() for x in (self.batches, few, self.tokens, self.after))
         self._plain: list[list[float]] = self._priced_plain(model).tolist()
-        self._extra: list[list[list[float]]] = self._priced_extra(model, few, extent.prompt).tolist()
+        self._captured: list[list[list[float]]] = self._priced_extra(captured, few, extent.prompt).tolist()
+        self._launched = self._captured if captured is launched else self._priced_extra(launched, few, extent.prompt).tolist()
 
     def _priced_plain(self, model: Served) -> Array:
         b, c = np.meshgrid(self.batches, self.contexts, indexing="ij")
@@ -79,20 +84,32 @@ class StepTable:
     def seconds(self, size: float, context: float, tokens: float, before: float) -> float:
         """Seconds of a step of `size` decodes and `tokens` prompt tokens."""
         i, x = _place(self._few, size)
-        j, y = _place(self._tokens, float(np.log(max(tokens, 1.0))))
+        j, y = _place(self._tokens, tokens)
         k, z = _place(self._after, before)
         total = self.decode_s(size, context) if size > 0 else 0.0
+        extra = self._captured if size * self.wide + tokens <= self.graph_tokens else self._launched
         for di, wx in ((0, 1 - x), (1, x)):
             for dj, wy in ((0, 1 - y), (1, y)):
                 for dk, wz in ((0, 1 - z), (1, z)):
-                    total += wx * wy * wz * self._extra[i + di][j + dj][k + dk]
+                    total += wx * wy * wz * extra[i + di][j + dj][k + dk]
         return total
 
 
-def _batches(most: int) -> Array:
-    """Every batch up to DENSE, then about eight to a doubling; 0 first."""
+def _ways(model: Served) -> tuple[Served, Served, float, float]:
+    """The model with all its steps of prompts as graphs, and with none; most tokens of such a graph, and most sequences of decodes."""
+    if not isinstance(model, ServingEngine):
+        return model, model, inf, inf
+    facts = model.facts
+    launched = replace(model, facts=facts.model_copy(update={"graph_tokens": 0}))
+    captured = replace(model, facts=facts.model_copy(update={"graph_tokens": inf})) if facts.graph_tokens else launched
+    return captured, launched, float(facts.graph_tokens), float(facts.graph_sequences * model.ranks)
+
+
+def _batches(most: int, captured: float) -> Array:
+    """Every batch up to DENSE, then about eight to a doubling, and the last that is captured as a graph with the next; 0 first."""
     far = np.round(np.geomspace(DENSE, max(most, DENSE + 1), max(2, int(8 * np.log2(max(most, DENSE + 1) / DENSE)) + 2)))
-    return np.unique(np.concatenate([np.arange(0.0, DENSE + 1), far]))
+    edge = [captured, captured + 1.0] if captured < most else []
+    return np.unique(np.concatenate([np.arange(0.0, DENSE + 1), far, edge]))
 
 
 def _place(grid: list[float], value: float) -> tuple[int, float]:

@@ -65,7 +65,7 @@ class _Steps(Admission):
 
     def _prompt_step(self, chosen: list[tuple[Waiting, float]]) -> None:
         tokens = sum(part for _, part in chosen)
-        before = sum(one.done for one, _ in chosen) / len(chosen)
+        before = sum(one.found + one.done for one, _ in chosen) / len(chosen)
         size = len(self.lane.decoding) if self.rules.mixed else 0
         self.starts.append(self.clock)
         self.clock += self.table.seconds(size, self.lane.mean_context if size else 0.0, tokens, before)
@@ -116,7 +116,7 @@ def simulate(model: Served, trace: Trace, schedule: Schedule, kv_tokens: float, 
     if largest > kv_tokens:
         raise InputError(f"a request of {largest:,.0f} tokens does not fit a cache of {kv_tokens:,.0f}", path="trace")
     most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(float(trace.prompt.min()), 1.0)))
-    mean = float(trace.prompt.mean())
+    mean = max(float(trace.prompt.mean()) * (1.0 - trace.reused), 1.0)
     extent = Extent(
         sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
     )
@@ -140,8 +140,14 @@ def _most_tokens(trace: Trace, rules: Rules) -> float:
 
 def drawn_trace(count: int, lengths: tuple[float, float, float], rate: float | None = None, seed: int = 0) -> Trace:
     """count requests, the same for the same seed. lengths: mean prompt and output, and the shortest length over the longest, between which
-    they are even · rate: of Poisson arrivals; None: all are there at once."""
+    they are even · rate: of Poisson arrivals; None: all are there at once.
+
+    Raises InputError where a mean is no whole number of tokens.
+    """
     prompt, output, least = lengths
+    for option, mean in (("--isl", prompt), ("--osl", output)):
+        if mean % 1.0:
+            raise InputError(f"{mean:g} tokens: requests that are drawn have whole ones, such as {round(mean)}", path=option)
     draw = np.random.default_rng(seed)
     sides = [(2.0 * least * mean / (1.0 + least), 2.0 * mean / (1.0 + least)) for mean in (prompt, output)]
     prompts, outputs = (np.maximum(np.round(draw.uniform(low, high, count)), 1.0) for low, high in sides)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.errors import InputError, Where
 from rackmodel.report.files import csv_text, write_whole
@@ -77,18 +78,15 @@ def _number(text: str | None, column: str, where: Where, least: float, below: fl
 
 
 def summary(trace: Trace, figures: RequestFigures) -> dict[str, Any]:
-    """Means and percentiles of a run: seconds of the queue, to the first token, a token, a request; and tokens a second."""
-    several = trace.output > 1
+    """Means and percentiles of a run: seconds of the queue, to the first token, a token after it (None where no answer has one), a request;
+    and tokens a second."""
     parts = {
         "queue_s": figures.queue_s,
         "ttft_s": figures.ttft_s,
-        "tpot_s": figures.tpot_s[several] if several.any() else np.zeros(1),
+        "tpot_s": figures.tpot_s[trace.output > 1],
         "request_s": figures.total_s,
     }
-    found: dict[str, Any] = {
-        name: {"mean": float(values.mean())} | {f"p{percent:g}": float(np.percentile(values, percent)) for percent in PERCENTILES}
-        for name, values in parts.items()
-    }
+    found: dict[str, Any] = {name: _spread(values) if len(values) else None for name, values in parts.items()}
     return found | {
         "requests": len(trace.prompt),
         "seconds": figures.seconds,
@@ -97,8 +95,15 @@ def summary(trace: Trace, figures: RequestFigures) -> dict[str, Any]:
     }
 
 
+def _spread(values: NDArray[np.float64]) -> dict[str, float]:
+    """Their mean and percentiles."""
+    return {"mean": float(values.mean())} | {f"p{percent:g}": float(np.percentile(values, percent)) for percent in PERCENTILES}
+
+
 def write_figures(path: Path, trace: Trace, figures: RequestFigures) -> None:
-    """Every request's figures as CSV. Raises OutputError."""
+    """Every request's figures as CSV; no tpot_s of an answer of one token. Raises OutputError."""
     columns = (trace.arrival_s, trace.prompt, trace.output, figures.queue_s, figures.ttft_s, figures.tpot_s, figures.total_s)
     heads = ["arrival_s", "prompt", "output", "queue_s", "ttft_s", "tpot_s", "request_s"]
-    write_whole(path, csv_text(heads, zip(*(column.tolist() for column in columns), strict=True)))
+    cells = [column.tolist() for column in columns]
+    cells[5] = [tpot if output > 1 else "" for tpot, output in zip(cells[5], cells[2], strict=True)]
+    write_whole(path, csv_text(heads, zip(*cells, strict=True)))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, check_once
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.studies.study import RangeSpec, RunSpec, StudySpec, Value
@@ -118,8 +118,17 @@ def _zipped(axes: Mapping[str, list[Any]], groups: Sequence[Sequence[str]]) -> l
             continue
         group = group_of.get(name, [name])
         done |= set(group)
-        found.append([{member: axes[member][place] for member in group} for place in range(len(values))])
+        joint = [tuple(axes[member][place] for member in group) for place in range(len(values))]
+        check_once(joint if len(group) > 1 else values, _place(group))
+        found.append([dict(zip(group, one, strict=True)) for one in joint])
     return found
+
+
+def _place(group: Sequence[str]) -> str:
+    """Where the list of a name is said, or those that are zipped."""
+    if len(group) > 1:
+        return "zip"
+    return group[0] if group[0] in (*INPUTS, "minimize", "profile") else f"set.{group[0]}"
 
 
 def _values(name: str, said: Value | list[Value] | RangeSpec) -> list[Value]:
@@ -206,6 +215,7 @@ def _of_text(said: str) -> Value | list[Value] | RangeSpec:
     call = _CALL.match(said)
     if call is None:
         values = [_scalar(part) for part in split_list(said)]
+        check_once(values)
         return values[0] if len(values) == 1 else values
     parts = [part.strip() for part in split_list(call[2])]
     if len(parts) != 3 or not parts[2].isdecimal() or int(parts[2]) < 1:

@@ -112,11 +112,11 @@ def _counted(asked: _Asked, every: ServingAnswer) -> Iterator[str]:
 def _chosen(asked: _Asked, every: ServingAnswer, goal: str, pick: random.Random) -> Iterator[str]:
     """A best, a front or a limit that is not what all points say."""
     figure, sign = OBJECTIVES[goal]
-    has_next = asked.service.output > 1.0  # else no token comes after another
-    if any(figure not in one.figures for one in every.offers) or (figure == "tpot" and not has_next):
+    if any(figure not in one.figures for one in every.offers):
         return
-    limits = {name: pick.choice(every.offers).figures[name] for name in pick.sample(["ttft", "tpot"], pick.choice([0, 1, 2]))}
-    limits = limits if has_next else {name: most for name, most in limits.items() if name != "tpot"}
+    limited = pick.sample(["ttft", "tpot"], pick.choice([0, 1, 2]))
+    some = {name: pick.choice(every.offers).figures.get(name) for name in limited}  # no token comes after the one of an answer of one
+    limits = {name: most for name, most in some.items() if most is not None}
     inside = [one for one in every.offers if all(one.figures[name] <= most for name, most in limits.items())]
     try:
         found = search_service(asked.service, asked.space, goal, limits, asked.pools)
@@ -129,13 +129,16 @@ def _chosen(asked: _Asked, every: ServingAnswer, goal: str, pick: random.Random)
         yield f"{goal} under {limits}: {found.best.figures[figure]}, where {least} is there"
     if any(one.figures[name] > most for one in (found.best, *found.front) for name, most in limits.items()):
         yield f"{goal} under {limits}: a limit is not kept"
-    axes = ("tokens_per_s_per_accelerator", "interactivity")
-    have = {tuple(one.figures[name] for name in axes) for one in found.front}
-    if have != _not_dominated({tuple(one.figures[name] for name in axes) for one in inside}):
+    if {_seen(one) for one in found.front} != _not_dominated({_seen(one) for one in inside}):
         yield f"{goal} under {limits}: the front has other points"
     wider = search_service(asked.service, asked.space, goal, {name: 1.5 * most for name, most in limits.items()}, asked.pools)
     if sign * wider.best.figures[figure] > sign * found.best.figures[figure]:
         yield f"{goal}: worse under looser limits than under {limits}"
+
+
+def _seen(one: Offered) -> tuple[float, float]:
+    """Throughput and what one client sees: more is better."""
+    return one.figures["tokens_per_s_per_accelerator"], -one.figures.get("tpot", one.figures["ttft"])
 
 
 def _not_dominated(points: set[tuple[float, ...]]) -> set[tuple[float, ...]]:
