@@ -120,9 +120,7 @@ class Leaf:
 
 
 class Relaxed:
-    """The program of one choice of orders and ranges of copies. shared_by: numbers whose product says what a transfer may serve."""
-
-    shared_by = "parts"
+    """The program of one choice of orders and ranges of copies."""
 
     def __init__(self, nest: ContinuousNest, orders: Sequence[tuple[int, ...]], copies: Copies) -> None:
         self.nest, self.space, self.copies = nest, nest.space, copies
@@ -173,15 +171,21 @@ class Relaxed:
                 for v in range(exit_ + 1):
                     self._add(("tile", level, r, v), log(nest.leaf[r]), log(space.sizes[r]))
         for f in nest.fans:
-            fan, name = space.machine.levels[f].fan, space.machine.levels[f].name
-            for r, rank in enumerate(space.ranks):
-                on = rank in space.allowed(name, "X") or (not fan.linear and rank in space.allowed(name, "Y"))
-                most = space.sizes[r] / nest.leaf[r] if fan.linear else min(space.sizes[r] / nest.leaf[r], fan.size)
-                self._add(("parts", f, r), 0.0, log(max(1.0, most)) if on else 0.0)
+            fan = space.machine.levels[f].fan
+            for r in range(len(space.ranks)):
+                self._add(("parts", f, r), 0.0, self._most_parts(f, r))
             for t, tensor in enumerate(space.tensors):
                 width = fan.reduction_width if tensor.is_output else fan.multicast_width
                 self._add(("served", f, t), 0.0, log(width) if width else log(prod(space.sizes)))
             self._add(("copies", f), log(self.copies[f][0]), log(self.copies[f][1]))
+
+    def _most_parts(self, f: int, r: int) -> float:
+        """Logarithm of the parts of a rank on a fan, at most."""
+        space, level = self.space, self.space.machine.levels[f]
+        if space.ranks[r] not in space.allowed(level.name, "X") and (level.fan.linear or space.ranks[r] not in space.allowed(level.name, "Y")):
+            return 0.0
+        most = space.sizes[r] / self.nest.leaf[r]
+        return log(max(1.0, most if level.fan.linear else min(most, level.fan.size)))
 
     def _sum(self, *keys: tuple[tuple[object, ...], float]) -> Floats:
         row = np.zeros(len(self.index))
@@ -222,7 +226,7 @@ class Relaxed:
             if not fan.linear:
                 self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in ranks)), log(fan.size)))
             for t in range(len(space.tensors)):
-                copies = (((self.shared_by, f, r), -1.0) for r in self.nest.lacks[t])
+                copies = ((("parts", f, r), -1.0) for r in self.nest.lacks[t])
                 self.rows.append((self._sum((("served", f, t), 1.0), *copies), 0.0))
             lacked = self.nest.lacks[space.output]
             self.copy_rows[f] = len(self.rows)

@@ -24,21 +24,38 @@ from rackmodel.nests.searchers.joint_ragged import Line, least_leaves, leaves_ro
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges, Weights
 from rackmodel.nests.searchers.prices import Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
-WAYS = "entered", "crossed", "served"  # of the output's words at a level, each with a number of its own
 WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
 NONE = -700.0  # logarithm of a term that is not there
 
 
 class JointNest(ContinuousNest):
-    """The programs of one Space under weights of energy and time."""
+    """The programs of one Space under weights of energy and time. parted: ranks whose parts are numbers of their own, for copies of the
+    output are their product · shared: the same of what a transfer may serve."""
 
     def __init__(self, space: Space, weights: Weights) -> None:
         super().__init__(space, energy_prices(space.machine))
         self.weights = weights
         self.fastest = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
         self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
+        lacked = self.lacks[space.output]
+        self.parted = frozenset(lacked if len(lacked) > 1 else ())
+        self.shared = frozenset(r for some in self.lacks if len(some) > 1 for r in some)
+        self.owed = self._owed()
+
+    def _owed(self) -> list[int]:
+        """Levels of transfers of the output of which fresh words are left out, one for each."""
+        space, output = self.space, self.space.output
+        kept = [level for level in range(space.depth) if level == 0 or output in space.stored(level)]
+        found = []
+        for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
+            p = tally_prices(space.machine, self.prices, space.tensors[output], parent, child)
+            each = [(child, p.words.get(Tally.FRESH_CHILD, 0.0)), (parent, p.words.get(Tally.FRESH_PARENT, 0.0))]
+            each += [(f + 1, p.hops.get(Tally.FRESH_CROSSED, 0.0) * self.prices.hop[f]) for f in range(parent, child)]
+            found += [level for level, price in each if price < 0 and level in kept[1:] and any(f < level for f in self.fans)]
+        return found
 
     def ranges(self) -> Ranges:
         """Every mapping's."""
@@ -47,9 +64,10 @@ class JointNest(ContinuousNest):
 
 @dataclass(frozen=True)
 class Net:
-    """Words that cost `each` but for the fresh ones. row, words: their logarithm · fans: whose copies are fresh · at: number of what
-    they cost."""
+    """Words that cost `each` but for the fresh ones. level: that they enter, or that serves them · row, words: their logarithm · fans:
+    whose copies are fresh · at: number of what they cost."""
 
+    level: int
     each: float
     row: Floats
     words: float
@@ -72,7 +90,6 @@ class JointProgram(Relaxed):
     tensor lacks is cut as on entry, what it has as on leaving."""
 
     nest: JointNest
-    shared_by = "share"
 
     def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
         self.free = free
@@ -133,11 +150,8 @@ class JointProgram(Relaxed):
     def _add(self, key: Key, low: float, high: float) -> None:
         if low == 0 and high <= 0:
             self.ones.append(key)
-        else:
+        elif key[0] != "parts" or key[2] in self.nest.parted:
             super()._add(key, low, high)
-
-    def _high(self, key: Key) -> float:
-        return self.high[self.index[key]] if key in self.index else 0.0
 
     def _variables(self) -> None:
         super()._variables()
@@ -150,12 +164,12 @@ class JointProgram(Relaxed):
         for f in self.nest.fans:
             fan = space.machine.levels[f].fan
             for r, cut in enumerate(cells):
-                on = self._high(("parts", f, r)) > 0
-                most = log(cut if fan.linear else min(cut, fan.size)) if on else 0.0
+                most = log(cut if fan.linear else min(cut, fan.size)) if self._most_parts(f, r) > 0 else 0.0
                 self._add(("laid", f, r), 0.0, most)
-                self._add(("share", f, r), 0.0, most)
+                if r in self.nest.shared:
+                    self._add(("share", f, r), 0.0, most)
         one = [r for r in range(len(cells)) if not space.several(r)]
-        self.dealt = {r: f for f in reversed(self.nest.fans) for r in one if self._high(("laid", f, r)) > 0}
+        self.dealt = {r: f for f in reversed(self.nest.fans) for r in one if ("laid", f, r) in self.index}
         for f in self.linear:
             self._add(("waves", f), 0.0, log(prod(cells)))
         for r, cut in enumerate(cells):
@@ -165,10 +179,8 @@ class JointProgram(Relaxed):
                 self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
         w = self.nest.weights
         self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
-        for level in range(1, space.depth):
-            if space.output in self.orders[level]:
-                for way in WAYS:
-                    self._add(("net", way, level), 0.0, w.most / (w.joule * w.joules) if w.joule > 0 else 0.0)
+        for i, level in enumerate(self.nest.owed if w.joule > 0 else ()):
+            self._add(("net", level, i), 0.0, w.most / (w.joule * w.joules))
 
     def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
         if level in (0, self.space.depth):
@@ -186,7 +198,13 @@ class JointProgram(Relaxed):
                 exit_ = self.versions[level][1][r] if level else 0
                 for v in range(exit_):
                     self._more(self._pieces(level, r, v), self._pieces(level, r, v + 1))
-                self._more(self._pieces(level, r, exit_), self._pieces(level + 1, r, 0), self._sum((("share", level, r), 1.0)))
+                for share in self._sharing(level, r) or [("share", level, r)]:
+                    self._more(self._pieces(level, r, exit_), self._pieces(level + 1, r, 0), self._sum((share, 1.0)))
+
+    def _sharing(self, f: int, r: int) -> list[Key]:
+        """What transfers may serve of the parts of a rank: a number of its own, or theirs who lack nothing else."""
+        alone: list[Key] = [("served", f, t) for t, lacked in enumerate(self.nest.lacks) if lacked == [r]]
+        return [key for key in (*alone, ("share", f, r)) if key in self.index]
 
     def _more(self, outer: tuple[Floats, float], inner: tuple[Floats, float], share: Floats | None = None) -> None:
         """There are no fewer inner pieces than outer ones, times what shares them."""
@@ -194,15 +212,18 @@ class JointProgram(Relaxed):
         self.rows.append((row, inner[1] - outer[1]))
 
     def _parts(self) -> None:
-        super()._parts()
-        space, ranks = self.space, range(len(self.space.ranks))
-        for f in self.nest.fans:
+        space, nest, ranks = self.space, self.nest, range(len(self.space.ranks))
+        for f in nest.fans:
             fan, laid = space.machine.levels[f].fan, [(("laid", f, r), 1.0) for r in ranks]
-            for r, name in product(ranks, ("parts", "share")):
-                self.rows.append((self._sum(((name, f, r), 1.0), (("laid", f, r), -1.0)), 0.0))
+            if not fan.linear:
+                self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in nest.parted)), log(fan.size)))
+            for t, lacked in enumerate(nest.lacks):
+                name = "laid" if len(lacked) == 1 else "share"
+                self.rows.append((self._sum((("served", f, t), 1.0), *(((name, f, r), -1.0) for r in lacked)), 0.0))
+            for name, some in (("parts", nest.parted), ("share", nest.shared)):
+                self.rows += [(self._sum(((name, f, r), 1.0), (("laid", f, r), -1.0)), 0.0) for r in sorted(some)]
             self.rows.append((self._sum(*laid, *(((("waves", f), -1.0),) if fan.linear else ())), log(fan.size)))
-            lacked = [(("laid", f, r), -1.0) for r in self.nest.lacks[space.output]]
-            self.rows.append((self._sum((("copies", f), 1.0), *lacked), 0.0))
+            self._copied(f)
         for r in ranks:
             all_parts = ((("laid", f, r), -1.0) for f in self.nest.fans)
             self.rows.append((self._sum((("leaves", r), 1.0), (("cycles", r), -1.0), *all_parts), 0.0))
@@ -215,6 +236,18 @@ class JointProgram(Relaxed):
             below = ((("laid", f, r), -1.0) for f in self.nest.fans if f >= level)
             self.rows.append((self._sum((("tile", level, r, v), 1.0), (("cycles", r), -1.0), *below), log(self.nest.leaf[r])))
 
+    def _copied(self, f: int) -> None:
+        """Copies of the output are no more than the parts of the ranks that it lacks: those laid out, and as real numbers those that the
+        tiles leave."""
+        lacked = self.nest.lacks[self.space.output]
+        self.rows.append((self._sum((("copies", f), 1.0), *((("laid", f, r), -1.0) for r in lacked)), 0.0))
+        row, end = self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in self.nest.parted)), 0.0
+        for r in lacked if not self.nest.parted else ():
+            (a, x), (b, y) = self._tile(f + 1, r, 0), self._tile(f, r, self.versions[f][1][r] if f else 0)
+            row, end = row + a - b, y - x
+        self.copy_rows[f] = len(self.rows)
+        self.rows.append((row, end))
+
     def _version_of_room(self, level: int, node: int, r: int) -> int:
         """What a fan hands out is a tile of the first node: here lemma L3 would tell fans of tiles that take no room."""
         return super()._version_of_room(level, node, r) if node or level in self.free else 0
@@ -223,14 +256,14 @@ class JointProgram(Relaxed):
     def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
         """Words that enter a level, or that it serves, cost a number of their own but for the fresh ones."""
         fans = tuple(f for f in self.nest.fans if f < level)
-        used = {net.at for net in self.nets}
-        free = [at for way in WAYS if (at := self.index.get(("net", way, level), -1)) >= 0 and at not in used]
+        free = [at for i, on in enumerate(self.nest.owed) if on == level and (at := self.index.get(("net", level, i), -1)) >= 0]
+        free = free[sum(net.level == level for net in self.nets) :]
         if not self.netted or not each[1] < 0 or not fans or not free:
             super()._moved(t, level, each, row, words)
             return
         self._term(each[0] + each[1], row, words)
         whole = self.space.terms[t].whole
-        self.nets.append(Net(-each[1] * whole, row, words - log(whole), fans, free[0]))
+        self.nets.append(Net(level, -each[1] * whole, row, words - log(whole), fans, free[0]))
 
     def _netted(self, net: Net, copies: Copies) -> Iterator[Room]:
         """With n words and K copies, as often as there are fresh ones: y >= n - chord(K), y >= least K (n / K - 1)."""
@@ -350,7 +383,7 @@ class JointProgram(Relaxed):
         ends = [self.rows[i][1] for i in self.kept]
         for f, row in self.copy_rows.items():
             if row in self.kept:
-                ends[self.kept.index(row)] = self.beyond(f, ranges.copies)
+                ends[self.kept.index(row)] += self.beyond(f, ranges.copies)
         for net in self.nets:
             slope[net.at] += weights.joule * weights.joules
         rooms = [*self.rooms, *self.moving(ranges)]
