@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import ceil, exp, inf, log, prod
 
@@ -23,11 +24,25 @@ from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.word_terms import Tally, tally_prices
+from rackmodel.nests.searchers.word_terms import Tally, TallyPrices, tally_prices
 
 WORK, TOGETHER = 700, 32  # bounds raised, or ranges halved; lowest ones that rise together
 EXACT = 1e-5  # of the bound: what a chord may leave open
 Copies = tuple[tuple[int, int], ...]  # per fan: least, most copies of the output
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Words of a tensor from a level to the next that keeps it. entered, served, crossed (of every fan between): rows of their
+    logarithms, each and a constant."""
+
+    tensor: int
+    parent: int
+    child: int
+    entered: Floats
+    served: Floats
+    crossed: tuple[Floats, ...]
+    words: float
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,14 @@ class ContinuousNest:
         self.leaf = space.least_tiles
         self.lacks = [[r for r in range(len(space.ranks)) if not space.has[t, r]] for t in range(len(space.tensors))]
         self.fans = [f for f, v in enumerate(space.machine.levels) if v.fan.size > 1 or v.fan.linear]
+        self._tallies: dict[tuple[BitPrices, int, int, int], TallyPrices] = {}
+
+    def tallies(self, prices: BitPrices, t: int, parent: int, child: int) -> TallyPrices:
+        """What a word of a transfer costs."""
+        key = prices, t, parent, child
+        if key not in self._tallies:
+            self._tallies[key] = tally_prices(self.space.machine, prices, self.space.tensors[t], parent, child)
+        return self._tallies[key]
 
     def bound(self, known: float, effort: Effort | None = None) -> float:
         """Least price of the whole nest at least, without the MACs; what reaches `known`, the price of some mapping, is not made better.
@@ -137,8 +160,7 @@ class Relaxed:
         self.copy_rows: dict[int, int] = {}
         self._nesting()
         self._parts()
-        for t in range(len(self.space.tensors)):
-            self._tensor(t, nest.prices)
+        self._priced(nest.prices)
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
         self.kept = [i for i, (row, _) in enumerate(self.rows) if row.any()]
         self.stacked: Floats = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
@@ -259,20 +281,31 @@ class Relaxed:
         return self.versions[level][0][node][r]
 
     # -- the objective
-    def _tensor(self, t: int, prices: BitPrices) -> None:
-        """Terms of every transfer of a tensor."""
-        space = self.space
-        kept = [level for level in range(space.depth) if level == 0 or t in self.orders[level]]
-        for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
-            p = tally_prices(space.machine, prices, space.tensors[t], parent, child)
-            row, words = self._words(t, child)
-            self._moved(t, child, (p.words.get(Tally.ENTERED, 0.0), p.words.get(Tally.FRESH_CHILD, 0.0)), row, words)
-            served = row + self._shared(t, parent, child)
-            self._moved(t, parent, (p.words.get(Tally.SERVED, 0.0), p.words.get(Tally.FRESH_PARENT, 0.0)), served, words)
-            for f in range(parent, child):
+    @cached_property
+    def _transfers(self) -> list[Transfer]:
+        """Of every tensor, from where it is kept to where it is kept next."""
+        space, found = self.space, []
+        for t in range(len(space.tensors)):
+            kept = [level for level in range(space.depth) if level == 0 or t in self.orders[level]]
+            for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
+                row, words = self._words(t, child)
+                crossed = tuple(row + self._shared(t, f + 1, child) for f in range(parent, child))
+                found.append(Transfer(t, parent, child, row, row + self._shared(t, parent, child), crossed, words))
+        return found
+
+    def _priced(self, prices: BitPrices) -> None:
+        """Terms of all transfers."""
+        for one in self._transfers:
+            p = self.nest.tallies(prices, one.tensor, one.parent, one.child)
+            into = one.child, (p.words.get(Tally.ENTERED, 0.0), p.words.get(Tally.FRESH_CHILD, 0.0)), one.entered
+            out = one.parent, (p.words.get(Tally.SERVED, 0.0), p.words.get(Tally.FRESH_PARENT, 0.0)), one.served
+            over = []
+            for f, row in enumerate(one.crossed, one.parent):
                 hop = prices.hop[f]
-                each = p.hops.get(Tally.CROSSED, 0.0) * hop, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop
-                self._moved(t, f + 1, each, row + self._shared(t, f + 1, child), words)
+                over.append((f + 1, (p.hops.get(Tally.CROSSED, 0.0) * hop, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop), row))
+            for level, each, row in (into, out, *over):
+                if any(each):
+                    self._moved(one.tensor, level, each, row, one.words)
 
     def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
         """Words at a price, and at another (<= 0) of those of them that are fresh in the instances of a level."""

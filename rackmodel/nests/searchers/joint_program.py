@@ -22,9 +22,9 @@ from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponent
 from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.joint_ragged import Line, least_leaves, leaves_row, round_rows
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges, Weights
-from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.word_terms import Tally, tally_prices
+from rackmodel.nests.searchers.word_terms import Tally
 
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
 WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
@@ -44,6 +44,7 @@ class JointNest(ContinuousNest):
         self.parted = frozenset(lacked if len(lacked) > 1 else ())
         self.shared = frozenset(r for some in self.lacks if len(some) > 1 for r in some)
         self.owed = self._owed()
+        self.ports = [(port, port.prices(space.depth)) for port in components(space.machine)]
 
     def _owed(self) -> list[int]:
         """Levels of transfers of the output of which fresh words are left out, one for each."""
@@ -51,7 +52,7 @@ class JointNest(ContinuousNest):
         kept = [level for level in range(space.depth) if level == 0 or output in space.stored(level)]
         found = []
         for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
-            p = tally_prices(space.machine, self.prices, space.tensors[output], parent, child)
+            p = self.tallies(self.prices, output, parent, child)
             each = [(child, p.words.get(Tally.FRESH_CHILD, 0.0)), (parent, p.words.get(Tally.FRESH_PARENT, 0.0))]
             each += [(f + 1, p.hops.get(Tally.FRESH_CROSSED, 0.0) * self.prices.hop[f]) for f in range(parent, child)]
             found += [level for level, price in each if price < 0 and level in kept[1:] and any(f < level for f in self.fans)]
@@ -102,7 +103,7 @@ class JointProgram(Relaxed):
         super().__init__(nest, orders, nest.ranges().copies)
         self.netted = False
         joules = self.constant, self.savings
-        self.ports = [self._port(port) for port in components(self.space.machine) if nest.weights.second > 0]
+        self.ports = [self._port(*port) for port in nest.ports if nest.weights.second > 0]
         self.constant, self.savings = joules
         self.ends = dict.fromkeys(self.ones, (1, 1))
         for key, at in self.index.items():
@@ -277,11 +278,9 @@ class JointProgram(Relaxed):
         yield Room(Exponentials((net.row - of)[None], shift + log(least)), gain, unit * least)
 
     # -- times
-    def _port(self, port: Component) -> Port:
-        machine = self.space.machine
+    def _port(self, port: Component, prices: BitPrices) -> Port:
         self.terms, self.constant, self.savings = [], 0.0, []
-        for t in range(len(self.space.tensors)):
-            self._tensor(t, port.prices(len(machine.levels)))
+        self._priced(prices)
         unit = port.bandwidth * self.nest.weights.seconds
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [NONE])
         savings = tuple(replace(saving, each=saving.each / unit) for saving in self.savings)
