@@ -18,7 +18,7 @@ from math import ceil, exp, inf, log, prod
 import numpy as np
 
 from rackmodel.nests.arrays import Floats
-from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room, Rooms
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
@@ -165,6 +165,7 @@ class Relaxed:
         self.kept = [i for i, (row, _) in enumerate(self.rows) if row.any()]
         self.stacked: Floats = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
         self.objective, self.rooms = Exponentials(np.array(rows), np.array(shifts)), list(self._rooms())
+        self.stacked_rooms = Rooms.of(self.rooms, len(self.index))
 
     def narrowed(self, copies: Copies) -> Relaxed:
         """The same with other ranges of copies."""
@@ -357,4 +358,4 @@ class Relaxed:
             slope -= saving.each * b * self.copies_of(saving)
         ends = np.array([self.rows[i][1] for i in self.kept], dtype=float)
         box = np.array(self.low), np.array(self.high)
-        return ConvexProgram(self.objective, slope, constant, self.rooms, self.stacked, ends, *box)
+        return ConvexProgram(self.objective, slope, constant, self.stacked_rooms, self.stacked, ends, *box)

@@ -18,7 +18,7 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.searchers.continuous_bound import ContinuousNest, Copies, Relaxed, Saving
-from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room, Rooms
 from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.joint_ragged import Line, least_leaves, leaves_row, round_rows
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges, Weights
@@ -96,7 +96,7 @@ class JointProgram(Relaxed):
         self.free = free
         self.ones: list[Key] = []  # what is 1 in every mapping: no numbers of the program
         self.known_edges: dict[object, tuple[Floats, Floats]] = {}
-        self.known_rooms: dict[object, list[Room]] = {}
+        self.known_rooms: dict[object, tuple[Rooms, Rooms]] = {}
         self.known_before: dict[object, Ints] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
@@ -363,12 +363,14 @@ class JointProgram(Relaxed):
                 low[at] = log(max(1, -(-cells // min(cells, most))))
         return low, np.maximum(low, high)
 
-    def moving(self, ranges: Ranges) -> list[Room]:
-        """What words take: of numbers of their own, of seconds."""
+    def moving(self, ranges: Ranges) -> tuple[Rooms, Rooms]:
+        """(what words take: of numbers of their own, of seconds; all there is to be kept)."""
         on = ranges.copies, *(self._instances(port.level, ranges) for port in self.ports if port.savings or port.constant)
         if on not in self.known_rooms:
-            nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
-            self.known_rooms[on] = [*nets, *(self._seconds(port, ranges) for port in self.ports)]
+            some = [room for net in self.nets for room in self._netted(net, ranges.copies)]
+            some += [self._seconds(port, ranges) for port in self.ports]
+            compute = [self._compute()] if self.nest.weights.second > 0 else []
+            self.known_rooms[on] = Rooms.of(some, len(self.index)), Rooms.of([*self.rooms, *some, *compute], len(self.index))
         return self.known_rooms[on]
 
     def between(self, ranges: Ranges) -> ConvexProgram:
@@ -385,14 +387,11 @@ class JointProgram(Relaxed):
                 ends[self.kept.index(row)] += self.beyond(f, ranges.copies)
         for net in self.nets:
             slope[net.at] += weights.joule * weights.joules
-        rooms = [*self.rooms, *self.moving(ranges)]
-        if weights.second > 0:
-            rooms.append(self._compute())
         shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)
         terms = Exponentials(self.objective.rows, shift)
         rows, more = self._ragged(ranges)
         stacked = np.concatenate([self.stacked, rows])
-        return ConvexProgram(terms, slope, constant, rooms, stacked, np.concatenate([ends, more]), *self._box(ranges))
+        return ConvexProgram(terms, slope, constant, self.moving(ranges)[1], stacked, np.concatenate([ends, more]), *self._box(ranges))
 
     def _ragged(self, ranges: Ranges) -> tuple[Floats, Floats]:
         """(rows, limits) of what ragged edges cost."""
