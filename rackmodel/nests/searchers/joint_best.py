@@ -15,8 +15,9 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import NestObjective, better
+from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers.contract import NestQuestion
+from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Weights
 from rackmodel.nests.searchers.joint_search import JointSearch, least_at_corners
@@ -34,6 +35,7 @@ LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all level
 WORK, ALONE = 480, 32  # programs of all masks together; of the least energy and the least time alone
 STARTS, LOOKED, TURNS = 6, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+TURN = 16  # programs of either, at once
 SLOWER = 0.35  # of a part: what is rounded up
 
 
@@ -135,12 +137,38 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joule
     if q.objective.name != "edp":
         asked = _weights(q.objective, best)
         return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
-    ends = []
-    for one in (Weights(1.0, 0.0, w.joules, w.seconds), Weights(0.0, 1.0, w.joules, w.seconds)):
-        alone = _search(space, best, macs, one)
-        alone.run(ALONE, q.effort)
-        ends.append(max(alone.bound + one.joule * macs, one.joule * floor))
-    return least_at_corners(q.objective, w, line, *ends)
+    ends = _Ends(q, space, best, joules)
+    for _ in range(2 * ALONE // TURN):
+        if not ends.closer(w, line):
+            break
+    return least_at_corners(q.objective, w, line, ends.energy, ends.time)
+
+
+class _Ends:
+    """The least energy and the least time alone, as far as they are known: each is made closer where the corner that it leaves is the lower."""
+
+    def __init__(self, q: NestQuestion, space: Space, best: Best, joules: tuple[float, float]) -> None:
+        self.q, self.space, self.best = q, space, best
+        self.macs, self.energy = joules[0], max(joules)
+        self.time = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
+        self.searches: dict[bool, JointSearch] = {}
+
+    def closer(self, w: Weights, line: float) -> bool:
+        """Some programs more of one of them; False where no more is to be had."""
+        known = self.best[2]
+        corners = [least_at_corners(self.q.objective, w, line, *ends) for ends in ((self.energy, known.latency_s), (known.energy_j, self.time))]
+        timed = corners[1] < corners[0]
+        if timed not in self.searches:
+            one = Weights(0.0, 1.0, w.joules, w.seconds) if timed else Weights(1.0, 0.0, w.joules, w.seconds)
+            self.searches[timed] = _search(self.space, self.best, self.macs, one)
+        search = self.searches[timed]
+        going = search.bound < search.known * (1 - TIE)
+        search.run(TURN, self.q.effort)
+        if timed:
+            self.time = max(self.time, search.bound)
+        else:
+            self.energy = max(self.energy, search.bound + self.macs)
+        return going
 
 
 def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:
