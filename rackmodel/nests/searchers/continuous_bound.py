@@ -205,7 +205,8 @@ class Relaxed:
     def _most_parts(self, f: int, r: int) -> float:
         """Logarithm of the parts of a rank on a fan, at most."""
         space, level = self.space, self.space.machine.levels[f]
-        if space.ranks[r] not in space.allowed(level.name, "X") and (level.fan.linear or space.ranks[r] not in space.allowed(level.name, "Y")):
+        sides = ("X",) if level.fan.linear else ("X", "Y")
+        if not any(space.ranks[r] in space.allowed(level.name, side) for side in sides):
             return 0.0
         most = space.sizes[r] / self.nest.leaf[r]
         return log(max(1.0, most if level.fan.linear else min(most, level.fan.size)))

@@ -132,7 +132,7 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
 def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
     the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute."""
-    w, (macs, floor) = search.nest.weights, joules
+    w, macs = search.nest.weights, joules[0]
     line = search.bound + w.joule * macs
     if q.objective.name != "edp":
         asked = _weights(q.objective, best)
@@ -145,9 +145,10 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joule
 
 
 class _Ends:
-    """The least energy and the least time alone, as far as they are known: each is made closer where the corner that it leaves is the lower."""
+    """The least energy and the least time alone, as far as they are known: that is made closer whose corner is the lower."""
 
     def __init__(self, q: NestQuestion, space: Space, best: Best, joules: tuple[float, float]) -> None:
+        """joules: as of _bound."""
         self.q, self.space, self.best = q, space, best
         self.macs, self.energy = joules[0], max(joules)
         self.time = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
@@ -155,9 +156,9 @@ class _Ends:
 
     def closer(self, w: Weights, line: float) -> bool:
         """Some programs more of one of them; False where no more is to be had."""
-        known = self.best[2]
-        corners = [least_at_corners(self.q.objective, w, line, *ends) for ends in ((self.energy, known.latency_s), (known.energy_j, self.time))]
-        timed = corners[1] < corners[0]
+        known, aim = self.best[2], self.q.objective
+        of_energy = least_at_corners(aim, w, line, self.energy, known.latency_s)
+        timed = least_at_corners(aim, w, line, known.energy_j, self.time) < of_energy
         if timed not in self.searches:
             one = Weights(0.0, 1.0, w.joules, w.seconds) if timed else Weights(1.0, 0.0, w.joules, w.seconds)
             self.searches[timed] = _search(self.space, self.best, self.macs, one)
