@@ -15,7 +15,7 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.objective import NestObjective, better
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.joint_program import JointProgram
@@ -33,8 +33,8 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK, ALONE = 480, 32  # programs of all masks together; of the least energy and the least time alone
-STARTS, LOOKED, TURNS = 6, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
-FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+STARTS, LOOKED, TURNS = 8, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+FIRST, KICKS = 32, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
 TURN = 16  # programs of either, at once
 SLOWER = 0.35  # of a part: what is rounded up
 
@@ -139,8 +139,7 @@ def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joule
         return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
     ends = _Ends(q, space, best, joules)
     for _ in range(2 * ALONE // TURN):
-        if not ends.closer(w, line):
-            break
+        ends.rise(w, line)
     return least_at_corners(q.objective, w, line, ends.energy, ends.time)
 
 
@@ -154,8 +153,8 @@ class _Ends:
         self.time = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
         self.searches: dict[bool, JointSearch] = {}
 
-    def closer(self, w: Weights, line: float) -> bool:
-        """Some programs more of one of them; False where no more is to be had."""
+    def rise(self, w: Weights, line: float) -> None:
+        """Some programs more of one of them."""
         known, aim = self.best[2], self.q.objective
         of_energy = least_at_corners(aim, w, line, self.energy, known.latency_s)
         timed = least_at_corners(aim, w, line, known.energy_j, self.time) < of_energy
@@ -163,13 +162,11 @@ class _Ends:
             one = Weights(0.0, 1.0, w.joules, w.seconds) if timed else Weights(1.0, 0.0, w.joules, w.seconds)
             self.searches[timed] = _search(self.space, self.best, self.macs, one)
         search = self.searches[timed]
-        going = search.bound < search.known * (1 - TIE)
         search.run(TURN, self.q.effort)
         if timed:
             self.time = max(self.time, search.bound)
         else:
             self.energy = max(self.energy, search.bound + self.macs)
-        return going
 
 
 def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:
