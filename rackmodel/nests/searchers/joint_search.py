@@ -28,7 +28,7 @@ TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
 MANY, OPENED = 64, 0.25  # orders of all levels together: of more, a level is cut before all else if that takes so much of what is open
-DONE, STEPS = 1e-4, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
+DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
 
 
 @dataclass(frozen=True)
