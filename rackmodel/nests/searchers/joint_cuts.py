@@ -104,7 +104,7 @@ class Nearness:
         if not len(on):
             return 0.0
         rows = np.zeros((len(on), len(self.at)))
-        np.add.at(rows, (slice(None), before), slopes[on])
+        np.add.at(rows.T, before, slopes[on].T)
         return float(misses(over[on], rows, self.give).max())
 
     @cached_property
