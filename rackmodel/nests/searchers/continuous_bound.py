@@ -11,23 +11,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from math import ceil, exp, inf, log, prod
 
 import numpy as np
 
 from rackmodel.nests.arrays import Floats
-from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room, Rooms
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.order_plan import node_versions
 from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.word_terms import Tally, tally_prices
+from rackmodel.nests.searchers.word_terms import Tally, TallyPrices, tally_prices
 
 WORK, TOGETHER = 700, 32  # bounds raised, or ranges halved; lowest ones that rise together
 EXACT = 1e-5  # of the bound: what a chord may leave open
 Copies = tuple[tuple[int, int], ...]  # per fan: least, most copies of the output
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Words of a tensor from a level to the next that keeps it. entered, served, crossed (of every fan between): rows of their
+    logarithms, each and a constant."""
+
+    tensor: int
+    parent: int
+    child: int
+    entered: Floats
+    served: Floats
+    crossed: tuple[Floats, ...]
+    words: float
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,14 @@ class ContinuousNest:
         self.leaf = space.least_tiles
         self.lacks = [[r for r in range(len(space.ranks)) if not space.has[t, r]] for t in range(len(space.tensors))]
         self.fans = [f for f, v in enumerate(space.machine.levels) if v.fan.size > 1 or v.fan.linear]
+        self._tallies: dict[tuple[BitPrices, int, int, int], TallyPrices] = {}
+
+    def tallies(self, prices: BitPrices, t: int, parent: int, child: int) -> TallyPrices:
+        """What a word of a transfer costs."""
+        key = prices, t, parent, child
+        if key not in self._tallies:
+            self._tallies[key] = tally_prices(self.space.machine, prices, self.space.tensors[t], parent, child)
+        return self._tallies[key]
 
     def bound(self, known: float, effort: Effort | None = None) -> float:
         """Least price of the whole nest at least, without the MACs; what reaches `known`, the price of some mapping, is not made better.
@@ -120,9 +143,7 @@ class Leaf:
 
 
 class Relaxed:
-    """The program of one choice of orders and ranges of copies. shared_by: numbers whose product says what a transfer may serve."""
-
-    shared_by = "parts"
+    """The program of one choice of orders and ranges of copies."""
 
     def __init__(self, nest: ContinuousNest, orders: Sequence[tuple[int, ...]], copies: Copies) -> None:
         self.nest, self.space, self.copies = nest, nest.space, copies
@@ -139,12 +160,12 @@ class Relaxed:
         self.copy_rows: dict[int, int] = {}
         self._nesting()
         self._parts()
-        for t in range(len(self.space.tensors)):
-            self._tensor(t, nest.prices)
+        self._priced(nest.prices)
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
         self.kept = [i for i, (row, _) in enumerate(self.rows) if row.any()]
         self.stacked: Floats = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
         self.objective, self.rooms = Exponentials(np.array(rows), np.array(shifts)), list(self._rooms())
+        self.stacked_rooms = Rooms.of(self.rooms, len(self.index))
 
     def narrowed(self, copies: Copies) -> Relaxed:
         """The same with other ranges of copies."""
@@ -173,15 +194,22 @@ class Relaxed:
                 for v in range(exit_ + 1):
                     self._add(("tile", level, r, v), log(nest.leaf[r]), log(space.sizes[r]))
         for f in nest.fans:
-            fan, name = space.machine.levels[f].fan, space.machine.levels[f].name
-            for r, rank in enumerate(space.ranks):
-                on = rank in space.allowed(name, "X") or (not fan.linear and rank in space.allowed(name, "Y"))
-                most = space.sizes[r] / nest.leaf[r] if fan.linear else min(space.sizes[r] / nest.leaf[r], fan.size)
-                self._add(("parts", f, r), 0.0, log(max(1.0, most)) if on else 0.0)
+            fan = space.machine.levels[f].fan
+            for r in range(len(space.ranks)):
+                self._add(("parts", f, r), 0.0, self._most_parts(f, r))
             for t, tensor in enumerate(space.tensors):
                 width = fan.reduction_width if tensor.is_output else fan.multicast_width
                 self._add(("served", f, t), 0.0, log(width) if width else log(prod(space.sizes)))
             self._add(("copies", f), log(self.copies[f][0]), log(self.copies[f][1]))
+
+    def _most_parts(self, f: int, r: int) -> float:
+        """Logarithm of the parts of a rank on a fan, at most."""
+        space, level = self.space, self.space.machine.levels[f]
+        sides = ("X",) if level.fan.linear else ("X", "Y")
+        if not any(space.ranks[r] in space.allowed(level.name, side) for side in sides):
+            return 0.0
+        most = space.sizes[r] / self.nest.leaf[r]
+        return log(max(1.0, most if level.fan.linear else min(most, level.fan.size)))
 
     def _sum(self, *keys: tuple[tuple[object, ...], float]) -> Floats:
         row = np.zeros(len(self.index))
@@ -222,7 +250,7 @@ class Relaxed:
             if not fan.linear:
                 self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in ranks)), log(fan.size)))
             for t in range(len(space.tensors)):
-                copies = (((self.shared_by, f, r), -1.0) for r in self.nest.lacks[t])
+                copies = ((("parts", f, r), -1.0) for r in self.nest.lacks[t])
                 self.rows.append((self._sum((("served", f, t), 1.0), *copies), 0.0))
             lacked = self.nest.lacks[space.output]
             self.copy_rows[f] = len(self.rows)
@@ -255,20 +283,31 @@ class Relaxed:
         return self.versions[level][0][node][r]
 
     # -- the objective
-    def _tensor(self, t: int, prices: BitPrices) -> None:
-        """Terms of every transfer of a tensor."""
-        space = self.space
-        kept = [level for level in range(space.depth) if level == 0 or t in self.orders[level]]
-        for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
-            p = tally_prices(space.machine, prices, space.tensors[t], parent, child)
-            row, words = self._words(t, child)
-            self._moved(t, child, (p.words.get(Tally.ENTERED, 0.0), p.words.get(Tally.FRESH_CHILD, 0.0)), row, words)
-            served = row + self._shared(t, parent, child)
-            self._moved(t, parent, (p.words.get(Tally.SERVED, 0.0), p.words.get(Tally.FRESH_PARENT, 0.0)), served, words)
-            for f in range(parent, child):
+    @cached_property
+    def _transfers(self) -> list[Transfer]:
+        """Of every tensor, from where it is kept to where it is kept next."""
+        space, found = self.space, []
+        for t in range(len(space.tensors)):
+            kept = [level for level in range(space.depth) if level == 0 or t in self.orders[level]]
+            for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
+                row, words = self._words(t, child)
+                crossed = tuple(row + self._shared(t, f + 1, child) for f in range(parent, child))
+                found.append(Transfer(t, parent, child, row, row + self._shared(t, parent, child), crossed, words))
+        return found
+
+    def _priced(self, prices: BitPrices) -> None:
+        """Terms of all transfers."""
+        for one in self._transfers:
+            p = self.nest.tallies(prices, one.tensor, one.parent, one.child)
+            into = one.child, (p.words.get(Tally.ENTERED, 0.0), p.words.get(Tally.FRESH_CHILD, 0.0)), one.entered
+            out = one.parent, (p.words.get(Tally.SERVED, 0.0), p.words.get(Tally.FRESH_PARENT, 0.0)), one.served
+            over = []
+            for f, row in enumerate(one.crossed, one.parent):
                 hop = prices.hop[f]
-                each = p.hops.get(Tally.CROSSED, 0.0) * hop, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop
-                self._moved(t, f + 1, each, row + self._shared(t, f + 1, child), words)
+                over.append((f + 1, (p.hops.get(Tally.CROSSED, 0.0) * hop, p.hops.get(Tally.FRESH_CROSSED, 0.0) * hop), row))
+            for level, each, row in (into, out, *over):
+                if any(each):
+                    self._moved(one.tensor, level, each, row, one.words)
 
     def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
         """Words at a price, and at another (<= 0) of those of them that are fresh in the instances of a level."""
@@ -320,4 +359,4 @@ class Relaxed:
             slope -= saving.each * b * self.copies_of(saving)
         ends = np.array([self.rows[i][1] for i in self.kept], dtype=float)
         box = np.array(self.low), np.array(self.high)
-        return ConvexProgram(self.objective, slope, constant, self.rooms, self.stacked, ends, *box)
+        return ConvexProgram(self.objective, slope, constant, self.stacked_rooms, self.stacked, ends, *box)

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Number
+from rackmodel.nests.arrays import Floats, Ints, Number
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,42 @@ class Room:
 
 
 @dataclass(frozen=True)
+class Rooms:
+    """Several of them side by side: [terms] of all, of every room its first term, [rooms, numbers], [rooms]."""
+
+    terms: Exponentials
+    begins: Ints
+    slope: Floats
+    constant: Floats
+
+    @classmethod
+    def of(cls, rooms: Sequence[Room], numbers: int) -> Rooms:
+        """In their order."""
+        sizes = [len(room.terms.shift) for room in rooms]
+        rows = np.concatenate([np.zeros((0, numbers)), *(room.terms.rows for room in rooms)])
+        shift = np.concatenate([np.zeros(0), *(room.terms.shift for room in rooms)])
+        slope = np.array([room.slope for room in rooms]).reshape(-1, numbers)
+        begins = np.cumsum([0, *sizes])[:-1]
+        return cls(Exponentials(rows, shift), begins, slope, np.array([float(room.constant) for room in rooms]))
+
+    def taken(self, z: Floats) -> tuple[Floats, Floats]:
+        """([rooms, numbers] slope of the logarithm of what a room takes of what there is, [rooms] that logarithm)."""
+        if not len(self.begins):
+            return self.slope, self.constant
+        each = self.terms.at(z)
+        total, there = np.add.reduceat(each, self.begins), np.maximum(self.constant + self.slope @ z, 1e-9)
+        slopes = np.add.reduceat(each[:, None] * self.terms.rows, self.begins) / total[:, None] - self.slope / there[:, None]
+        return np.asarray(slopes), np.asarray(np.log(np.maximum(total, 1e-300) / there))
+
+
+@dataclass(frozen=True)
 class ConvexProgram:
     """terms, slope, constant: of the objective · rooms: what must hold · rows, limits: rows z <= limits · low, high: the box."""
 
     terms: Exponentials
     slope: Floats
     constant: float
-    rooms: list[Room]
+    rooms: Rooms
     rows: Floats
     limits: Floats
     low: Floats
@@ -49,4 +79,4 @@ class ConvexProgram:
     @property
     def shape(self) -> tuple[object, ...]:
         """Programs of one shape rise together."""
-        return self.terms.rows.shape, self.rows.shape, tuple(room.terms.rows.shape for room in self.rooms)
+        return self.terms.rows.shape, self.rows.shape, self.rooms.begins.tobytes(), len(self.rooms.terms.shift)

@@ -40,9 +40,9 @@ class Layout:
     @classmethod
     def of(cls, program: ConvexProgram) -> Layout:
         """Of all programs of its shape."""
-        sizes = [len(room.terms.shift) for room in program.rooms]
-        begins = np.cumsum([0, *sizes])[:-1]
-        return cls(len(program.limits), len(program.terms.shift), np.repeat(np.arange(len(sizes)), sizes), begins, len(program.low) + 1)
+        rooms = program.rooms
+        of = np.repeat(np.arange(len(rooms.begins)), np.diff([*rooms.begins, len(rooms.terms.shift)]))
+        return cls(len(program.limits), len(program.terms.shift), of, rooms.begins, len(program.low) + 1)
 
     @property
     def rooms(self) -> int:
@@ -123,8 +123,7 @@ class Stack:
         layout = Layout.of(programs[0])
         rows = np.zeros((len(programs), layout.rows, layout.numbers))
         for own, p in zip(rows, programs, strict=True):
-            parts = p.rows, p.terms.rows, *(room.terms.rows for room in p.rooms), *(room.slope[None] for room in p.rooms)
-            np.concatenate(parts, out=own[:, :-1])
+            np.concatenate((p.rows, p.terms.rows, p.rooms.terms.rows, p.rooms.slope), out=own[:, :-1])
         rows[:, : layout.linear, -1] = rows[:, layout.of_rooms, -1] = -1.0
         flat = rows.reshape(-1, layout.numbers)
         row, column = np.nonzero(flat)
@@ -133,7 +132,7 @@ class Stack:
             entries=Entries(row, column, flat[row, column]),
             shift=np.stack([_shifts(p, s) for p, s in zip(programs, scales.tolist(), strict=True)]),
             limits=np.stack([p.limits for p in programs]),
-            constant=np.array([[float(room.constant) for room in p.rooms] for p in programs]).reshape(len(programs), -1),
+            constant=np.stack([p.rooms.constant for p in programs]),
             slope=_wider([p.slope for p in programs] / scales[:, None], MISSED),
             base=np.array([p.constant for p in programs]) / scales,
             low=_wider(np.stack([p.low for p in programs]), 0.0),
@@ -252,7 +251,7 @@ def _wider(values: Floats, last: float) -> Floats:
 
 
 def _shifts(program: ConvexProgram, scale: float) -> Floats:
-    return np.concatenate([program.terms.shift - log(scale), *(room.terms.shift for room in program.rooms)])
+    return np.concatenate([program.terms.shift - log(scale), program.rooms.terms.shift])
 
 
 def squared(rows: Floats, weights: Floats) -> Floats:

@@ -17,6 +17,7 @@ from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import NestObjective, better
 from rackmodel.nests.searchers.contract import NestQuestion
+from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Weights
 from rackmodel.nests.searchers.joint_search import JointSearch, least_at_corners
@@ -31,9 +32,10 @@ from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
-WORK, ALONE = 480, 32  # programs of all masks together; of the least energy and the least time alone
-STARTS, LOOKED, TURNS = 6, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+WORK, ALONE = 480, 40  # programs of all masks together; of the least energy and the least time alone
+STARTS, LOOKED, TURNS = 10, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+TURN = 16  # programs of either, at once
 SLOWER = 0.35  # of a part: what is rounded up
 
 
@@ -130,17 +132,41 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
 def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
     the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute."""
-    w, (macs, floor) = search.nest.weights, joules
+    w, macs = search.nest.weights, joules[0]
     line = search.bound + w.joule * macs
     if q.objective.name != "edp":
         asked = _weights(q.objective, best)
         return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
-    ends = []
-    for one in (Weights(1.0, 0.0, w.joules, w.seconds), Weights(0.0, 1.0, w.joules, w.seconds)):
-        alone = _search(space, best, macs, one)
-        alone.run(ALONE, q.effort)
-        ends.append(max(alone.bound + one.joule * macs, one.joule * floor))
-    return least_at_corners(q.objective, w, line, *ends)
+    ends = _Ends(q, space, best, joules)
+    for _ in range(2 * ALONE // TURN):
+        ends.rise(w, line)
+    return least_at_corners(q.objective, w, line, ends.energy, ends.time)
+
+
+class _Ends:
+    """The least energy and the least time alone, as far as they are known: that is made closer whose corner is the lower."""
+
+    def __init__(self, q: NestQuestion, space: Space, best: Best, joules: tuple[float, float]) -> None:
+        """joules: as of _bound."""
+        self.q, self.space, self.best = q, space, best
+        self.macs, self.energy = joules[0], max(joules)
+        self.time = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
+        self.searches: dict[bool, JointSearch] = {}
+
+    def rise(self, w: Weights, line: float) -> None:
+        """Some programs more of one of them."""
+        known, aim = self.best[2], self.q.objective
+        of_energy = least_at_corners(aim, w, line, self.energy, known.latency_s)
+        timed = least_at_corners(aim, w, line, known.energy_j, self.time) < of_energy
+        if timed not in self.searches:
+            one = Weights(0.0, 1.0, w.joules, w.seconds) if timed else Weights(1.0, 0.0, w.joules, w.seconds)
+            self.searches[timed] = _search(self.space, self.best, self.macs, one)
+        search = self.searches[timed]
+        search.run(TURN, self.q.effort)
+        if timed:
+            self.time = max(self.time, search.bound)
+        else:
+            self.energy = max(self.energy, search.bound + self.macs)
 
 
 def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:

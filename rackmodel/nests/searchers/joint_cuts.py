@@ -10,14 +10,13 @@ level come after what holds of any order, unless they take much more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
-from rackmodel.nests.searchers.continuous_program import ConvexProgram, Room
+from rackmodel.nests.searchers.continuous_program import ConvexProgram
 from rackmodel.nests.searchers.convex_stack import squared
 from rackmodel.nests.searchers.joint_program import JointProgram
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges
@@ -50,7 +49,7 @@ class Nearness:
         """M^-1."""
         made, z = self.made, self.at
         rows, left = [made.rows], [made.limits - made.rows @ z]
-        slopes, over = _rooms(made.rooms, z)
+        slopes, over = made.rooms.taken(z)
         rows.append(slopes)
         left.append(-over)
         rows.append(((made.terms.at(z) @ made.terms.rows + made.slope) / self.scale)[None])
@@ -96,7 +95,7 @@ class Nearness:
     def missed(self, program: JointProgram, ranges: Ranges, before: Ints) -> float:
         """What words take in a program of given orders that they may not, in the same measure. before: numbers of this one."""
         z = self.at[before]
-        slopes, over = _rooms(program.moving(ranges), z)
+        slopes, over = program.moving(ranges)[0].taken(z)
         weights = program.nest.weights
         if weights.joule > 0:
             then = weights.joule * program.objective.at(z) / self.scale
@@ -105,8 +104,7 @@ class Nearness:
         if not len(on):
             return 0.0
         rows = np.zeros((len(on), len(self.at)))
-        for row, slope in zip(rows, slopes[on], strict=True):
-            row += np.bincount(before, weights=slope, minlength=len(self.at))
+        np.add.at(rows.T, before, slopes[on].T)
         return float(misses(over[on], rows, self.give).max())
 
     @cached_property
@@ -118,16 +116,3 @@ def misses(over: Floats, rows: Floats, give: Floats) -> Floats:
     """[rows] how far the numbers are from keeping rows that they exceed by `over`, squared, where they give so much; as good as never where
     none of them counts in it."""
     return np.asarray(over**2 / np.maximum(((rows @ give) * rows).sum(axis=1), NEVER))
-
-
-def _rooms(rooms: Sequence[Room], z: Floats) -> tuple[Floats, Floats]:
-    """([rooms, numbers] slope of the logarithm of what a room takes of what there is, [rooms] that logarithm)."""
-    if not rooms:
-        return np.zeros((0, len(z))), np.zeros(0)
-    rows, shift = (np.concatenate([getattr(room.terms, name) for room in rooms]) for name in ("rows", "shift"))
-    slope, constant = np.array([room.slope for room in rooms]), np.array([room.constant for room in rooms])
-    begins = np.cumsum([0, *(len(room.terms.shift) for room in rooms[:-1])])
-    each = np.exp(np.clip(rows @ z + shift, -700.0, 300.0))
-    total, there = np.add.reduceat(each, begins), np.maximum(constant + slope @ z, 1e-9)
-    slopes = np.add.reduceat(each[:, None] * rows, begins) / total[:, None] - slope / there[:, None]
-    return np.asarray(slopes), np.asarray(np.log(np.maximum(total, 1e-300) / there))

@@ -18,27 +18,45 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.searchers.continuous_bound import ContinuousNest, Copies, Relaxed, Saving
-from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, Exponentials, Room, Rooms
 from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.joint_ragged import Line, least_leaves, leaves_row, round_rows
 from rackmodel.nests.searchers.joint_ranges import Key, Range, Ranges, Weights
-from rackmodel.nests.searchers.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.space import Space
+from rackmodel.nests.searchers.word_terms import Tally
 
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
-WAYS = "entered", "crossed", "served"  # of the output's words at a level, each with a number of its own
 WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
 NONE = -700.0  # logarithm of a term that is not there
 
 
 class JointNest(ContinuousNest):
-    """The programs of one Space under weights of energy and time."""
+    """The programs of one Space under weights of energy and time. parted: ranks whose parts are numbers of their own, for copies of the
+    output are their product · shared: the same of what a transfer may serve."""
 
     def __init__(self, space: Space, weights: Weights) -> None:
         super().__init__(space, energy_prices(space.machine))
         self.weights = weights
         self.fastest = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
         self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
+        lacked = self.lacks[space.output]
+        self.parted = frozenset(lacked if len(lacked) > 1 else ())
+        self.shared = frozenset(r for some in self.lacks if len(some) > 1 for r in some)
+        self.owed = self._owed()
+        self.ports = [(port, port.prices(space.depth)) for port in components(space.machine)]
+
+    def _owed(self) -> list[int]:
+        """Levels of transfers of the output of which fresh words are left out, one for each."""
+        space, output = self.space, self.space.output
+        kept = [level for level in range(space.depth) if level == 0 or output in space.stored(level)]
+        found = []
+        for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
+            p = self.tallies(self.prices, output, parent, child)
+            each = [(child, p.words.get(Tally.FRESH_CHILD, 0.0)), (parent, p.words.get(Tally.FRESH_PARENT, 0.0))]
+            each += [(f + 1, p.hops.get(Tally.FRESH_CROSSED, 0.0) * self.prices.hop[f]) for f in range(parent, child)]
+            found += [level for level, price in each if price < 0 and level in kept[1:] and any(f < level for f in self.fans)]
+        return found
 
     def ranges(self) -> Ranges:
         """Every mapping's."""
@@ -47,9 +65,10 @@ class JointNest(ContinuousNest):
 
 @dataclass(frozen=True)
 class Net:
-    """Words that cost `each` but for the fresh ones. row, words: their logarithm · fans: whose copies are fresh · at: number of what
-    they cost."""
+    """Words that cost `each` but for the fresh ones. level: that they enter, or that serves them · row, words: their logarithm · fans:
+    whose copies are fresh · at: number of what they cost."""
 
+    level: int
     each: float
     row: Floats
     words: float
@@ -72,20 +91,19 @@ class JointProgram(Relaxed):
     tensor lacks is cut as on entry, what it has as on leaving."""
 
     nest: JointNest
-    shared_by = "share"
 
     def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
         self.free = free
         self.ones: list[Key] = []  # what is 1 in every mapping: no numbers of the program
         self.known_edges: dict[object, tuple[Floats, Floats]] = {}
-        self.known_rooms: dict[object, list[Room]] = {}
+        self.known_rooms: dict[object, tuple[Rooms, Rooms]] = {}
         self.known_before: dict[object, Ints] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
         super().__init__(nest, orders, nest.ranges().copies)
         self.netted = False
         joules = self.constant, self.savings
-        self.ports = [self._port(port) for port in components(self.space.machine) if nest.weights.second > 0]
+        self.ports = [self._port(*port) for port in nest.ports if nest.weights.second > 0]
         self.constant, self.savings = joules
         self.ends = dict.fromkeys(self.ones, (1, 1))
         for key, at in self.index.items():
@@ -133,11 +151,8 @@ class JointProgram(Relaxed):
     def _add(self, key: Key, low: float, high: float) -> None:
         if low == 0 and high <= 0:
             self.ones.append(key)
-        else:
+        elif key[0] != "parts" or key[2] in self.nest.parted:
             super()._add(key, low, high)
-
-    def _high(self, key: Key) -> float:
-        return self.high[self.index[key]] if key in self.index else 0.0
 
     def _variables(self) -> None:
         super()._variables()
@@ -150,12 +165,12 @@ class JointProgram(Relaxed):
         for f in self.nest.fans:
             fan = space.machine.levels[f].fan
             for r, cut in enumerate(cells):
-                on = self._high(("parts", f, r)) > 0
-                most = log(cut if fan.linear else min(cut, fan.size)) if on else 0.0
+                most = log(cut if fan.linear else min(cut, fan.size)) if self._most_parts(f, r) > 0 else 0.0
                 self._add(("laid", f, r), 0.0, most)
-                self._add(("share", f, r), 0.0, most)
+                if r in self.nest.shared:
+                    self._add(("share", f, r), 0.0, most)
         one = [r for r in range(len(cells)) if not space.several(r)]
-        self.dealt = {r: f for f in reversed(self.nest.fans) for r in one if self._high(("laid", f, r)) > 0}
+        self.dealt = {r: f for f in reversed(self.nest.fans) for r in one if ("laid", f, r) in self.index}
         for f in self.linear:
             self._add(("waves", f), 0.0, log(prod(cells)))
         for r, cut in enumerate(cells):
@@ -165,10 +180,8 @@ class JointProgram(Relaxed):
                 self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
         w = self.nest.weights
         self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
-        for level in range(1, space.depth):
-            if space.output in self.orders[level]:
-                for way in WAYS:
-                    self._add(("net", way, level), 0.0, w.most / (w.joule * w.joules) if w.joule > 0 else 0.0)
+        for i, level in enumerate(self.nest.owed if w.joule > 0 else ()):
+            self._add(("net", level, i), 0.0, w.most / (w.joule * w.joules))
 
     def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
         if level in (0, self.space.depth):
@@ -186,7 +199,13 @@ class JointProgram(Relaxed):
                 exit_ = self.versions[level][1][r] if level else 0
                 for v in range(exit_):
                     self._more(self._pieces(level, r, v), self._pieces(level, r, v + 1))
-                self._more(self._pieces(level, r, exit_), self._pieces(level + 1, r, 0), self._sum((("share", level, r), 1.0)))
+                for share in self._sharing(level, r) or [("share", level, r)]:
+                    self._more(self._pieces(level, r, exit_), self._pieces(level + 1, r, 0), self._sum((share, 1.0)))
+
+    def _sharing(self, f: int, r: int) -> list[Key]:
+        """What transfers may serve of the parts of a rank: a number of its own, or theirs who lack nothing else."""
+        alone: list[Key] = [("served", f, t) for t, lacked in enumerate(self.nest.lacks) if lacked == [r]]
+        return [key for key in (*alone, ("share", f, r)) if key in self.index]
 
     def _more(self, outer: tuple[Floats, float], inner: tuple[Floats, float], share: Floats | None = None) -> None:
         """There are no fewer inner pieces than outer ones, times what shares them."""
@@ -194,15 +213,18 @@ class JointProgram(Relaxed):
         self.rows.append((row, inner[1] - outer[1]))
 
     def _parts(self) -> None:
-        super()._parts()
-        space, ranks = self.space, range(len(self.space.ranks))
-        for f in self.nest.fans:
+        space, nest, ranks = self.space, self.nest, range(len(self.space.ranks))
+        for f in nest.fans:
             fan, laid = space.machine.levels[f].fan, [(("laid", f, r), 1.0) for r in ranks]
-            for r, name in product(ranks, ("parts", "share")):
-                self.rows.append((self._sum(((name, f, r), 1.0), (("laid", f, r), -1.0)), 0.0))
+            if not fan.linear:
+                self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in nest.parted)), log(fan.size)))
+            for t, lacked in enumerate(nest.lacks):
+                name = "laid" if len(lacked) == 1 else "share"
+                self.rows.append((self._sum((("served", f, t), 1.0), *(((name, f, r), -1.0) for r in lacked)), 0.0))
+            for name, some in (("parts", nest.parted), ("share", nest.shared)):
+                self.rows += [(self._sum(((name, f, r), 1.0), (("laid", f, r), -1.0)), 0.0) for r in sorted(some)]
             self.rows.append((self._sum(*laid, *(((("waves", f), -1.0),) if fan.linear else ())), log(fan.size)))
-            lacked = [(("laid", f, r), -1.0) for r in self.nest.lacks[space.output]]
-            self.rows.append((self._sum((("copies", f), 1.0), *lacked), 0.0))
+            self._copied(f)
         for r in ranks:
             all_parts = ((("laid", f, r), -1.0) for f in self.nest.fans)
             self.rows.append((self._sum((("leaves", r), 1.0), (("cycles", r), -1.0), *all_parts), 0.0))
@@ -215,6 +237,18 @@ class JointProgram(Relaxed):
             below = ((("laid", f, r), -1.0) for f in self.nest.fans if f >= level)
             self.rows.append((self._sum((("tile", level, r, v), 1.0), (("cycles", r), -1.0), *below), log(self.nest.leaf[r])))
 
+    def _copied(self, f: int) -> None:
+        """Copies of the output are no more than the parts of the ranks that it lacks: those laid out, and as real numbers those that the
+        tiles leave."""
+        lacked = self.nest.lacks[self.space.output]
+        self.rows.append((self._sum((("copies", f), 1.0), *((("laid", f, r), -1.0) for r in lacked)), 0.0))
+        row, end = self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in self.nest.parted)), 0.0
+        for r in lacked if not self.nest.parted else ():
+            (a, x), (b, y) = self._tile(f + 1, r, 0), self._tile(f, r, self.versions[f][1][r] if f else 0)
+            row, end = row + a - b, y - x
+        self.copy_rows[f] = len(self.rows)
+        self.rows.append((row, end))
+
     def _version_of_room(self, level: int, node: int, r: int) -> int:
         """What a fan hands out is a tile of the first node: here lemma L3 would tell fans of tiles that take no room."""
         return super()._version_of_room(level, node, r) if node or level in self.free else 0
@@ -223,14 +257,14 @@ class JointProgram(Relaxed):
     def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
         """Words that enter a level, or that it serves, cost a number of their own but for the fresh ones."""
         fans = tuple(f for f in self.nest.fans if f < level)
-        used = {net.at for net in self.nets}
-        free = [at for way in WAYS if (at := self.index.get(("net", way, level), -1)) >= 0 and at not in used]
+        free = [at for i, on in enumerate(self.nest.owed) if on == level and (at := self.index.get(("net", level, i), -1)) >= 0]
+        free = free[sum(net.level == level for net in self.nets) :]
         if not self.netted or not each[1] < 0 or not fans or not free:
             super()._moved(t, level, each, row, words)
             return
         self._term(each[0] + each[1], row, words)
         whole = self.space.terms[t].whole
-        self.nets.append(Net(-each[1] * whole, row, words - log(whole), fans, free[0]))
+        self.nets.append(Net(level, -each[1] * whole, row, words - log(whole), fans, free[0]))
 
     def _netted(self, net: Net, copies: Copies) -> Iterator[Room]:
         """With n words and K copies, as often as there are fresh ones: y >= n - chord(K), y >= least K (n / K - 1)."""
@@ -244,11 +278,9 @@ class JointProgram(Relaxed):
         yield Room(Exponentials((net.row - of)[None], shift + log(least)), gain, unit * least)
 
     # -- times
-    def _port(self, port: Component) -> Port:
-        machine = self.space.machine
+    def _port(self, port: Component, prices: BitPrices) -> Port:
         self.terms, self.constant, self.savings = [], 0.0, []
-        for t in range(len(self.space.tensors)):
-            self._tensor(t, port.prices(len(machine.levels)))
+        self._priced(prices)
         unit = port.bandwidth * self.nest.weights.seconds
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [NONE])
         savings = tuple(replace(saving, each=saving.each / unit) for saving in self.savings)
@@ -331,12 +363,14 @@ class JointProgram(Relaxed):
                 low[at] = log(max(1, -(-cells // min(cells, most))))
         return low, np.maximum(low, high)
 
-    def moving(self, ranges: Ranges) -> list[Room]:
-        """What words take: of numbers of their own, of seconds."""
+    def moving(self, ranges: Ranges) -> tuple[Rooms, Rooms]:
+        """(what words take: of numbers of their own, of seconds; all there is to be kept)."""
         on = ranges.copies, *(self._instances(port.level, ranges) for port in self.ports if port.savings or port.constant)
         if on not in self.known_rooms:
-            nets = [room for net in self.nets for room in self._netted(net, ranges.copies)]
-            self.known_rooms[on] = [*nets, *(self._seconds(port, ranges) for port in self.ports)]
+            some = [room for net in self.nets for room in self._netted(net, ranges.copies)]
+            some += [self._seconds(port, ranges) for port in self.ports]
+            compute = [self._compute()] if self.nest.weights.second > 0 else []
+            self.known_rooms[on] = Rooms.of(some, len(self.index)), Rooms.of([*self.rooms, *some, *compute], len(self.index))
         return self.known_rooms[on]
 
     def between(self, ranges: Ranges) -> ConvexProgram:
@@ -350,17 +384,14 @@ class JointProgram(Relaxed):
         ends = [self.rows[i][1] for i in self.kept]
         for f, row in self.copy_rows.items():
             if row in self.kept:
-                ends[self.kept.index(row)] = self.beyond(f, ranges.copies)
+                ends[self.kept.index(row)] += self.beyond(f, ranges.copies)
         for net in self.nets:
             slope[net.at] += weights.joule * weights.joules
-        rooms = [*self.rooms, *self.moving(ranges)]
-        if weights.second > 0:
-            rooms.append(self._compute())
         shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)
         terms = Exponentials(self.objective.rows, shift)
         rows, more = self._ragged(ranges)
         stacked = np.concatenate([self.stacked, rows])
-        return ConvexProgram(terms, slope, constant, rooms, stacked, np.concatenate([ends, more]), *self._box(ranges))
+        return ConvexProgram(terms, slope, constant, self.moving(ranges)[1], stacked, np.concatenate([ends, more]), *self._box(ranges))
 
     def _ragged(self, ranges: Ranges) -> tuple[Floats, Floats]:
         """(rows, limits) of what ragged edges cost."""

@@ -28,7 +28,7 @@ TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
 MANY, OPENED = 64, 0.25  # orders of all levels together: of more, a level is cut before all else if that takes so much of what is open
-DONE = 2e-5  # of what is known: how near to its optimum a program is brought
+DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,12 @@ class JointSearch:
         """Cut nodes until none is below what is known, the lowest has nothing to be cut at, or so many programs are made."""
         while work > 0 and not (effort is not None and effort.over):
             lowest = [node for node in self.nodes[:TOGETHER] if node.ascent.value < self.known * (1 - TIE)]
-            chosen = [(node, *cut) for node in lowest if (cut := self._cut(node)) is not None]
-            if not chosen or chosen[0][0] is not lowest[0]:
+            rising = [node.ascent for node in lowest if node.ascent.going]
+            chosen = [(node, *cut) for node in lowest if not node.ascent.going and (cut := self._cut(node)) is not None]
+            if not rising and (not chosen or chosen[0][0] is not lowest[0]):
                 break
             halves = [(node, cut, self._halves(node, cut, ordered)) for node, cut, ordered in chosen]
-            rise([half.ascent for _, _, both in halves for half in both], DONE, self.known)
+            rise([*rising, *(half.ascent for _, _, both in halves for half in both)], DONE, self.known, STEPS)
             gone = {id(node) for node, _, _ in chosen}
             self.nodes = [node for node in self.nodes if id(node) not in gone]
             self.nodes += [half for _, _, both in halves for half in both]

@@ -26,6 +26,7 @@ WARM, LOOSE, WARMED = 0.3, 0.1, 16  # slack x multipliers that others begin at; 
 AIM, ALMOST = 1e-3, 0.98  # least that a step aims to leave of slack x multipliers; how far to the ends of both
 CURVED = 0.1  # of a step without aim: from which on its curvature says something
 FARTHEST = 3.0  # a step of a logarithm
+CROWDED = 0.6  # of the programs of a round: where no more go on, the others are left out
 NEAR, DONE = 1e-5, 1e-6  # of the scale, slack x multipliers: that is worth no further round, no further step
 TINY = 1e-30  # slack and multipliers
 
@@ -50,48 +51,56 @@ class Inside:
 
 class Ascent:
     """A bound of a program that rises round by round. like: of a program with a wider box · own: so far · at: where it ended · tight: no
-    more is to be had · floor: a bound that is known of it · inside: where it is · warm: where others may begin."""
+    more is to be had · ended: nor of more steps · floor: a bound that is known of it · inside: where it is · warm: where others may begin ·
+    steps: of Newton that are left."""
 
     def __init__(self, program: ConvexProgram, scale: float, floor: float = -inf, like: Ascent | None = None) -> None:
         self.program, self.scale = program, scale
-        self.floor, self.own, self.rounds, self.tight = floor, -inf, 0, False
+        self.floor, self.own, self.rounds, self.tight, self.ended = floor, -inf, 0, False, False
         self.at: Floats = program.low + START * (program.high - program.low)
         self.inside: Inside | None = None
         self.warm: Inside | None = None
         self.begin = like.warm if like is not None and like.program.shape == program.shape else None
+        self.steps = STEPS if self.begin is None else WARMED
 
     @property
     def value(self) -> float:
         """The bound."""
         return max(self.own, self.floor)
 
+    @property
+    def going(self) -> bool:
+        """Whether further steps may make it better."""
+        return not self.ended and self.steps > 0
 
-def rise(ascents: Sequence[Ascent], done: float = DONE, enough: float = inf) -> None:
-    """One round of each. done: of the scale, slack x multipliers that are worth no further step · enough: no bound need be higher."""
+
+def rise(ascents: Sequence[Ascent], done: float = DONE, enough: float = inf, most: int = STEPS) -> None:
+    """One round of each. done: of the scale, slack x multipliers that are worth no further step · enough: no bound need be higher · most:
+    steps; who needs more goes on in another round."""
     alike: dict[tuple[object, ...], list[Ascent]] = {}
     for ascent in ascents:
         alike.setdefault(ascent.program.shape, []).append(ascent)
     for some in alike.values():
-        lost = _Round(some, done, enough).run()
+        lost = _Round(some, done, enough, most).run()
         for ascent in lost:
-            ascent.begin = ascent.inside = None
+            ascent.begin, ascent.inside, ascent.steps = None, None, STEPS
         if lost:
-            _Round(lost, done, enough).run()
+            _Round(lost, done, enough, most).run()
         for ascent in some:
             ascent.rounds += 1
             ascent.tight = ascent.inside is None or float(ascent.inside.left) < NEAR or ascent.rounds >= ROUNDS
 
 
 class _Round:
-    """One round of programs of one shape. live: those that go on · now: where these are · taken, until: steps of all."""
+    """One round of programs of one shape. live: those that go on, or are not left out yet · now: where these are · taken, until: steps of
+    all."""
 
-    def __init__(self, ascents: Sequence[Ascent], done: float, enough: float) -> None:
+    def __init__(self, ascents: Sequence[Ascent], done: float, enough: float, most: int) -> None:
         self.ascents, self.done = ascents, done
         self.scales = np.array([ascent.scale for ascent in ascents])
         self.stack = Stack.of([ascent.program for ascent in ascents], self.scales)
         self.enough = enough / self.scales
-        self.warm = np.array([a.inside is None and a.begin is not None for a in ascents])
-        self.taken, self.until = 0, np.where(self.warm, WARMED, STEPS)
+        self.taken, self.until = 0, np.array([min(most, a.steps) for a in ascents])
         self.best = np.array([a.own for a in ascents]) / self.scales
         self.live = np.arange(len(ascents))
         self.now = self._begun()
@@ -102,11 +111,11 @@ class _Round:
         cold = _cold(stack)
         several = [a.inside or a.begin or cold.pick(i) for i, a in enumerate(self.ascents)]
         now = Inside(*(np.stack([getattr(one, name) for one in several]) for name in ("z", "slack", "multipliers")))
-        if not self.warm.any():
+        warm = np.array([a.inside is None and a.begin is not None for a in self.ascents])[:, None]
+        if not warm.any():
             return now
         slack = np.maximum(-stack.at(now.z).over, LOOSE)
         least = now.left[:, None] / slack.shape[1] / slack
-        warm = self.warm[:, None]
         return Inside(now.z, np.where(warm, slack, now.slack), np.where(warm, np.maximum(now.multipliers, least), now.multipliers))
 
     def run(self) -> list[Ascent]:
@@ -117,14 +126,16 @@ class _Round:
             slope = stack.slope + stack.back(place, now.multipliers, place.terms)
             left = now.left
             self._note(stack.tangent(place, now.multipliers, slope), left)
-            on = (left > self.done) & (self.best[self.live] < self.enough[self.live]) & (self.taken < self.until[self.live])
-            if not on.all():
+            open_ = (left > self.done) & (self.best[self.live] < self.enough[self.live])
+            on = open_ & (self.taken < self.until[self.live])
+            if (going := int(on.sum())) <= CROWDED * len(self.live):
                 for i in np.flatnonzero(~on).tolist():
                     ascent = self.ascents[self.live[i]]
-                    ascent.inside, ascent.at = now.pick(i), now.z[i, :-1]
+                    ascent.inside, ascent.at, ascent.ended = now.pick(i), now.z[i, :-1], not open_[i]
+                    ascent.steps -= self.taken
+                if not going:
+                    return [a for a in self.ascents if not a.ended and a.steps <= 0 and a.begin is not None]
                 self.live = self.live[on]
-                if not len(self.live):
-                    return [a for a, warm in zip(self.ascents, self.warm, strict=True) if warm and self._lost(a)]
                 self.stack, now, place, slope = stack.pick(np.flatnonzero(on)), now.pick(on), place.pick(on), slope[on]
             self.now = _stepped(self.stack, place, slope, now)
             self.taken += 1
@@ -138,9 +149,6 @@ class _Round:
                 ascent.own = bound * ascent.scale
             if ascent.warm is None and left[i] < WARM:
                 ascent.warm = self.now.pick(i)
-
-    def _lost(self, ascent: Ascent) -> bool:
-        return ascent.inside is not None and float(ascent.inside.left) > self.done and ascent.own / ascent.scale < self.enough[0]
 
 
 def _cold(stack: Stack) -> Inside:

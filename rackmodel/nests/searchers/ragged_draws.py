@@ -17,7 +17,7 @@ from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.ragged_counts import RaggedCounts
-from rackmodel.nests.searchers.ragged_plan import RaggedPlan
+from rackmodel.nests.searchers.ragged_plan import RaggedPlan, mixed, some_of
 from rackmodel.nests.searchers.space import Space
 
 DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
@@ -104,13 +104,14 @@ class Draws:
 
     def worth(self, plan: RaggedPlan, ratios: Ints, most: Number, of: Ints) -> tuple[Ints, Ints]:
         """(rows of ratios, each once, that fit and are not too slow by their compute alone; whose each is). most: of each · of: whose."""
-        rows = plan.rows_of(ratios)
+        least = self.objective.key(np.full(len(ratios), self.idle), plan.seconds(ratios))[0]
+        fast = plan.laid_out(ratios) & (least <= most)
+        rows, of = plan.rows_of(some_of(ratios, fast)), of[fast]
         rows = plan.shrunk(rows) if self.small else rows
-        on = np.sort(np.unique(rows @ self.mix[: rows.shape[1]] + of * self.mix[-1], return_index=True)[1])
-        on = on[plan.fits(rows[on])]
-        least = self.objective.key(np.full(len(on), self.idle), plan.seconds(rows[on]))[0]
-        on = on[least <= np.broadcast_to(most, len(rows))[on]]
-        return rows[on], of[on]
+        on = np.sort(np.unique(mixed(rows, range(rows.shape[1]), self.mix) + of * self.mix[-1], return_index=True)[1])
+        rows, of = some_of(rows, on), of[on]
+        fit = plan.roomy(rows)
+        return some_of(rows, fit), of[fit]
 
     def _rows(self, plan: RaggedPlan, ratios: Floats, most: float, near: float) -> Ints:
         random = self.random
@@ -119,7 +120,7 @@ class Draws:
         factors = np.where(on, random.normal(0.0, 1.0, shape) * random.choice(WIDTHS, size=(DRAWN, 1)), 0.0)
         whole = np.maximum(1, np.floor(ratios * np.exp(factors) + random.random(shape))).astype(np.int64)
         rows, _ = self.worth(plan, whole, max(most, near), np.zeros(DRAWN, dtype=np.int64))
-        return np.asarray(rows if len(rows) <= COUNTED else rows[np.sort(random.permutation(len(rows))[:COUNTED])])
+        return rows if len(rows) <= COUNTED else some_of(rows, np.sort(random.permutation(len(rows))[:COUNTED]))
 
     def keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
         """([rows] primary keys, [rows] keys they are drawn by)."""

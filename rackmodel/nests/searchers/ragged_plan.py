@@ -82,29 +82,29 @@ class RaggedPlan:
     def alike(self, rows: Ints, r: int) -> tuple[Ints, Ints]:
         """(of rows that agree in a rank's tiles and parts the first, [rows] which of these each agrees with)."""
         own = [q for q, rank in enumerate([*(t.rank for t in self.tiles), *(p.rank for p in self.parts)]) if rank == r]
-        _, first, which = np.unique(rows[:, own] @ self._mix[: len(own)], return_index=True, return_inverse=True)
+        _, first, which = np.unique(mixed(rows, own, self._mix), return_index=True, return_inverse=True)
         return first, which
 
     # -- ratios
     def rows_of(self, ratios: Ints) -> Ints:
         """[rows, numbers] of ratios of tiles, and parts."""
-        rows = ratios.copy()
+        rows = ratios.copy(order="K")
         for r, chain in enumerate(self._chains):
             inner: Ints = np.full(len(rows), self.least[r])
             for i, between in chain:
-                inner = np.minimum(inner * ratios[:, i] * np.prod(ratios[:, between], axis=1), self.space.sizes[r])
+                inner = np.minimum(product_of(ratios, [i, *between], inner), self.space.sizes[r])
                 rows[:, i] = inner
         return rows
 
     def shrunk(self, rows: Ints) -> Ints:
         """[rows, numbers] with every tile as small as the number of pieces of a whole tile around it allows."""
-        rows = rows.copy()
+        rows = rows.copy(order="K")
         for r, chain in enumerate(self._chains):
             outer: Ints = np.full(len(rows), self.space.sizes[r])
             outermost = self.tiles[chain[-1][0]].level
             above = [q for q, part in enumerate(self.parts, len(self.tiles)) if part.rank == r and part.fan < outermost]
             for i, between in reversed(chain):
-                group = np.prod(rows[:, above], axis=1)
+                group = product_of(rows, above)
                 loops = -(-outer // (rows[:, i] * group))
                 outer = np.maximum(-(-outer // (loops * group)), self.least[r])
                 rows[:, i], above = outer, between
@@ -128,16 +128,26 @@ class RaggedPlan:
 
     def laid(self, rows: AnyArray, fan: int, r: int) -> AnyArray:
         """[rows] parts of a rank on a fan, both sides together."""
-        return np.asarray(np.prod(rows[:, [q for q, p in enumerate(self.parts, len(self.tiles)) if p.fan == fan and p.rank == r]], axis=1))
+        return product_of(rows, [q for q, p in enumerate(self.parts, len(self.tiles)) if p.fan == fan and p.rank == r])
 
     def fits(self, rows: Ints) -> Bools:
         """[rows] within every fan and room."""
-        space, found = self.space, np.ones(len(rows), dtype=bool)
-        for f, level in enumerate(space.machine.levels):
+        return self.laid_out(rows) & self.roomy(rows)
+
+    def laid_out(self, rows: Ints) -> Bools:
+        """[rows] within every fan; of ratios, too: parts are the same there."""
+        found = np.ones(len(rows), dtype=bool)
+        for f, level in enumerate(self.space.machine.levels):
             for side, most in (("X", level.fan.x), ("Y", level.fan.y)):
                 on = [q for q, p in enumerate(self.parts, len(self.tiles)) if p.fan == f and p.side == side]
                 if not level.fan.linear:
-                    found &= np.prod(rows[:, on], axis=1) <= most
+                    found &= product_of(rows, on) <= most
+        return found
+
+    def roomy(self, rows: Ints) -> Bools:
+        """[rows] within every room."""
+        space, found = self.space, np.ones(len(rows), dtype=bool)
+        for f, level in enumerate(space.machine.levels):
             capacity = space.capacity(f)
             if capacity is None or not self.orders[f]:
                 continue
@@ -149,11 +159,11 @@ class RaggedPlan:
         return found
 
     def seconds(self, rows: Ints) -> Floats:
-        """[rows] least seconds of the compute."""
+        """[rows] least seconds of the compute; of ratios, too."""
         space, c = self.space, self.space.machine.compute
         cycles: Floats = np.ones(len(rows))
         for r, (size, u) in enumerate(zip(space.sizes, space.leaf, strict=True)):
-            parts = np.prod(rows[:, [q for q, p in enumerate(self.parts, len(self.tiles)) if p.rank == r]], axis=1)
+            parts = product_of(rows, [q for q, p in enumerate(self.parts, len(self.tiles)) if p.rank == r])
             cycles = cycles * (np.ceil(-(-size // u) / parts) * u)
         for f, level in enumerate(space.machine.levels):
             if level.fan.linear:
@@ -185,6 +195,27 @@ class RaggedPlan:
         tiles = [levels[t.level].nodes[t.first].tile[ranks[t.rank]] for t in self.tiles]
         parts = [(levels[p.fan].x if p.side == "X" else levels[p.fan].y).get(ranks[p.rank], 1) for p in self.parts]
         return np.array([*tiles, *parts], dtype=np.int64)
+
+
+def product_of(rows: AnyArray, columns: Sequence[int], start: AnyArray | int = 1) -> AnyArray:
+    """[rows] product of some columns."""
+    found = np.multiply(start, np.ones(len(rows), dtype=rows.dtype))
+    for q in columns:
+        found = found * rows[:, q]
+    return found
+
+
+def mixed(rows: Ints, columns: Sequence[int], mix: Ints) -> Ints:
+    """[rows] a number of some columns: rows that agree in these have the same."""
+    found: Ints = np.zeros(len(rows), dtype=np.int64)
+    for q, factor in zip(columns, mix, strict=False):
+        found += rows[:, q].astype(np.int64) * factor
+    return found
+
+
+def some_of(rows: Ints, on: Ints | Bools) -> Ints:
+    """Some rows, column by column in memory, as all that is done with many of them goes by columns."""
+    return np.ascontiguousarray(rows.T)[:, on].T
 
 
 def orders_of(space: Space, mapping: NestMapping) -> tuple[tuple[int, ...], ...]:

@@ -112,7 +112,7 @@ def _changed(ratios: Ints) -> Ints:
     one, other = np.triu_indices(len(moves))
     on = (moves[one, 0] != moves[other, 0]) | (one == other)
     one, other = one[on], other[on]
-    rows = np.repeat(ratios[None], len(one), axis=0)
+    columns = np.repeat(ratios[:, None], len(one), axis=1)
     at = np.arange(len(one))
-    rows[at, moves[one, 0]], rows[at, moves[other, 0]] = moves[one, 1], moves[other, 1]
-    return rows
+    columns[moves[one, 0], at], columns[moves[other, 0], at] = moves[one, 1], moves[other, 1]
+    return columns.T

@@ -50,15 +50,22 @@ def _spatial_set(
         return vectors({r: [c for c in cs if c <= limit] if r in ranks else [1] for r, cs in choices.items()}, limit)
 
     xs, ys = side(allowed_x, fan.x), side(allowed_y, fan.y)
-    legal = {r: set(c) for r, c in choices.items()}
-    seen: dict[tuple[tuple[str, int], ...], tuple[Vector, Vector, Vector]] = {}
-    for y in ys:
-        for x in xs:
-            s = {r: x.get(r, 1) * y.get(r, 1) for r in choices if r in x or r in y}
-            key = tuple(sorted(s.items()))
-            if key not in seen and all(n in legal[r] for r, n in s.items()):
-                seen[key] = (s, x, y)
-    return list(seen.values())
+    x, y = (np.array([[v.get(r, 1) for r in choices] for v in some], dtype=np.int64).reshape(len(some), len(choices)) for some in (xs, ys))
+    number: Ints = np.zeros(len(xs) * len(ys), dtype=np.int64)  # of what is laid out in all: each as soon as it is met
+    on = np.ones(len(number), dtype=bool)
+    for i, legal in enumerate(choices.values()):
+        parts_of = np.multiply.outer(y[:, i], x[:, i]).ravel()
+        among = np.zeros(fan.x * fan.y + 1, dtype=bool)
+        among[[1, *(n for n in legal if n < len(among))]] = True
+        on &= among[parts_of]
+        if int(number.max(initial=0) + 1) * len(among) >= 2**62:
+            number = np.unique(number, return_inverse=True)[1]
+        number = number * len(among) + parts_of
+    met = np.flatnonzero(on)
+    met = met[np.sort(np.unique(number[met], return_index=True)[1])]
+    laid = (y[met // len(xs)] * x[met % len(xs)]).tolist()
+    of = ({r: n for r, n in zip(choices, row, strict=True) if n > 1} for row in laid)
+    return [(v, xs[i % len(xs)], ys[i // len(xs)]) for v, i in zip(of, met.tolist(), strict=True)]
 
 
 def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most: int) -> tuple[Ints, Ints, Ints, bool]:
