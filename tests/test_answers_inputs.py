@@ -425,13 +425,14 @@ def test_another_solver_is_another_question(tmp_path, monkeypatch):
 
 
 def test_names_in_yaml_never_leave_the_folder(tmp_path, run):
-    first, second = tmp_path / "m1.yaml", tmp_path / "m2.yaml"
+    first, same, second = (tmp_path / f"m{number}.yaml" for number in range(3))
     text = Path(__file__).parents[1].joinpath("mappers/data.yaml").read_text(encoding="utf-8")
-    first.write_text(text.replace("mapper: data", 'mapper: "../../escaped"'), encoding="utf-8")
+    for path in (first, same):
+        path.write_text(text.replace("mapper: data", 'mapper: "../../escaped"'), encoding="utf-8")
     second.write_text(text.replace("mapper: data", f'mapper: "{tmp_path}/absolute"'), encoding="utf-8")
     before = set(tmp_path.rglob("*"))
     out = tmp_path / "p" / "q" / "out"
-    code, _, _ = run("compare", "rack_paper", "ffn", str(first), str(first), str(second), "--set", "accelerators=4", "-o", str(out))
+    code, _, _ = run("compare", "rack_paper", "ffn", str(first), str(same), str(second), "--set", "accelerators=4", "-o", str(out))
     assert code == 0
     new = {path for path in tmp_path.rglob("*") if path.is_file()} - before
     assert new == set(out.iterdir())
