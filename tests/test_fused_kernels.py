@@ -240,6 +240,7 @@ def test_no_set_of_regions_is_better_than_what_is_claimed(seed: int, tmp_path: P
         assert figure(found) <= least * (1 + SURE)
 
 
+@samples.audited
 def test_without_launches_a_kernel_takes_its_nests_seconds(tmp_path: Path) -> None:
     workload = chain(tmp_path, [4, 8, 4, 8], 4)
     declared = [{"einsums": ["E0", "E1", "E2"]}]

@@ -380,6 +380,7 @@ def test_eight_micro_batches_with_memory_to_spare_beat_megatron_with_sequence_pa
 # -- size and speed ------------------------------------------------------------------------------------------------------------
 
 
+@samples.audited
 def test_two_axes_free_on_the_llama_block_are_solved_and_fixing_leaves_little_to_prove() -> None:
     axes = {"dp": {"degree": 2}, "tp": {"degree": "rest"}}
     arch = machine(racks=2, gpus=8)

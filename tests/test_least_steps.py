@@ -25,7 +25,7 @@ GOALS = ("latency", "energy")
 BY_TURNS = [(name, GOALS[(n + turn) % 2]) for turn in (1, 0) for n, name in enumerate(COLUMNS)]
 
 
-@pytest.mark.parametrize(("name", "minimize"), samples.some(BY_TURNS, 8))
+@pytest.mark.parametrize(("name", "minimize"), samples.some(BY_TURNS, 12))
 def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_layout(name: str, minimize: str, tmp_path: Path) -> None:
     """The bound of all layouts, by search; and that of one alone, by branch and bound, of which nearly all is known."""
     column, rng = COLUMNS[name], random.Random(f"{name} {minimize}")
@@ -156,6 +156,7 @@ def test_layouts_that_hold_least_are_found_where_the_best_of_a_layer_alone_do_no
     assert search(tmp_path, mapper(tight, **FREE), tight).memory_bytes_per_accelerator < 5e9
 
 
+@samples.audited
 def test_layouts_that_split_the_batch_are_tried_where_no_bound_of_steps_is_known(tmp_path: Path) -> None:
     """With experts on an axis of their own: what norms and sums leave whole may be split by the batch, for half as many micro-batches."""
     said = {

@@ -14,6 +14,7 @@ from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.result import Result
+from tests import samples
 from tests.steps import priced
 
 
@@ -102,6 +103,7 @@ def test_a_pipeline_of_models_beats_the_best_without_one_when_it_must() -> None:
     assert caught.value.need > caught.value.have == 40e9
 
 
+@samples.audited
 def test_fronts_hold_what_no_point_beats_and_limits_are_kept() -> None:
     sets = ["accelerators=8", "b=8", "layers=4", "schedule=[1f1b, interleaved]"]
     answer = api.search("rack_paper_h100", "gpt_22b", "megatron", sets=sets, front=["latency", "memory"])

@@ -227,6 +227,7 @@ def test_every_number_of_both_kinds_is_called_as_set_takes_it() -> None:
         assert read_architecture("dgx_h100_a100", [f"{path}={value}"]).used == 128
 
 
+@samples.audited
 def test_points_of_a_sweep_are_each_machines_own_answers(tmp_path: Path) -> None:
     """(They were refused; shared, the second machine would have had the first one's.)"""
     where = machine(tmp_path, (H100, 1), (A100, 1))

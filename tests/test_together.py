@@ -95,6 +95,7 @@ def test_paths_of_many_pipelines_are_each_ones_alone() -> None:
 
 
 @pytest.mark.parametrize("share", samples.some([0.5, 0.0, 1.0], 3))
+@samples.audited
 def test_paths_read_from_the_run_that_gave_the_seconds_are_those_of_a_run_of_their_own(share: float) -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(40)]
     clocks = [Clock(one) for one in jobs]
@@ -109,6 +110,7 @@ def test_paths_read_from_the_run_that_gave_the_seconds_are_those_of_a_run_of_the
     assert all(clock.kept is None for clock in clocks)
 
 
+@samples.audited
 def test_pipelines_of_many_mappings_keep_no_runs_and_those_of_one_beside_them_do() -> None:
     jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(40)]
     wide = [_twofold(one) for one in jobs[:6]]

@@ -53,6 +53,7 @@ def test_what_is_dropped_is_never_the_optimum(make, memories, aim, monkeypatch):
     assert found.certificate.proven
 
 
+@samples.audited
 def test_a_region_ends_where_its_work_does_and_says_how_far_it_may_be_from_the_best():
     asked, every = region(scores, 3), Effort()
     best = solve_region(asked, objective=POWER, effort=every).certificate.objective[0]
