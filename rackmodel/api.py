@@ -26,11 +26,11 @@ from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pricer import backing_level
 from rackmodel.cost.step.shared import Shared
+from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError, InputError, Where, together
 from rackmodel.inputs import Inputs, read_inputs, read_profile
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.inputs.comparison import Cell, cells, saying
-from rackmodel.mapper.cycles import rarely_looked_for
 from rackmodel.mapper.fronts import front_figures
 from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order

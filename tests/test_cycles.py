@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from rackmodel.mapper.cycles import RARELY, rarely_looked_for
+from rackmodel.cycles import RARELY, rarely_looked_for
 
 
 def test_searches_within_searches_leave_the_collector_as_it_was() -> None:

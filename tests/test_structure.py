@@ -31,7 +31,7 @@ FLOORS = [
     {"cost", "store"},
     {"model", "nests"},
     {"processes", "units", "watch"},
-    {"errors"},
+    {"cycles", "errors"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}
 

@@ -1,4 +1,4 @@
-"""Cycles of objects are looked for rarely while a space is searched: what a search makes are many objects, which have none."""
+"""Cycles of objects are looked for rarely while much is made that has none: spaces that are searched, rows that are priced."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 
 RARELY = 100_000  # objects that are made before cycles are looked for
 _lock = threading.Lock()
-_before: list[int] = []  # of searches that run now, the first one's: what was so before
+_before: list[int] = []  # of works that run now, the first one's: what was so before
 
 
 @contextmanager
 def rarely_looked_for() -> Iterator[None]:
-    """No more often than each RARELY objects; as it was before when the last search ends. (Searches may run in threads.)"""
+    """No more often than each RARELY objects; as it was before when the last of these works ends. (They may run in threads.)"""
     with _lock:
         now = gc.get_threshold()
         _before.append(_before[0] if _before else now[0])
