@@ -90,6 +90,7 @@ def test_a_search_out_of_time_says_what_it_knows() -> None:
     assert "stopped by the time limit" in stopped.note
 
 
+@samples.audited
 def test_free_layouts_of_a_model_are_not_called_proven() -> None:
     sets = ["accelerators=8", "recompute=none", "axes.dp.degree=2", "axes.pp.degree=1", "overlap=profile"]
     certificate = api.search("dgx_h100", "attention", "megatron_free", sets=sets, profile="serial").result.certificate

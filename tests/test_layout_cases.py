@@ -29,6 +29,7 @@ MAPPER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("profile", samples.some(["megatron_core", "serial"], 2))
+@samples.audited
 def test_cases_of_some_columns_are_those_made_of_them_alone(profile: str) -> None:
     rng = random.Random(f"cases {profile}")
     given = inputs("dgx_h100", "llama", "megatron", SMALL)

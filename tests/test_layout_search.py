@@ -178,6 +178,7 @@ def test_the_tables_add_up_to_the_ledger_with_saved_copies_and_homes_chosen(narr
     assert checked > 4 * count
 
 
+@samples.audited
 def test_the_least_memory_is_the_grid_s_also_where_a_pass_works_on_more_than_is_held() -> None:
     seen = 0
     for seed in range(3_000_000, 3_000_060):

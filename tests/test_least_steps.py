@@ -150,6 +150,7 @@ def test_free_layouts_are_no_slower_than_named_ones_nor_is_their_bound(name: str
         assert found.certificate.bound <= named.latency_s * (1 + 1e-12), style
 
 
+@samples.audited
 def test_layouts_that_hold_least_are_found_where_the_best_of_a_layer_alone_do_not_fit(tmp_path: Path) -> None:
     column = {"degrees": (4, 4, 1), "micro_batch": 2, "zero": 2, "recompute": "selective", "profile": "serial"}
     tight = column | {"sets": ["node.gpu.memory.capacity=5 GB"]}

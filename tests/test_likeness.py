@@ -63,7 +63,7 @@ def priced(call: Any, *told: Any) -> Any:
         return None
 
 
-@settings(max_examples=samples.cases(200, 500))
+@settings(max_examples=samples.cases(60, 500))
 @given(unaligned(), st.sampled_from(KINDS))
 def test_a_few_groups_price_a_mesh_that_divides_into_no_level_as_all_groups_do(case: Any, kind: str) -> None:
     arch, mesh, axes = case

@@ -75,7 +75,7 @@ ASKED: list[tuple[str, str, list[str], tuple[float, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "profile", "sizes", "capacities"), samples.some(ASKED, 2))
+@pytest.mark.parametrize(("name", "profile", "sizes", "capacities"), samples.some(ASKED, 4))
 def test_a_search_keeps_the_room_wherever_it_reads_it(name: str, profile: str, sizes: list[str], capacities: tuple[float, ...]) -> None:
     """Lists, outlines, bounds, tables of layouts, cuts and offloading: 16 parts of a capacity with one more visible and one kept are 16
     parts of a plain memory, to the last digit."""

@@ -117,7 +117,7 @@ def test_edp_is_the_least_product_over_every_mapping() -> None:
 
 
 def test_overlap_is_never_slower_and_its_bound_holds() -> None:
-    for seed in range(samples.cases(8, 20)):
+    for seed in range(samples.cases(4, 20)):
         arch, load, maps = _problem(seed)
         serial = searched(arch, load, maps, "latency", SERIAL, "eliminate")
         ideal = searched(arch, load, maps, "latency", IDEAL, "eliminate")

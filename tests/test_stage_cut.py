@@ -116,6 +116,7 @@ def test_a_search_that_gives_up_claims_no_proof_it_does_not_have(monkeypatch: py
     assert open_answers
 
 
+@samples.audited
 def test_policies_of_different_forward_time_are_bounded_but_proven_only_where_the_bound_is_met() -> None:
     for seed in range(0, 400, 3):
         one = some_problem(seed)

@@ -187,7 +187,7 @@ def unturned(name: str) -> set[str]:
 TABLES_ALONE = ["act", "hnlpu_tco", "wafer_carbon"]
 
 
-@pytest.mark.parametrize("name", samples.some(TABLES_ALONE, 2))
+@pytest.mark.parametrize("name", samples.some(TABLES_ALONE, 3))
 def test_every_verdict_of_a_study_of_tables_turns_with_some_input(name: str) -> None:
     assert unturned(name) == set()
 

@@ -13,6 +13,7 @@ from rackmodel import api
 from rackmodel.cli.options import write_mapping
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.nests.mapping import print_nest
+from tests import samples
 
 PAPER = "inside.rules={'*': {spatial: {wafer: {x: [k], y: [m]}}}}"  # gemm: A[m,k] activations, B[k,n] weights
 CORE_MACS_PER_S = 8.8235e9 / 2
@@ -127,6 +128,7 @@ def test_a_link_that_binds_is_exposed_in_the_ledger() -> None:
     assert {row.tensor for row in hops} == {"B", "C"}, "A is used where it rests"
 
 
+@samples.audited
 def test_attention_of_a_block_runs_with_its_batch_over_both_directions() -> None:
     sets = ["b=4", "s=256", "d=512", "g=2", "q=2", "e=64", "f=1024", "phases=[forward]"]
     found = api.search("wse2_mesh", "llama3_8b_block", "wafer_nest_batch", sets=sets).result
