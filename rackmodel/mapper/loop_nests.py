@@ -76,16 +76,24 @@ def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
     written = {op.name: op.out.tensor for op in workload.ops.values()}
-    inside = NestInside(mapper.inside, aim[0], second_j=aim[1], rules=rules, fused=fused, written=written, watch=watch)
-    inside.open = any(left_free(mapper))
-    return inside
+    return NestInside(
+        mapper.inside,
+        aim[0],
+        second_j=aim[1],
+        rules=rules,
+        fused=fused,
+        written=written,
+        open_=any(left_free(mapper)),
+        watch=watch,
+    )
 
 
 class NestInside(LayerInside):
     """A local_op pricer that searches (or is given) the loop nest of every contraction; vector operations stay at the roofline.
 
     given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
-    written: operation → the tensor it writes, for messages · second_j: joules that a second counts for, None = the static power.
+    written: operation → the tensor it writes, for messages · second_j: joules that a second counts for, None = the static power · open_:
+    whether layouts are free.
     """
 
     def __init__(
@@ -98,10 +106,10 @@ class NestInside(LayerInside):
         rules: Mapping[str, NestRules] | None = None,
         fused: Sequence[Fused] = (),
         written: Mapping[str, str] | None = None,
+        open_: bool = False,
         watch: Watch = UNWATCHED,
     ) -> None:
-        self.watch = watch
-        self.open = False  # whether layouts are free
+        self.watch, self.open = watch, open_
         self.spec, self.given, self.rules, self.fused = spec, given, dict(rules or {}), tuple(fused)
         self.written = dict(written or {})
         if spec.home and spec.fuse:
