@@ -2,11 +2,16 @@
 
     ring               one ring over the group: K = N − 1 steps of V/N (all-reduce 2 (N − 1)); broadcast and reduce: a chain of V;
                        all_to_all: V/N from every member to every other, one partner after another; halo: V to both neighbours.
-                       A mesh has no link from its last child to its first: there a ring is a line wherever a line applies
+                       A mesh has no link from its last child to its first: there a ring is a line wherever a line applies; on a torus
+                       it is `torus` wherever that applies
     line               lines and boxes of a mesh. reduce_scatter: partial sums of a block of V/N come from both ends to the member it
                        is for, each adding its own: N − 1 gaps a block, V (N − 1)/N on the end links, start-up = the line's hops, once
                        (words follow one another); all_gather the same outwards, all_reduce both. A box: its rows, then its columns
                        with 1/row of V. Broadcast, reduce: down a row, then all columns at once. Other tiers: rings, as hierarchical
+    torus              boxes of a torus of D dimensions that are used: D parts of V at once, each in rings along one dimension after another,
+                       from another one each, half of it either way round: every link of a full torus works, and where its extents are equal
+                       reduce_scatter takes V (N − 1)/N on 2 D links; all_gather the same backwards, all_reduce both. Other tiers: rings, as
+                       hierarchical
     tree               two binary trees of V/2 over the nodes, each other's mirror, a chain in the node (the innermost tier):
                        T = 2 V/B + 2 (chain + depth) start-ups, all-reduce; once down or up for broadcast or reduce
     halving_doubling   log2 N exchanges with the member 1, 2, 4, … away of V/2, V/4, V/8, …, and back; other N: 2 rounds more
@@ -17,7 +22,8 @@
                        every edge, a start-up an edge up and an edge down
 
 Sources: Thakur 2005 (ring, halving-doubling); seed 001, 7.3.1 (line: neighbours add incoming partial sums to their own and pass them
-on); Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N)); SHARP: Graham
+on); jax-ml.github.io/scaling-book, "Sharded matrices" (torus: V over both links of a ring, RECALLED: and over all dimensions at once), the
+order of the parts DERIVED; Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N)); SHARP: Graham
 2016. The largest halving message goes to the nearest member, so outer tiers carry least.
 """
 
@@ -51,9 +57,11 @@ class Algorithm:
 
 
 def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
-    p, line = rows.shape[1], _line(fabric, rows, kind, extents) if kind in _LINES and extents else []
-    if line:
-        return line
+    p = rows.shape[1]
+    if kind in _LINES and extents:
+        found = _line(fabric, rows, kind, extents) or (_torus(fabric, rows, kind, extents) if kind in _GATHERS else [])
+        if found:
+            return found
     if kind == "all_to_all":
         return [Exchange(rows)]
     if kind == "halo":
@@ -117,6 +125,66 @@ def _chains(fabric: Fabric, index: int, box: Indices, *, reverse: bool) -> Phase
     far = hop_count(tier.network, tier.children, *(fabric.positions(index, box[:, at, at]) for at in (0, -1)))
     start = tier.network.latency_s * float(far.max())
     return Flows(target, source, 1.0, 1, start_s=start) if reverse else Flows(source, target, 1.0, 1, start_s=start)
+
+
+# -- torus -----------------------------------------------------------------------------------------------------------------
+
+
+def _torus(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    assert extents is not None
+    used = [index for index, extent in enumerate(extents) if extent > 1]
+    boxes = {index: _torus_box(fabric, _equals(rows, extents, index), index) for index in used if _is_torus(fabric, index)}
+    if not boxes or not all(box is not None for box in boxes.values()):
+        return []
+    out: list[Phase] = []
+    for index in used:
+        box = boxes.get(index)
+        out += [_scatter(rows, extents, index)] if box is None else _torus_scatters(fabric, len(rows), box, index, prod(extents[:index]))
+    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+
+
+def _is_torus(fabric: Fabric, index: int) -> bool:
+    ways = fabric.ways(index)
+    return ways is not None and ways.wraps and topology_of(fabric.tiers[index].network).flows_relay
+
+
+def _torus_box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
+    """[groups, *extents] the members as a box of the torus of tier `index`, alike in every group; None where they are none."""
+    ways, place = fabric.ways(index), fabric.positions(index, equals)
+    assert ways is not None
+    along: list[Indices] = []
+    for extent in reversed(ways.shape):
+        along.insert(0, place % extent)
+        place = place // extent
+    shape = len(equals), *(len(np.unique(one[0])) for one in along)
+    if prod(shape) != equals.size:
+        return None
+    for axis, one in enumerate(along, 1):
+        lines = np.moveaxis(one.reshape(shape), axis, -1).reshape(len(equals), -1, shape[axis])
+        if np.any(lines != lines[:, :1]):
+            return None
+    return equals.reshape(shape)
+
+
+def _torus_scatters(fabric: Fabric, groups: int, box: Indices, index: int, held: int) -> list[Phase]:
+    """Reduce-scatters of D parts at once, each along one dimension in every phase; inner tiers have left 1/held of the message. box: of
+    the equals of all groups."""
+    tier, extents = fabric.tiers[index], box.shape[1:]
+    used = [axis for axis, extent in enumerate(extents) if extent > 1]
+    found: list[Phase] = []
+    for phase in range(len(used)):
+        edges, loads, late = [], [], 0.0
+        for first in range(len(used)):
+            *before, axis = (used[(first + number) % len(used)] for number in range(phase + 1))
+            q, ahead = extents[axis], np.roll(box, -1, axis=1 + axis)
+            far = hop_count(tier.network, tier.children, *(fabric.positions(index, side) for side in (box, ahead)))
+            late = max(late, (q - 1) * tier.network.latency_s * float(far.max()))
+            edges += [(box, ahead), (ahead, box)]
+            loads += [(q - 1) / (2 * len(used) * held * prod(extents[other] for other in (*before, axis)))] * 2
+        source, target = (np.concatenate([side.reshape(groups, -1) for side in sides], axis=1) for sides in zip(*edges, strict=True))
+        parts = np.repeat(loads, box.size // groups) / max(loads)
+        found.append(Flows(source, target, max(loads), 1, start_s=late, moves=("torus", index, phase, tuple(loads)), parts=parts))
+    return found
 
 
 # -- tree ------------------------------------------------------------------------------------------------------------------
@@ -288,6 +356,7 @@ _GATHERS = ("all_gather", "reduce_scatter", "all_reduce")
 ALGORITHMS: dict[str, Algorithm] = {
     "line": Algorithm(_LINES, True, _line),
     "ring": Algorithm(KINDS, False, _ring),
+    "torus": Algorithm(_GATHERS, True, _torus),
     "tree": Algorithm(("all_reduce", "broadcast", "reduce"), False, _tree),
     "halving_doubling": Algorithm(_GATHERS, False, _halving_doubling),
     "hierarchical": Algorithm((*_GATHERS, "all_to_all"), True, _hierarchical),

@@ -255,8 +255,8 @@ def _known(kind: str, algorithm: str) -> None:
 
 def _required(fabric: Fabric, found: Costs | None, kind: str, algorithm: str) -> LinkUse:
     if found is None:
-        does = [name for name, what in ALGORITHMS.items() if kind in what.kinds]
-        raise InputError(f"'{algorithm}' does not apply to {kind} of these groups on these networks", known=does, given=algorithm)
+        others = [name for name, what in ALGORITHMS.items() if kind in what.kinds and name != algorithm]
+        raise InputError(f"'{algorithm}' does not apply to {kind} of these groups on these networks", known=others)
     return use_of(fabric, found)
 
 

@@ -128,7 +128,8 @@ def fabric_of(architecture: Architecture) -> Fabric:
 class Flows:
     """source, target: [groups, edges], each edge carrying load · V in `steps` steps · path: whether path_sum may apply · start_s:
     start-ups of all steps, instead of steps times the slowest hop's · alone: every edge is a group of its own (a send) · moves: what tells
-    source and target apart from those of other phases of the same groups; None = nothing short."""
+    source and target apart from those of other phases of the same groups; None = nothing short · parts: [edges] of the load that each
+    carries, 1 the most (told apart by `moves`); None = all of it."""
 
     source: Indices
     target: Indices
@@ -138,6 +139,7 @@ class Flows:
     start_s: float | None = None
     alone: bool = False
     moves: Hashable = None
+    parts: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -288,6 +290,7 @@ def _moved(
     hops, flows, starts = (np.zeros(len(tiers)) for _ in range(3))
     rails = np.ones(len(tiers))
     counts = np.zeros((phase.source.shape[0], len(tiers)), dtype=np.int64)
+    parts = np.broadcast_to(1.0 if phase.parts is None else phase.parts, phase.source.shape)
     for index, tier in enumerate(tiers):
         here = joined == index
         if not here.any():
@@ -295,28 +298,29 @@ def _moved(
         a, b, network = phase.source[here], phase.target[here], tier.network
         counts[:, index] = here.sum(axis=1)
         if topology_of(network).uniform:
-            hops[index], starts[index] = counts[:, index] @ weight, network.latency_s
+            hops[index], starts[index] = (parts * here).sum(axis=1) @ weight, network.latency_s
         else:
             far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
-            hops[index], starts[index] = far @ np.repeat(weight, counts[:, index]), network.latency_s * float(far.max())
-        flows[index] = _most_flows(fabric, index, a, b)
+            hops[index] = (far * parts[here]) @ np.repeat(weight, counts[:, index])
+            starts[index] = network.latency_s * float(far.max())
+        flows[index] = _most_flows(fabric, index, a, b, parts[here])
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
             rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
     return hops, flows, rails, starts, counts
 
 
-def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices) -> float:
-    """Flows at the busiest child of a tier, or where children relay on the busiest links."""
+def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, parts: Array) -> float:
+    """Flows at the busiest child of a tier, or where children relay on the busiest links. parts: [edges] of a flow that each is."""
     tier, grid = fabric.tiers[index], fabric.grid(index)
     ways = fabric.ways(index) if topology_of(tier.network).flows_relay else None
     if grid is None and ways is None:
-        return float(max(np.bincount(end // tier.below).max() for end in (a, b)))
+        return float(max(np.bincount(end // tier.below, parts).max() for end in (a, b)))
     instance, ends = a // (tier.below * tier.children), (fabric.positions(index, a), fabric.positions(index, b))
     if ways is not None:
-        return transfers_sharing(ways, tier.network.links or tier.below, instance, *ends)
+        return transfers_sharing(ways, tier.network.links or tier.below, instance, *ends, parts)
     assert grid is not None
-    return transfers_busiest(grid, instance, *ends, np.ones(a.shape))
+    return transfers_busiest(grid, instance, *ends, parts)
 
 
 def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:

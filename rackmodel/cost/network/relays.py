@@ -40,10 +40,10 @@ class Ways:
         return 2 * direction if links > 1 else max(leaving, entering)
 
 
-def transfers_sharing(ways: Ways, links: int, instance: Indices, source: Indices, target: Indices) -> float:
-    """Most messages on a child's links when one goes from place source[i] to target[i] of instance[i], all at once."""
+def transfers_sharing(ways: Ways, links: int, instance: Indices, source: Indices, target: Indices, weight: Array) -> float:
+    """Most messages on a child's links when weight[i] of them go from place source[i] to target[i] of instance[i], all at once."""
     loads = _Loads(ways, int(instance.max()) + 1)
-    loads.add(instance, source, target, np.ones(len(source)))
+    loads.add(instance, source, target, weight)
     return ways.sharing(loads.read(), links)
 
 
