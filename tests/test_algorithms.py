@@ -199,7 +199,8 @@ def test_the_best_algorithm_depends_on_the_message() -> None:
     arch = machine((8, ADDS | {"latency": "1 us", "in_network_latency": "25 us"}))
     mesh, sizes = Mesh(("a",), (8,), (1,)), np.array([[1e3, 1e6], [1e8, 1e10]])
     choice = best_collective(arch, mesh, ["a"], "all_reduce", sizes)
-    every = {name: mesh_collective(arch, mesh, ["a"], "all_reduce", name) for name in ALGORITHMS if name not in ("line", "torus", "hierarchical")}
+    asked = [name for name in ALGORITHMS if name not in ("line", "torus", "hierarchical")]
+    every = {name: mesh_collective(arch, mesh, ["a"], "all_reduce", name) for name in asked}
     times = np.array([use.total(sizes) for use in every.values()])
     assert np.array_equal(choice.seconds, times.min(axis=0))
     assert np.array_equal(choice.algorithms, np.array(list(every))[times.argmin(axis=0)])

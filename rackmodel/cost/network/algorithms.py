@@ -8,10 +8,10 @@
                        is for, each adding its own: N − 1 gaps a block, V (N − 1)/N on the end links, start-up = the line's hops, once
                        (words follow one another); all_gather the same outwards, all_reduce both. A box: its rows, then its columns
                        with 1/row of V. Broadcast, reduce: down a row, then all columns at once. Other tiers: rings, as hierarchical
-    torus              boxes of a torus of D dimensions that are used: D parts of V at once, each in rings along one dimension after another,
-                       from another one each, half of it either way round: every link of a full torus works, and where its extents are equal
-                       reduce_scatter takes V (N − 1)/N on 2 D links; all_gather the same backwards, all_reduce both. Other tiers: rings, as
-                       hierarchical
+    torus              boxes of a torus, of D dimensions: D parts of V at once, each in rings along one dimension after another, the first
+                       of each another one, half of it either way round. Every link of a full torus works: reduce_scatter takes
+                       V (N − 1)/N on 2 D links where extents are equal; all_gather the same backwards, all_reduce both. Other tiers:
+                       rings, as hierarchical
     tree               two binary trees of V/2 over the nodes, each other's mirror, a chain in the node (the innermost tier):
                        T = 2 V/B + 2 (chain + depth) start-ups, all-reduce; once down or up for broadcast or reduce
     halving_doubling   log2 N exchanges with the member 1, 2, 4, … away of V/2, V/4, V/8, …, and back; other N: 2 rounds more
@@ -22,7 +22,7 @@
                        every edge, a start-up an edge up and an edge down
 
 Sources: Thakur 2005 (ring, halving-doubling); seed 001, 7.3.1 (line: neighbours add incoming partial sums to their own and pass them
-on); jax-ml.github.io/scaling-book, "Sharded matrices" (torus: V over both links of a ring, RECALLED: and over all dimensions at once), the
+on); jax-ml.github.io/scaling-book, "Sharded matrices" (torus: V over both links of a ring; RECALLED: over those of all dimensions), the
 order of the parts DERIVED; Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N)); SHARP: Graham
 2016. The largest halving message goes to the nearest member, so outer tiers carry least.
 """
