@@ -23,8 +23,8 @@
 
 Sources: Thakur 2005 (ring, halving-doubling); seed 001, 7.3.1 (line: neighbours add incoming partial sums to their own and pass them
 on); jax-ml.github.io/scaling-book, "Sharded matrices" (torus: V over both links of a ring; RECALLED: over those of all dimensions), the
-order of the parts DERIVED; Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N)); SHARP: Graham
-2016. The largest halving message goes to the nearest member, so outer tiers carry least.
+order of the parts DERIVED; Sanders 2009 (two trees), NCCL src/graph/trees.cc (numbering); NVLS: NVIDIA nccl-tests#239 (V (1 + 1/N));
+SHARP: Graham 2016. The largest halving message goes to the nearest member, so outer tiers carry least.
 """
 
 from __future__ import annotations
