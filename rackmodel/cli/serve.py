@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rackmodel.serving.steps import Deployment
 
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer.")]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
 CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]

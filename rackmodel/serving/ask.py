@@ -11,6 +11,7 @@ from rackmodel.inputs.read import build_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.results import rates_of
+from rackmodel.serving.engine import engine_facts
 from rackmodel.serving.offers import Service
 
 ACCELERATORS = 8
@@ -39,10 +40,7 @@ def service_of(
     workload = read_workload(model, of_model)
     if workload.serving is None:
         raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="MODEL")
-    if profile.engine is None:
-        raise InputError(
-            f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=["vllm", "trtllm", "sglang"]
-        )
+    engine_facts(profile)
     prompt, output, reused = lengths
     return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=rates_of(architecture))
 

@@ -26,6 +26,7 @@ from rackmodel.units import bytes_text
 
 Array = NDArray[np.float64]
 FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
+ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the library that are one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,18 +199,22 @@ class ServingEngine:
         return StepFigures(seconds=seconds, joules=joules, ledger=Ledger(tuple(charges)))
 
 
+def engine_facts(profile: ProfileSpec) -> Engine:
+    """What a profile says of its engine. Raises InputError where it is no serving engine's."""
+    if profile.engine is None:
+        raise InputError(f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=ENGINES)
+    return profile.engine
+
+
 def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, ranks: int = 1, **said: Any) -> ServingEngine:
     """The engine of a profile around a model. make: the model under a profile · said: facts that a deployment's settings change.
 
     Raises InputError where the profile is no serving engine's.
     """
-    if profile.engine is None:
-        raise InputError(
-            f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=["vllm", "trtllm", "sglang"]
-        )
+    facts = engine_facts(profile)
     free, launched = without_launches(profile), make(profile)
     captured = launched.under(free) if isinstance(launched, ServedModel) else make(free)
-    return ServingEngine(captured=captured, launched=launched, facts=profile.engine.model_copy(update=said), ranks=ranks)
+    return ServingEngine(captured=captured, launched=launched, facts=facts.model_copy(update=said), ranks=ranks)
 
 
 def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:
