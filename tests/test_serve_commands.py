@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rackmodel.carbon.costing import cost_of
+from rackmodel.carbon.job import Usage
 from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import library_path, read_architecture, read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
-from rackmodel.serving.offers import Offer, Service, Widths, offers_of
+from rackmodel.serving.offers import Offer, Service, Widths, offers_of, token_money
 from rackmodel.serving.pool_search import PoolsOffer
 from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service
 from rackmodel.serving.steps import Deployment
@@ -87,7 +89,8 @@ def test_limits_leave_only_what_keeps_them(answer: ServingAnswer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "figure"), [("energy", "joules_per_token"), ("tpot", "tpot"), ("ttft", "ttft"), ("carbon", "grams_per_token")]
+    ("word", "figure"),
+    [("energy", "joules_per_token"), ("tpot", "tpot"), ("ttft", "ttft"), ("carbon", "grams_per_token"), ("money", "usd_per_token")],
 )
 def test_each_objective_is_least_at_its_best(answer: ServingAnswer, word: str, figure: str) -> None:
     if figure not in answer.best.figures:
@@ -115,6 +118,30 @@ def test_grams_are_those_of_joules_and_of_time() -> None:
     whole = per_joule * one.figures["joules_per_token"] + per_second / one.figures["tokens_per_s"]
     assert one.figures["grams_per_token"] == pytest.approx(whole)
     assert one.figures["grams_per_request"] == pytest.approx(256 * whole)
+
+
+def test_a_token_costs_its_electricity_and_its_part_of_the_machine() -> None:
+    """By hand, every factor at mid: joules and idling at 1.1 · 0.095 usd/kWh; GPUs, the node and the building over 60 % of 4 years."""
+    service = _service("accelerators=4")
+    (one,), *_ = offers_of(service, [next(deployments(SMALL, service))], Widths(), [64.0], [8192])
+    seconds, per_j = 1 / one.figures["tokens_per_s"], 1.1 * 0.095 / 3.6e6
+    machine = read_architecture("dgx_h100", ["accelerators=4"])
+    idle = sum(watts for _, watts in static_powers(machine)) * 0.4 / 0.6 * seconds
+    owning = cost_of(machine, Usage()).cost.capital_usd.mid * seconds / (0.6 * 4 * 365 * 86400)
+    assert 4 * 30000 + 120000 < cost_of(machine, Usage()).cost.capital_usd.mid < 4 * 30000 + 120000 + 8 * 12_000
+    assert one.figures["usd_per_token"] == pytest.approx((one.figures["joules_per_token"] + idle) * per_j + owning)
+    assert one.figures["usd_per_request"] == pytest.approx(256 * one.figures["usd_per_token"])
+    paid = token_money(service, one)
+    assert paid is not None
+    assert paid.total_usd.mid == pytest.approx(one.figures["usd_per_token"])
+
+
+def test_money_needs_a_price_and_one_machine() -> None:
+    with pytest.raises(InputError, match="money needs a price"):
+        search_service(_service("accelerators=4", machine="dgx_a100"), SMALL, "money")
+    far = _service("accelerators=2", machine="dgx_h200")
+    with pytest.raises(InputError, match="money is of one machine"):
+        search_service(_service("accelerators=2"), POOLED, "money", prompts_on=far)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from rackmodel.carbon.bill import instances
 from rackmodel.carbon.job import Usage
@@ -111,6 +112,15 @@ class JobMoney:
         """Both."""
         return self.electricity_usd + self.owning_usd
 
+    def __mul__(self, jobs: float) -> JobMoney:
+        """Of so many."""
+        return JobMoney(self.electricity_usd * jobs, self.owning_usd * jobs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: each share and the total as low, mid and high, dollars."""
+        shares = {"electricity": self.electricity_usd, "owning": self.owning_usd, "total": self.total_usd}
+        return {name: share.to_dict() for name, share in shares.items()}
+
 
 def job_money(machine: Architecture, usage: Usage, energy_j: float, seconds: float) -> JobMoney | None:
     """The money of a job of so many joules and seconds, in the shares of carbon/job; None where an accelerator states no price."""
@@ -124,14 +134,19 @@ def job_money(machine: Architecture, usage: Usage, energy_j: float, seconds: flo
     return JobMoney((idle + energy_j) * pue * money.price_usd_per_j, money.capital_usd * part)
 
 
-def money_weights(machine: Architecture, usage: Usage | None = None) -> tuple[float, float]:
-    """(dollars for each joule of a job, dollars for each second of it), every factor at mid. Raises InputError where nothing states a
-    price."""
+def prices_of(machine: Architecture, usage: Usage | None = None) -> tuple[float, float] | None:
+    """(dollars for each joule of a job, dollars for each second of it), every factor at mid; None where an accelerator states no price."""
     joule, second = (job_money(machine, usage or Usage(), joules, 1.0 - joules) for joules in (1.0, 0.0))
-    if joule is None or second is None:
+    return None if joule is None or second is None else (joule.total_usd.mid, second.total_usd.mid)
+
+
+def money_weights(machine: Architecture, usage: Usage | None = None) -> tuple[float, float]:
+    """`prices_of`. Raises InputError where nothing states a price."""
+    found = prices_of(machine, usage)
+    if found is None:
         names = ", ".join(f"'{pool.accelerator.name}'" for pool in machine.pools)
         raise InputError(f"money needs a price: no 'cost' of {names} in {machine.name}", path="tree")
-    return joule.total_usd.mid, second.total_usd.mid
+    return found
 
 
 def at_work_w(machine: Architecture) -> Ranged:

@@ -84,8 +84,7 @@ def job_data(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[st
         "places": [_place(one, job, asked) for one in there],
     }
     if money is not None:
-        parts = {"electricity": money.electricity_usd, "owning": money.owning_usd, "total": money.total_usd}
-        data["money"] = {name: value.to_dict() for name, value in parts.items()}
+        data["money"] = money.to_dict()
     return data | ({"hours": _hours(machine, job, asked.trace)} if asked.trace is not None else {})
 
 
@@ -154,15 +153,12 @@ def write_job(data: dict[str, Any], where: Path) -> list[Path]:
 
 def job_lines(data: dict[str, Any]) -> Sequence[str]:
     """Money and hours of a job in words."""
-    from rackmodel.report.money import dollars
+    from rackmodel.report.money import money_words
     from rackmodel.report.tables import format_si
 
     lines = []
     if "money" in data:
-        parts = data["money"]
-        span = f"({dollars(parts['total']['low'], 3)} to {dollars(parts['total']['high'], 3)})"
-        said = f"electricity {dollars(parts['electricity']['mid'], 3)} + owning {dollars(parts['owning']['mid'], 3)}"
-        lines.append(f"money: {said} = {dollars(parts['total']['mid'], 3)} {span}")
+        lines.append(money_words(data["money"]))
     if "hours" in data:
         best, worst = data["hours"]["best"], data["hours"]["worst"]
         green, dirty = format_si(best["use_g"], "gCO2e", 3), format_si(worst["use_g"], "gCO2e", 3)

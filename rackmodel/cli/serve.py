@@ -58,7 +58,7 @@ def serve(
     accept: AcceptOption = 0.0,
     draft_model: DraftModelOption = "",
     minimize: Annotated[
-        str, typer.Option("--minimize", metavar="OBJ", help="throughput (the most), energy, carbon, ttft or tpot.")
+        str, typer.Option("--minimize", metavar="OBJ", help="throughput (the most), energy, carbon, money, ttft or tpot.")
     ] = "throughput",
     limit: Annotated[
         list[str] | None, typer.Option("--limit", metavar="NAME=TIME", help="What may not be exceeded: ttft='1 s', tpot='30 ms'.")
@@ -72,9 +72,10 @@ def serve(
     from rackmodel.cli.options import quantity
     from rackmodel.errors import InputError
     from rackmodel.report.carbon import carbon_words
+    from rackmodel.report.money import money_words
     from rackmodel.report.tables import format_si
     from rackmodel.serving.launch import launches_of
-    from rackmodel.serving.offers import Widths, token_carbon
+    from rackmodel.serving.offers import Widths, token_carbon, token_money
     from rackmodel.serving.search import ServingSpace, search_service
 
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
@@ -95,15 +96,18 @@ def serve(
     )
     answer = search_service(service, space, minimize, most, own or (service if pools else None))
     launches = launches_of(flags, model, answer.best, isl + osl, service) if flags else ()
-    emitted = token_carbon(service, answer.best) if own is None else None
+    emitted, paid = (token_carbon(service, answer.best), token_money(service, answer.best)) if own is None else (None, None)
     spread = _spread(service, answer.best) if percentiles else {}
     if as_json:
         carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
-        print_json(answer.to_dict() | carbon | ({"percentiles": spread} if spread else {}) | _told(launches))
+        money = {"money_per_token": paid.to_dict()} if paid else {}
+        print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
     _print(answer)
     if emitted:
         echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
+    if paid:
+        echo(money_words((paid * 1e6).to_dict(), " of a million output tokens"))
     for name, shares in spread.items():
         echo(f"{name.upper()} at the best: " + ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in shares.items()))
     for line in (line for one in launches for line in one.lines()):
@@ -188,15 +192,16 @@ def _print(answer: ServingAnswer) -> None:
     axes = "tokens/s per accelerator and per client" if several else "tokens/s per accelerator and TTFT, of answers of one token"
     table = Table(box=None, pad_edge=False, title=f"front: {axes}, of replicas x degrees (* = best{said}{apart})", title_justify="left")
     heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "per accel.", *(["per client", "TPOT"] if several else []))
-    for head in (*heads, "TTFT", "J a token", "g a token"):
+    paid = certificate.minimize == "money"
+    for head in (*heads, "TTFT", "J a token", "$ a Mtoken" if paid else "g a token"):
         table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=head == "deployment")
     for offer in shown:
-        table.add_row("*" if offer is answer.best else "", *_cells(offer, chunked=bool(chunks)))
+        table.add_row("*" if offer is answer.best else "", *_cells(offer, chunked=bool(chunks), paid=paid))
     print_table(table)
 
 
-def _cells(offer: Offered, *, chunked: bool) -> list[str]:
-    """A row of the front. chunked: whether the budget of a step is told."""
+def _cells(offer: Offered, *, chunked: bool, paid: bool) -> list[str]:
+    """A row of the front. chunked: whether the budget of a step is told · paid: whether money is, in place of grams."""
     from rackmodel.report.tables import format_number, format_si
 
     figures = offer.figures
@@ -209,7 +214,7 @@ def _cells(offer: Offered, *, chunked: bool) -> list[str]:
         *([] if seen is None or tpot is None else [format_number(seen, 3), format_si(tpot, "s", 3)]),
         format_si(figures["ttft"], "s", 3),
         format_si(figures["joules_per_token"], "J", 3),
-        "" if grams is None else format_si(grams, "g", 3),
+        format_number(1e6 * figures["usd_per_token"], 3) if paid else "" if grams is None else format_si(grams, "g", 3),
     ]
 
 

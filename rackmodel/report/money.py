@@ -23,6 +23,13 @@ def amount(value: float, unit: str, digits: int = 4) -> str:
     return dollars(value, digits) if unit == "$" else format_si(value, unit, digits)
 
 
+def money_words(parts: Mapping[str, Any], of: str = "") -> str:
+    """'money: electricity 3 $ + owning 80 $ = 83 $ (34 $ to 240 $)'. parts: plain data of a job's money · of: ' of a million tokens'."""
+    mid = {name: dollars(part["mid"], 3) for name, part in parts.items()}
+    span = f"({dollars(parts['total']['low'], 3)} to {dollars(parts['total']['high'], 3)})"
+    return f"money{of}: electricity {mid['electricity']} + owning {mid['owning']} = {mid['total']} {span}"
+
+
 def ownership_table(machines: Sequence[Mapping[str, Any]]) -> Table:
     """A row a figure; middle, and the range where there is one. Figures that are 0 in all machines are left out."""
     table = Table(box=None, pad_edge=False, title="what it comes to in its life", title_justify="left")

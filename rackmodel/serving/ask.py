@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rackmodel.carbon.costing import prices_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import apply_overrides, load, read_profile, read_workload
 from rackmodel.inputs.overrides import sorted_sets
@@ -42,7 +43,8 @@ def service_of(
         raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="MODEL")
     engine_facts(profile)
     prompt, output, reused = lengths
-    return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=rates_of(architecture))
+    carbon, money = rates_of(architecture), prices_of(architecture)
+    return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=carbon, money=money)
 
 
 def _machine(name: str, sets: Sequence[str], replica: int | None) -> Architecture:

@@ -1,7 +1,8 @@
-"""What a deployment offers: the figures of its operating points, in time, energy and carbon.
+"""What a deployment offers: the figures of its operating points, in time, energy, carbon and money.
 
-Each of R replicas on G accelerators serves its share of the clients. Grams of an output token are those of its joules and of the seconds
-for which the replica's part of the machine is taken (carbon/job: use, idle and embodied shares).
+Each of R replicas on G accelerators serves its share of the clients. Grams and dollars of an output token are those of its joules and of
+the seconds for which the replica's part of the machine is taken (carbon/job: use, idle and embodied shares; carbon/costing: electricity
+and owning).
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.carbon.job import CarbonRates, JobCarbon
+from rackmodel.carbon.costing import JobMoney, job_money
+from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs import read_mapper, read_workload
 from rackmodel.model.architecture import Architecture
@@ -62,9 +64,10 @@ def _narrow(name: str) -> bool:
 class Service:
     """What is to be served. machine: of which all accelerators are used · workload, sets: as the library names it, with changes ·
     prompt, output: mean tokens · reused: share of a prompt that is in the cache · variation: of lengths · carbon: rates of the whole
-    machine, absent without a site · settings: facts of the engine that are said otherwise · drafted: tokens that are drafted a step and
-    sequence · accepted: probability that a drafted token is kept, where all before it were · draft_model: workload that drafts, with
-    the same deployment; '' = the model's own module, where it has none drafts take no time; FREE = they take none."""
+    machine, absent without a site · money: dollars a joule, and a second of the whole machine, absent without a price · settings: facts
+    of the engine that are said otherwise · drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted
+    token is kept, where all before it were · draft_model: workload that drafts, with the same deployment; '' = the model's own module,
+    where it has none drafts take no time; FREE = they take none."""
 
     machine: Architecture
     workload: str
@@ -75,6 +78,7 @@ class Service:
     reused: float = 0.0
     variation: float = 0.0
     carbon: CarbonRates | None = None
+    money: tuple[float, float] | None = None
     settings: tuple[tuple[str, Any], ...] = ()
     drafted: int = 0
     accepted: float = 0.0
@@ -174,9 +178,11 @@ FIGURES = {
     "joules_per_request": "J",
     "grams_per_token": "gCO2e",
     "grams_per_request": "gCO2e",
+    "usd_per_token": "usd",
+    "usd_per_request": "usd",
 }
 """Figure of an offer → its unit. Tokens are output tokens; interactivity is what one client sees, 1 / TPOT. Answers of one token have no
-TPOT, machines without a site no grams."""
+TPOT, machines without a site no grams, those without a price no money."""
 
 
 def shown_figures(figures: Mapping[str, float]) -> dict[str, float | None]:
@@ -186,10 +192,17 @@ def shown_figures(figures: Mapping[str, float]) -> dict[str, float | None]:
 
 def token_carbon(service: Service, offer: Offered) -> JobCarbon | None:
     """What one output token of an operating point emits, by shares; None without a site."""
-    if service.carbon is None:
-        return None
-    seconds = offer.accelerators / service.machine.used / offer.figures["tokens_per_s"]
-    return service.carbon.of(offer.figures["joules_per_token"], seconds)
+    return None if service.carbon is None else service.carbon.of(offer.figures["joules_per_token"], token_seconds(service, offer))
+
+
+def token_money(service: Service, offer: Offered) -> JobMoney | None:
+    """What one output token of an operating point costs, by shares; None without a price."""
+    return job_money(service.machine, Usage(), offer.figures["joules_per_token"], token_seconds(service, offer))
+
+
+def token_seconds(service: Service, offer: Offered) -> float:
+    """Seconds of the whole machine that an output token takes."""
+    return offer.accelerators / service.machine.used / offer.figures["tokens_per_s"]
 
 
 def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], widths: Widths) -> ServingEngine:
@@ -328,9 +341,12 @@ def figures_of(service: Service, found: Mapping[str, Array], accelerators: Any, 
         "joules_per_token": per_token,
         "joules_per_request": per_token * service.output,
     }
+    seconds = accelerators / service.machine.used / found["tokens_per_s"]  # of the whole machine
     if service.carbon is not None:
-        one, share = service.carbon.of(1.0, 0.0).total_g.mid, accelerators / service.machine.used
-        second = service.carbon.of(0.0, 1.0).total_g.mid
-        grams = one * per_token + second * share / found["tokens_per_s"]
+        joule, second = (service.carbon.of(*one).total_g.mid for one in ((1.0, 0.0), (0.0, 1.0)))
+        grams = joule * per_token + second * seconds
         figures |= {"grams_per_token": grams, "grams_per_request": grams * service.output}
+    if service.money is not None:
+        usd = service.money[0] * per_token + service.money[1] * seconds
+        figures |= {"usd_per_token": usd, "usd_per_request": usd * service.output}
     return figures

@@ -190,8 +190,8 @@ class _Pair:
         accelerators = np.array([p * self.first.accelerators + d * self.then.accelerators for (p, d), _, _ in points])
         per_s = found.requests_per_s * service.output
         named = {"tpot": found.tpot_s, "ttft": found.ttft_s, "joules_per_token": found.joules_per_token, "tokens_per_s": per_s}
-        carbon = service if self.prompts is self.decodes else replace(service, carbon=None)
-        figures = figures_of(carbon, named, accelerators, 1)
+        of_one = service if self.prompts is self.decodes else replace(service, carbon=None, money=None)  # rates are of one machine
+        figures = figures_of(of_one, named, accelerators, 1)
         limited = found.outside > 1e-3 * clients
         return [
             PoolsOffer(

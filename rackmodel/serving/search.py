@@ -25,6 +25,7 @@ OBJECTIVES = {
     "throughput": ("tokens_per_s_per_accelerator", -1.0),
     "energy": ("joules_per_token", 1.0),
     "carbon": ("grams_per_token", 1.0),
+    "money": ("usd_per_token", 1.0),
     "ttft": ("ttft", 1.0),
     "tpot": ("tpot", 1.0),
 }
@@ -133,8 +134,10 @@ def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple
         raise InputError(f"no objective of serving called '{word}'", path="--minimize", known=list(OBJECTIVES), given=word)
     if word == "carbon" and service.carbon is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
-    if word == "carbon" and prompts_on is not None and prompts_on is not service:
-        raise InputError("carbon is of one machine, and prompts are on another: minimize energy", path="--minimize")
+    if word == "money" and service.money is None:
+        raise InputError("money needs a price: cost: {price: 30000 usd} of the accelerator", path="--minimize")
+    if word in ("carbon", "money") and prompts_on is not None and prompts_on is not service:
+        raise InputError(f"{word} is of one machine, and prompts are on another: minimize energy", path="--minimize")
     return OBJECTIVES[word]
 
 
