@@ -119,7 +119,7 @@ def test_the_table_is_a_file_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["dgx_h200"], "gpu.cost"),
+        (["dgx_h800"], "gpu.cost"),
         (["cs3", "--each", "1"], "--each"),
         (["cs3,hnlpu", "gpt_oss_120b", "hardwired"], "one machine"),
         (["hnlpu", "--set", "chip.cost.engineering.masks.own='40 Musd'"], "own"),

@@ -25,7 +25,7 @@ def amount(value: float, unit: str, digits: int = 4) -> str:
 
 def money_words(parts: Mapping[str, Any], of: str = "") -> str:
     """'money: electricity 3 $ + owning 80 $ = 83 $ (34 $ to 240 $)'. parts: plain data of a job's money · of: ' of a million tokens'."""
-    mid = {name: dollars(part["mid"], 3) for name, part in parts.items()}
+    mid = {name: dollars(part["mid"], 3) if part["high"] else "not stated" for name, part in parts.items()}
     span = f"({dollars(parts['total']['low'], 3)} to {dollars(parts['total']['high'], 3)})"
     return f"money{of}: electricity {mid['electricity']} + owning {mid['owning']} = {mid['total']} {span}"
 
