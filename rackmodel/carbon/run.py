@@ -192,13 +192,17 @@ def steps_of(tokens: float, workload: Workload) -> int:
 
 
 def tokens_of(workload: Workload) -> int:
-    """Tokens of one step: points of the ranks of what the model ends in (its loss, or the residual stream) that no weight of its layers
-    has. Raises InputError where the workload has no weights."""
+    """Tokens of one step: of a decoder, the new ones of all sequences; else points of the ranks of what the model ends in (its loss, the
+    residual stream, or scores of words) that no weight of its layers or of its last section has. Raises InputError where the workload has
+    no weights."""
     if not workload.weights:
         raise InputError("tokens are of a workload with weights; say --steps", path="--tokens")
+    if workload.serving is not None:
+        return workload.sizes[workload.serving.sequences] * workload.sizes[workload.serving.new]
     last = workload.sections[-1].workload
     end = last.tensors[last.outputs[-1]]
-    inside = {rank for s in workload.sections if s.layer for name in s.workload.weights for rank in s.workload.tensors[name].ranks}
+    weighing = [section.workload for section in workload.sections if section.layer or section.workload is last]
+    inside = {rank for graph in weighing for name in graph.weights for rank in graph.tensors[name].ranks}
     return math.prod(size for rank, size in zip(end.ranks, end.sizes, strict=True) if rank not in inside)
 
 
