@@ -31,6 +31,9 @@ LAYOUTS = [
     ({"di": 8, "ti": 1}, {"attention_data": 8}),
     ({"de": 2, "te": 2, "ti": 2}, {"tensor": 4, "attention_data": 2, "expert": 4, "expert_tensor": 2}),
     ({"de": 2, "di": 2, "ti": 2}, {"tensor": 2, "attention_data": 4, "expert": 2, "expert_tensor": 4}),
+    ({"ti": 4, "ci": 2}, {"tensor": 8, "context": 2}),
+    ({"te": 2, "ti": 1, "ce": 4}, {"tensor": 8, "expert": 8, "context": 4}),
+    ({"te": 1, "ti": 2, "ce": 2, "ci": 2}, {"tensor": 8, "expert": 2, "expert_tensor": 4, "context": 4}),
 ]
 
 

@@ -47,6 +47,9 @@ def serve(
     pipeline: Annotated[str, DegreesOption] = "",
     attention_data: Annotated[str, typer.Option(metavar="N[,N]", help="Ranks of attention data parallelism to try.")] = "1",
     expert: Annotated[str, typer.Option(metavar="N[,N]", help="Degrees of expert parallelism to try.")] = "1",
+    context: Annotated[
+        str, typer.Option(metavar="N[,N]", help="Ranks of each tensor group that keep different tokens of the cache, to try.")
+    ] = "1",
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",
     kv: CacheOption = "",
@@ -90,6 +93,7 @@ def serve(
         pipeline=whole(pipeline, "--pipeline"),
         attention_data=whole(attention_data, "--attention-data"),
         expert=whole(expert, "--expert"),
+        context=whole(context, "--context"),
         widths=tuple(Widths(word, kv) for word in words_of(precision, "--precision") or ("",)),
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
@@ -230,5 +234,5 @@ def _deployed(offer: Offered) -> str:
 
 
 def _degrees(one: Deployment) -> str:
-    parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert)]
+    parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert), ("cp", one.context)]
     return " ".join(f"{name} {degree}" for name, degree in parts if degree > 1) or "1"

@@ -21,7 +21,7 @@ DRAWN = {"requests": "--requests", "isl": "--isl", "osl": "--osl", "least": "--l
 
 
 def serve_trace(
-    context: typer.Context,
+    said_by: typer.Context,
     architecture: ArchitectureArg,
     model: ModelArg,
     trace: Annotated[
@@ -43,6 +43,7 @@ def serve_trace(
     pipeline: Annotated[int, typer.Option("--pipeline", min=1, help="Pipeline stages.")] = 1,
     attention_data: Annotated[int, typer.Option("--attention-data", min=1, help="Ranks of attention data parallelism.")] = 1,
     expert: Annotated[int, typer.Option("--expert", min=1, help="Degree of expert parallelism.")] = 1,
+    context: Annotated[int, typer.Option("--context", min=1, help="Tensor ranks that keep different tokens of the cache.")] = 1,
     precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
     kv: CacheOption = "",
     drafts: DraftsOption = 0,
@@ -63,14 +64,13 @@ def serve_trace(
     from rackmodel.serving.trace_file import read_trace, summary, write_figures
 
     asked = _asked(trace, rate, concurrency)
-    said = [option for name, option in DRAWN.items() if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    said = [option for name, option in DRAWN.items() if getattr(said_by.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if trace is not None and said:
         raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
     if tensor * attention_data % expert:
         raise InputError(f"{expert} ranks of experts do not divide {tensor * attention_data}, tensor x attention data", path="--expert")
-    deployment = Deployment(
-        tensor=tensor, pipeline=pipeline, attention_data=attention_data, expert=expert, expert_tensor=tensor * attention_data // expert
-    )
+    degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
+    deployment = Deployment(**degrees, expert_tensor=tensor * attention_data // expert)
     lengths = isl, osl, 0.0
     service = service_of(architecture, model, sets or (), engine, lengths, accelerators=deployment.accelerators)
     service = replace(service, **drafted(drafts, accept, draft_model))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,9 +30,11 @@ from rackmodel.serving.replica import of_one_plan, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steady import closed_loop
-from rackmodel.serving.steps import Deployment, Served
+from rackmodel.serving.steps import DEGREES, Deployment, Served
 
 Array = NDArray[np.float64]
+HEADS = ("q", "h")
+"""Indices of decoders' heads that share a cache: of grouped queries, of latent attention."""
 FREE = "free"
 """A draft model that takes no time: tokens that are looked up, as n-grams are."""
 
@@ -151,11 +154,11 @@ class Offer:
     def order(self) -> tuple[int, ...]:
         """Of two alike the smaller degrees: the same answer every time."""
         one = self.deployment
-        return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, self.budget
+        return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, one.context, self.budget
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        degrees = {name: getattr(self.deployment, name) for name in ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")}
+        degrees = {name: getattr(self.deployment, name) for name in DEGREES}
         return degrees | {
             "replicas": self.replicas,
             "weights": self.widths.weight,
@@ -212,6 +215,7 @@ def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], 
     drafter = drafter_of(service, workload)
     for one in (first, *others):
         check_stages(workload, drafter, one.pipeline)
+        check_context(workload, one.context)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
         more = tuple(others)
@@ -242,6 +246,17 @@ def check_stages(workload: Workload, drafter: Workload | None, stages: int) -> N
         raise InfeasibleError(fact, resource="stages", need=float(stages), have=1.0, change="--pipeline 1, or another --draft-model")
 
 
+def check_context(workload: Workload, ranks: int) -> None:
+    """Raise InfeasibleError where so many ranks of context do not divide the heads that share a cache, whose queries they have."""
+    own = HEADS[0] if HEADS[0] in workload.sizes else HEADS[1]
+    caches = [tensor for tensor in workload.tensors.values() if tensor.kind == "kv_cache"]
+    heads = 1 if any(own in tensor.ranks for tensor in caches) else workload.sizes.get(own, 1)
+    if heads % ranks:
+        fact = f"{ranks} ranks of context do not divide the {heads} heads of {workload.name} that share a cache"
+        change = f"--context {gcd(heads, ranks)}"
+        raise InfeasibleError(fact, resource="context", need=float(ranks), have=float(heads), unit="heads", change=change)
+
+
 @lru_cache(maxsize=16)
 def _read(name: str, sets: tuple[str, ...]) -> Workload:
     return read_workload(name, sets)
@@ -263,6 +278,7 @@ def offers_of(
     for number, one in enumerate(deployments):
         try:
             check_stages(workload, drafter, one.pipeline)
+            check_context(workload, one.context)
             fitting.append(number)
         except InfeasibleError as problem:
             found[number] = problem

@@ -22,7 +22,7 @@ from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, f
 from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.step_prices import StepPrices
-from rackmodel.serving.steps import Deployment, Steps
+from rackmodel.serving.steps import DEGREES, Deployment, Steps
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class PoolsOffer:
     def order(self) -> tuple[int, ...]:
         """Of two alike the smaller degrees."""
         pools = ((one.deployment, one.count) for one in (self.prompts, self.decodes))
-        return (self.accelerators, *(n for one, count in pools for n in (one.accelerators, one.tensor, one.expert, count)), self.budget)
+        sizes = (n for one, count in pools for n in (one.accelerators, one.tensor, one.expert, one.context, count))
+        return (self.accelerators, *sizes, self.budget)
 
     def worker(self, pool: PoolWorkers) -> Offer:
         """A pool's workers as replicas."""
@@ -69,9 +70,8 @@ class PoolsOffer:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        degrees = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor")
         pools = {
-            role: {"workers": pool.count, **{name: getattr(pool.deployment, name) for name in degrees}}
+            role: {"workers": pool.count, **{name: getattr(pool.deployment, name) for name in DEGREES}}
             for role, pool in (("prompts", self.prompts), ("decodes", self.decodes))
         }
         return pools | {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from rackmodel.serving.steps import Deployment
 
 EXPERTS = "x"
 """The index of routed experts in workloads of decoders."""
+CONTEXT = ("ce", "ci")
+"""Axes of the mapper over ranks of context."""
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[De
     """Numbers of the deployments that one model can price together: those of a plan, with a pipeline or without. Raises InputError."""
     apart: dict[object, list[int]] = {}
     for number, one in enumerate(deployments):
-        apart.setdefault((one.attention_data, one.pipeline > 1), []).append(number)
+        apart.setdefault((one.attention_data, one.pipeline > 1, one.context > 1), []).append(number)
     found = list(apart.values())
     for graph in graphs_of(workload):
         found = [
@@ -55,11 +59,15 @@ def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[De
 
 
 def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> list[GivenColumns]:
-    """The meshes of deployments of as many ranks of sequences, by plan. Raises InputError."""
+    """The meshes of deployments of as many ranks of sequences, all with ranks of context or all without, by plan. Raises InputError."""
     routed = any(EXPERTS in op.indices for op in workload.ops.values())
     if not routed and any(one.expert > 1 for one in deployments):
         raise InputError(f"{workload.name} has no experts to deal out", path="deployment.expert")
-    meshes = [GivenMesh({"pp": one.pipeline, **_parts(one)}, 1, 1) for one in deployments]
+    degrees = [{"pp": one.pipeline, **_parts(one)} for one in deployments]
+    if all(one.context == 1 for one in deployments):  # else nothing splits the tokens of a cache, whose mean number is no whole one
+        mapper = mapper.model_copy(update={"axes": _without_context(mapper.axes), "split": _without_context(mapper.split)})
+        degrees = [_without_context(one) for one in degrees]
+    meshes = [GivenMesh(one, 1, 1) for one in degrees]
     whole = replace(workload, sizes={**workload.sizes, serving_of(workload).sequences: deployments[0].attention_data})
     found, refused = given_columns(mapper, whole, meshes)
     if refused:
@@ -67,16 +75,27 @@ def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Depl
     return found
 
 
+def _without_context(of_axes: Mapping[str, Value]) -> dict[str, Value]:
+    return {axis: value for axis, value in of_axes.items() if axis not in CONTEXT}
+
+
 def _parts(deployment: Deployment) -> dict[str, int]:
-    """Degrees of the axes: of tensor and of attention data parallelism, the part that deals out experts and the part inside them. Experts
-    are dealt out over the ranks of attention data first."""
+    """Degrees of the axes: of context, of the rest of tensor and of attention data parallelism, the part that deals out experts and the
+    part inside them. Experts are dealt out over the ranks of attention data first, then over those of context."""
     batch, tensor = deployment.attention_data, deployment.tensor
     over_batch = np.gcd(deployment.expert, batch) if deployment.expert <= batch else batch
     over_tensor = deployment.expert // over_batch
     if over_batch * over_tensor != deployment.expert or batch % over_batch or tensor % over_tensor:
         fact = f"{deployment.expert} parts of experts do not lie on {batch} ranks of attention data x {tensor} of tensor parallelism"
         raise InputError(fact, path="deployment.expert")
-    return {"de": int(over_batch), "di": int(batch // over_batch), "te": int(over_tensor), "ti": int(tensor // over_tensor)}
+    context = deployment.context
+    over_context = int(np.gcd(over_tensor, context))
+    beside, rest = over_tensor // over_context, tensor // context
+    if rest % beside:
+        fact = f"{over_tensor} parts of experts do not lie on {rest} x {context} ranks of tensor and context parallelism"
+        raise InputError(fact, path="deployment.expert")
+    inside = {"di": batch // over_batch, "ti": rest // beside, "ci": context // over_context}
+    return {name: int(part) for name, part in {"de": over_batch, "te": beside, "ce": over_context, **inside}.items()}
 
 
 def stages_of(workload: Workload, stages: int) -> Cut:

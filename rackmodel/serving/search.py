@@ -42,6 +42,7 @@ class ServingSpace:
     pipeline: tuple[int, ...] = ()
     attention_data: tuple[int, ...] = ()
     expert: tuple[int, ...] = ()
+    context: tuple[int, ...] = ()
     widths: tuple[Widths, ...] = (Widths(),)
     clients: tuple[float, ...] | None = None
     budgets: tuple[int, ...] = ()
@@ -184,14 +185,17 @@ def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> 
     powers = (2**power for power in range(total.bit_length()))
     divisors = tuple(one for one in powers if not fill or total % one == 0)
     found = [
-        Deployment(tensor=tensor, pipeline=pipeline, attention_data=ranks, expert=expert, expert_tensor=tensor * ranks // expert)
+        Deployment(**degrees, expert=expert, expert_tensor=tensor * ranks // expert, context=context)
         for tensor in space.tensor or divisors
         for pipeline in space.pipeline or divisors
         for ranks in space.attention_data or (1,)
         if (total % (tensor * pipeline * ranks) == 0 if fill else tensor * pipeline * ranks <= total)
+        for degrees in ({"tensor": tensor, "pipeline": pipeline, "attention_data": ranks},)
         for expert in _experts(space, tensor * ranks)
+        for context in space.context or (1,)
+        if tensor % context == 0
     ]
-    yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert))
+    yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, one.context))
 
 
 def _nearest(problems: Sequence[InfeasibleError]) -> InfeasibleError:
@@ -201,12 +205,17 @@ def _nearest(problems: Sequence[InfeasibleError]) -> InfeasibleError:
 
 
 def _none_divides(space: ServingSpace, service: Service) -> InfeasibleError:
-    """Why a space has no deployment: its replicas do not divide the machine, or its experts' ranks do not divide a stage."""
+    """Why a space has no deployment: its replicas do not divide the machine, or ranks of context or experts do not divide a stage."""
     total, ranks = service.machine.used, space.attention_data or (1,)
     powers = tuple(2**power for power in range(total.bit_length()))
     sizes = product(space.tensor or powers, ranks, space.pipeline or powers)
     stages = [(tensor * data, pipeline) for tensor, data, pipeline in sizes]
     dividing = [stage for stage, pipeline in stages if total % (stage * pipeline) == 0]
+    contexts, tensors = space.context or (1,), space.tensor or powers
+    if dividing and all(tensor % context for tensor in tensors for context in contexts):
+        fact = f"{min(contexts)} ranks of context do not divide {max(tensors)} of tensor parallelism, whose part they are"
+        change = f"--context {math.gcd(min(contexts), max(tensors))}"
+        return InfeasibleError(fact, resource="ranks of context", need=min(contexts), have=max(tensors), unit="ranks", change=change)
     if dividing:
         stage = max(dividing)
         fact = f"experts over {min(space.expert)} ranks, where a stage has {stage} (tensor x attention data)"

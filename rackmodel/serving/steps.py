@@ -18,6 +18,7 @@ from rackmodel.errors import InputError
 Array = NDArray[np.float64]
 
 
+DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context")
 STEP_FIELDS = ("decodes", "context", "prefill", "prompts", "before", "mesh")
 
 
@@ -77,6 +78,7 @@ class StepFigures:
 class Deployment:
     """Degrees of one replica: tensor x pipeline x attention_data accelerators.
 
+    context: so many neighbours of each tensor group keep different tokens of the caches that they would all keep else.
     expert, expert_tensor: how the experts of a mixture are split over one stage's tensor x attention_data accelerators: by expert,
     and inside an expert. Both 1 with several accelerators is short for expert_tensor = tensor x attention_data.
     """
@@ -86,11 +88,15 @@ class Deployment:
     attention_data: int = 1
     expert: int = 1
     expert_tensor: int = 1
+    context: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("tensor", "pipeline", "attention_data", "expert", "expert_tensor"):
+        for name in DEGREES:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)} must be at least 1", path=f"deployment.{name}")
+        if self.tensor % self.context:
+            fact = f"{self.context} ranks of context do not divide {self.tensor} of tensor parallelism, whose part they are"
+            raise InputError(fact, path="deployment.context")
         if self.expert * self.expert_tensor not in (1, self.stage):
             fact = f"experts are split {self.expert} x {self.expert_tensor} ways over {self.stage} accelerators"
             raise InputError(f"{fact}: expert x expert_tensor must be tensor x attention_data", path="deployment.expert")

@@ -1,0 +1,99 @@
+"""Ranks of context: tensor ranks that keep different tokens of the caches (decode context parallelism)."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel.cli.app import app
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.launch import serving_launch
+from rackmodel.serving.offers import Offer, Widths
+from rackmodel.serving.search import ServingSpace, search_service
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
+
+GQA, MLA = "llama3_70b_decoder", "deepseek_v3_decoder"
+
+
+def served(workload: str, **degrees: int) -> ServedModel:
+    return ServedModel(
+        workload=read_workload(workload),
+        architecture=read_architecture("dgx_h200", ["accelerators=16"]),
+        profile=read_profile("ideal"),
+        deployment=Deployment(**degrees),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workload", "degrees", "each"),
+    [
+        (MLA, {"tensor": 8}, 70_272),  # every rank keeps the latent cache: 61 layers of 512 + 64 numbers
+        (MLA, {"tensor": 8, "context": 4}, 70_272 / 4),
+        (MLA, {"tensor": 8, "context": 8}, 70_272 / 8),
+        (GQA, {"tensor": 8}, 327_680 / 8),
+        (GQA, {"tensor": 16}, 327_680 / 8),  # 8 heads over 16 ranks: two keep the same
+        (GQA, {"tensor": 16, "context": 2}, 327_680 / 16),
+    ],
+)
+def test_a_rank_keeps_its_part_of_the_tokens(workload: str, degrees: dict[str, int], each: float) -> None:
+    model = served(workload, **degrees)
+    assert model.kv_bytes_per_token == pytest.approx(each)
+    assert model.weights_each[0] == pytest.approx(served(workload, tensor=degrees["tensor"]).weights_each[0], rel=0.03)
+
+
+def bytes_of(figures: StepFigures, action: str) -> float:
+    return float(sum(row.amount[0] for row in figures.ledger.where(component="network", action=action)))
+
+
+def test_queries_are_gathered_and_outputs_reduced_over_them() -> None:
+    """32 sequences, 16 ranks of which 2 share their heads: of the queries of 8 heads of 128 each rank lacks half, 80 layers; outputs go the
+    same way back. What softmax needs of the others is two numbers a row and head."""
+    step = Steps.of(decodes=32, context=4095)
+    alone, apart = (served(GQA, tensor=16, context=ranks).price(step) for ranks in (1, 2))
+    half = 16 * 80 * 32 * 8 * 128 * 2 / 2
+    assert bytes_of(apart, "all_gather") == pytest.approx(half)
+    assert bytes_of(apart, "reduce_scatter") == pytest.approx(half)
+    assert bytes_of(alone, "all_gather") == bytes_of(alone, "reduce_scatter") == 0
+    rows = [row for row in apart.ledger.where(component="network", action="all_reduce") if row.einsum.endswith("softmax")]
+    assert 0 < sum(row.amount[0] for row in rows) <= 16 * 80 * 32 * 8 * 2 * 4 * 2
+    read = [sum(row.amount[0] for row in one.ledger.where(level="gpu", action="read", tensor="KC")) for one in (alone, apart)]
+    assert read[1] == pytest.approx(read[0] / 2)
+
+
+def test_more_requests_fit_where_ranks_keep_different_tokens() -> None:
+    service = service_of("dgx_h200", MLA, ("accelerators=8",), "vllm", (32768.0, 1024.0, 0.0))
+    space = ServingSpace(tensor=(8,), pipeline=(1,), context=(1, 8))
+    most = dict.fromkeys((1, 8), 0.0)
+    for one in search_service(service, space).offers:
+        assert isinstance(one, Offer)
+        most[one.deployment.context] = max(most[one.deployment.context], one.clients)
+    assert most[8] > 6 * most[1]
+
+
+def test_what_they_cannot_be_is_refused() -> None:
+    with pytest.raises(InputError, match="3 ranks of context do not divide 8 of tensor parallelism"):
+        Deployment(tensor=8, context=3)
+    service = service_of("dgx_h200", GQA, ("accelerators=8",), "vllm", (1024.0, 1024.0, 0.0))
+    with pytest.raises(InfeasibleError, match="16 ranks of context"):
+        search_service(service, ServingSpace(tensor=(8,), context=(16,)))
+    dense = service_of("dgx_h200", "llama3_8b_decoder", ("accelerators=8",), "vllm", (1024.0, 1024.0, 0.0))
+    with pytest.raises(InfeasibleError, match="8 ranks of context do not divide the 4 heads of llama3_8b_decoder that share a cache"):
+        search_service(dense, ServingSpace(tensor=(8,), context=(8,)))
+
+
+def test_each_engine_is_told() -> None:
+    offer = Offer(Deployment(tensor=8, context=4), Widths(), 1, 64.0, 8192, 64.0, False, {})
+    told = {name: serving_launch(name, "some/model", offer, 2048) for name in ("vllm", "sglang")}
+    assert "--decode-context-parallel-size 4" in told["vllm"].arguments
+    assert "--dcp-size=4" in told["sglang"].arguments
+    service = service_of("dgx_h200", MLA, ("accelerators=8",), "trtllm", (1024.0, 1024.0, 0.0))
+    assert "4 ranks of context have no argument here" in serving_launch("trtllm", "some/model", offer, 2048, service).notes
+
+
+def test_a_trace_runs_on_them() -> None:
+    words = ["serve-trace", "dgx_h200", MLA, "--tensor", "8", "--context", "8", "--concurrency", "4", "--requests", "8", "--json"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
