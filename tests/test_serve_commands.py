@@ -18,7 +18,7 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import library_path, read_architecture, read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
-from rackmodel.serving.offers import Offer, Service, Widths, offers_of, token_money
+from rackmodel.serving.offers import Load, Offer, Service, Widths, offers_of, token_money
 from rackmodel.serving.pool_search import PoolsOffer
 from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service
 from rackmodel.serving.steps import Deployment
@@ -113,7 +113,7 @@ def test_replicas_of_one_machine_draw_what_the_machine_draws_once() -> None:
 def test_grams_are_those_of_joules_and_of_time() -> None:
     service = _service("accelerators=4")
     assert service.carbon is not None
-    (one,), *_ = offers_of(service, [next(deployments(SMALL, service))], Widths(), [64.0], [8192])
+    (one,), *_ = offers_of(service, [next(deployments(SMALL, service))], Widths(), Load((64.0,)), [8192])
     per_joule, per_second = service.carbon.of(1.0, 0.0).total_g.mid, service.carbon.of(0.0, 1.0).total_g.mid
     whole = per_joule * one.figures["joules_per_token"] + per_second / one.figures["tokens_per_s"]
     assert one.figures["grams_per_token"] == pytest.approx(whole)
@@ -123,7 +123,7 @@ def test_grams_are_those_of_joules_and_of_time() -> None:
 def test_a_token_costs_its_electricity_and_its_part_of_the_machine() -> None:
     """By hand, every factor at mid: joules and idling at 1.1 · 0.095 usd/kWh; GPUs, the node and the building over 60 % of 4 years."""
     service = _service("accelerators=4")
-    (one,), *_ = offers_of(service, [next(deployments(SMALL, service))], Widths(), [64.0], [8192])
+    (one,), *_ = offers_of(service, [next(deployments(SMALL, service))], Widths(), Load((64.0,)), [8192])
     seconds, per_j = 1 / one.figures["tokens_per_s"], 1.1 * 0.095 / 3.6e6
     machine = read_architecture("dgx_h100", ["accelerators=4"])
     idle = sum(watts for _, watts in static_powers(machine)) * 0.4 / 0.6 * seconds

@@ -43,6 +43,9 @@ def serve(
     concurrency: Annotated[
         str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
     ] = "",
+    rate: Annotated[
+        str, typer.Option("--rate", metavar="R[,R]", help="Requests a second that come at random, in place of clients.")
+    ] = "",
     tensor: Annotated[str, DegreesOption] = "",
     pipeline: Annotated[str, DegreesOption] = "",
     attention_data: Annotated[str, typer.Option(metavar="N[,N]", help="Ranks of attention data parallelism to try.")] = "1",
@@ -97,6 +100,7 @@ def serve(
         widths=tuple(Widths(word, kv) for word in words_of(precision, "--precision") or ("",)),
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
+        rates=_rates(rate),
     )
     answer = search_service(service, space, minimize, most, own or (service if pools else None))
     launches = launches_of(flags, model, answer.best, isl + osl, service) if flags else ()
@@ -182,6 +186,22 @@ def whole(text: str, option: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _rates(text: str) -> tuple[float, ...]:
+    """'0.5,2' → (0.5, 2.0). Raises InputError."""
+    from rackmodel.errors import InputError, check_once
+
+    found = []
+    for word in words_of(text, "--rate"):
+        try:
+            found.append(float(word))
+        except ValueError:
+            found.append(0.0)
+        if not 1e-6 <= found[-1] <= 1e9:
+            raise InputError(f"'{word}': want requests a second from 1e-6 to 1e9, such as 0.5,2", path="--rate")
+    check_once(found, "--rate")
+    return tuple(found)
+
+
 def _print(answer: ServingAnswer) -> None:
     from rich.table import Table
 
@@ -195,7 +215,8 @@ def _print(answer: ServingAnswer) -> None:
     several = "tpot" in answer.best.figures
     axes = "tokens/s per accelerator and per client" if several else "tokens/s per accelerator and TTFT, of answers of one token"
     table = Table(box=None, pad_edge=False, title=f"front: {axes}, of replicas x degrees (* = best{said}{apart})", title_justify="left")
-    heads = ("", "deployment", "clients", *(["chunk"] if chunks else []), "per accel.", *(["per client", "TPOT"] if several else []))
+    asked = "req/s" if any(getattr(offer, "rate", None) is not None for offer in shown) else "clients"
+    heads = ("", "deployment", asked, *(["chunk"] if chunks else []), "per accel.", *(["per client", "TPOT"] if several else []))
     paid = certificate.minimize == "money"
     for head in (*heads, "TTFT", "J a token", "$ a Mtoken" if paid else "g a token"):
         table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=head == "deployment")
@@ -207,12 +228,14 @@ def _print(answer: ServingAnswer) -> None:
 def _cells(offer: Offered, *, chunked: bool, paid: bool) -> list[str]:
     """A row of the front. chunked: whether the budget of a step is told · paid: whether money is, in place of grams."""
     from rackmodel.report.tables import format_number, format_si
+    from rackmodel.serving.offers import Offer
 
     figures = offer.figures
+    load = offer.rate * offer.replicas if isinstance(offer, Offer) and offer.rate is not None else offer.clients
     seen, tpot, grams = (figures.get(name) for name in ("interactivity", "tpot", "grams_per_token"))
     return [
         f"{_deployed(offer)}{' ' + offer.widths.weight if offer.widths.weight else ''}",
-        f"{offer.clients:g}",
+        f"{load:g}",
         *([str(offer.budget)] if chunked else []),
         format_number(figures["tokens_per_s_per_accelerator"], 3),
         *([] if seen is None or tpot is None else [format_number(seen, 3), format_si(tpot, "s", 3)]),

@@ -29,12 +29,13 @@ from rackmodel.serving.engine import ServingEngine, serving_engine
 from rackmodel.serving.replica import of_one_plan, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steady import closed_loop
+from rackmodel.serving.steady import closed_loop, open_arrivals
 from rackmodel.serving.steps import DEGREES, Deployment, Served
 
 Array = NDArray[np.float64]
 HEADS = ("q", "h")
 """Indices of decoders' heads that share a cache: of grouped queries, of latent attention."""
+SHARES = np.array([0.25, 0.5, 0.8, 0.9, 0.95, 1.0])
 FREE = "free"
 """A draft model that takes no time: tokens that are looked up, as n-grams are."""
 
@@ -61,6 +62,15 @@ def _narrow(name: str) -> bool:
         return width(name) < 16
     except ValueError:
         return True  # the workload's check says what is wrong with the name
+
+
+@dataclass(frozen=True)
+class Load:
+    """Who sends requests to all replicas together. clients: each sends the next one when it has its answer; None: of one replica every
+    power of two up to what its cache holds · rates: requests a second, whenever they come (Poisson), in place of clients."""
+
+    clients: tuple[float, ...] | None = None
+    rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,8 +143,9 @@ class Offered(Protocol):
 
 @dataclass(frozen=True)
 class Offer:
-    """One operating point. clients: of one replica · budget: tokens of a step · decodes: sequences that make tokens, of one replica ·
-    figures: by name, those of FIGURES."""
+    """One operating point. clients: of one replica; where requests come at a rate, those that are there in the mean · budget: tokens of a
+    step · decodes: sequences that make tokens, of one replica · figures: by name, those of FIGURES · rate: requests a second of one
+    replica, None = its clients wait for their answers."""
 
     deployment: Deployment
     widths: Widths
@@ -144,6 +155,7 @@ class Offer:
     decodes: float
     limited: bool
     figures: dict[str, float]
+    rate: float | None = None
 
     @property
     def accelerators(self) -> int:
@@ -164,6 +176,7 @@ class Offer:
             "weights": self.widths.weight,
             "kv_cache": self.widths.kv_cache,
             "clients_per_replica": self.clients,
+            **({} if self.rate is None else {"requests_per_s": self.rate * self.replicas}),
             "token_budget": self.budget,
             "decodes_per_replica": self.decodes,
             "limited_by_cache": self.limited,
@@ -268,10 +281,9 @@ def workload_of(service: Service, widths: Widths) -> Workload:
 
 
 def offers_of(
-    service: Service, deployments: Sequence[Deployment], widths: Widths, clients: list[float] | None, budgets: list[int]
+    service: Service, deployments: Sequence[Deployment], widths: Widths, load: Load, budgets: list[int]
 ) -> list[list[Offer] | InfeasibleError]:
-    """Every operating point of each deployment, or why it cannot be. clients: of all replicas together; None: of one replica every power
-    of two up to what its cache holds. Deployments of one plan are priced at once."""
+    """Every operating point of each deployment, or why it cannot be. Deployments of one plan are priced at once."""
     found: list[list[Offer] | InfeasibleError] = [[] for _ in deployments]
     workload, fitting = workload_of(service, widths), []
     drafter = drafter_of(service, workload)
@@ -285,50 +297,79 @@ def offers_of(
     own = [deployments[number] for number in fitting]
     alone = [(place,) for place in range(len(own))]  # what drafts may lay itself out otherwise
     for group in alone if drafter is not None else of_one_plan(read_mapper("serving"), workload, own):
-        made = _together(service, [own[place] for place in group], widths, clients, budgets)
+        made = _together(service, [own[place] for place in group], widths, load, budgets)
         for place, offers in zip(group, made, strict=True):
             found[fitting[place]] = offers
     return found
 
 
 def _together(
-    service: Service, deployments: Sequence[Deployment], widths: Widths, clients: list[float] | None, budgets: list[int]
+    service: Service, deployments: Sequence[Deployment], widths: Widths, load: Load, budgets: list[int]
 ) -> list[list[Offer] | InfeasibleError]:
-    """The same of deployments of one plan: all their points are settled at once."""
+    """The same of deployments of one plan: all their points are settled at once. Points to which more comes than they serve are left out;
+    where that is all, it says so."""
     engine = engine_of(service, deployments, widths)
     found: list[list[Offer] | InfeasibleError] = [[] for _ in deployments]
     asked: list[tuple[int, float, int]] = []
     for mesh, one in enumerate(deployments):
         try:
-            asked += [(mesh, each, budget) for each in _clients(service, engine, (mesh, one), clients) for budget in budgets]
+            asked += [(mesh, each, budget) for each in _of_replica(service, engine, (mesh, one), load) for budget in budgets]
         except InfeasibleError as problem:
             found[mesh] = problem
     if not asked:
         return found
     meshes, each, budget = (np.array(part, dtype=np.float64) for part in zip(*asked, strict=True))
     requests, schedule = _points(service, engine, len(asked), {"token_budget": budget, "mesh": meshes})
-    steady = closed_loop(engine, requests, schedule, each, engine.room(requests, schedule))
+    settle = open_arrivals if load.rates else closed_loop
+    steady = settle(engine, requests, schedule, each, engine.room(requests, schedule))
+    there = steady.requests_per_s * (steady.ttft_s + requests.gaps * steady.tpot_s) if load.rates else each
     named = {"tpot": steady.tpot_s, "ttft": steady.ttft_s, "joules_per_token": steady.joules_per_token, "tokens_per_s": steady.tokens_per_s}
     sizes = np.array([deployments[mesh].accelerators for mesh, *_ in asked])
     replicas = service.machine.used // sizes
     figures = figures_of(service, named, sizes, replicas)
     for place, (mesh, one_each, one_budget) in enumerate(asked):
-        own = {name: float(values[place]) for name, values in figures.items()}
+        told = {name: float(values[place]) for name, values in figures.items()}
         decodes, limited = float(steady.decodes[place]), bool(steady.limited[place])
-        offer = Offer(deployments[mesh], widths, int(replicas[place]), one_each, one_budget, decodes, limited, own)
-        found[mesh].append(offer)  # type: ignore[union-attr]
+        if not steady.overloaded[place]:
+            rate = one_each if load.rates else None
+            offer = Offer(deployments[mesh], widths, int(replicas[place]), float(there[place]), one_budget, decodes, limited, told, rate)
+            found[mesh].append(offer)  # type: ignore[union-attr]
+    over = sorted({mesh for mesh, *_ in asked if not found[mesh]})
+    for mesh, most in zip(over, _served_at_most(service, engine, over, budgets) if over else (), strict=True):
+        found[mesh] = _overload(int(replicas[[own for own, *_ in asked].index(mesh)]), deployments[mesh], most, min(load.rates))
     return found
 
 
-def _clients(service: Service, engine: ServingEngine, of: tuple[int, Deployment], clients: list[float] | None) -> list[float]:
-    """Clients of one replica of a deployment: those asked for, or powers of two. of: its number and it. Raises InfeasibleError where its
-    weights leave no room for a request, or where there are more replicas than clients."""
+def _served_at_most(service: Service, engine: ServingEngine, meshes: list[int], budgets: list[int]) -> Array:
+    """[meshes] requests a second that a replica of each deployment serves: of SHARES of what as many clients as its caches hold would have,
+    the largest that is served."""
+    mesh, budget, share = (part.reshape(-1).astype(np.float64) for part in np.meshgrid(meshes, budgets, SHARES, indexing="ij"))
+    requests, schedule = _points(service, engine, len(mesh), {"token_budget": budget, "mesh": mesh})
+    room = np.minimum(np.floor(engine.room(requests, schedule)), 2.0**14)
+    rate = closed_loop(engine, requests, schedule, room, room).requests_per_s * share
+    held = np.where(open_arrivals(engine, requests, schedule, rate, room).overloaded, 0.0, rate)
+    return np.asarray(held.reshape(len(meshes), -1).max(axis=1))
+
+
+def _overload(replicas: int, deployment: Deployment, most: float, rate: float) -> InfeasibleError:
+    """That more requests come than replicas serve. most: of one · rate: to all."""
+    have = replicas * most
+    fact = f"{replicas} replicas of {deployment.accelerators} accelerators serve {have:.4g} requests a second, and {rate:.4g} come"
+    change = f"--rate {float(f'{0.999 * have:.3g}'):g}" if have else ""
+    return InfeasibleError(fact, resource="overload", need=rate, have=have, unit="requests/s", change=change)
+
+
+def _of_replica(service: Service, engine: ServingEngine, of: tuple[int, Deployment], load: Load) -> list[float]:
+    """Rates, or clients, of one replica of a deployment: those asked for, or powers of two. of: its number and it. Raises InfeasibleError
+    where its weights leave no room for a request, or where there are more replicas than clients."""
     mesh, deployment = of
     requests, schedule = _points(service, engine, 1, {"mesh": mesh})
     engine.check_one_fits(service.prompt + service.output, mesh)
     most = float(engine.room(requests, schedule)[0])
     replicas = service.machine.used // deployment.accelerators
-    own = [one / replicas for one in clients if one >= replicas] if clients is not None else powers_of(most)
+    if load.rates:
+        return [one / replicas for one in load.rates]
+    own = [one / replicas for one in load.clients if one >= replicas] if load.clients is not None else powers_of(most)
     if not own:
         raise InfeasibleError(f"{replicas} replicas have fewer than one client each", resource="clients", need=float(replicas))
     return own

@@ -17,7 +17,7 @@ from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
-from rackmodel.serving.offers import FIGURES, Offered, Service, Widths, offers_of
+from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, offers_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
 from rackmodel.serving.steps import Deployment
 
@@ -36,7 +36,7 @@ LIMITED = ("ttft", "tpot")
 @dataclass(frozen=True, kw_only=True)
 class ServingSpace:
     """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. clients: of all replicas together;
-    None: of each replica the powers of two that its cache holds."""
+    None: of each replica the powers of two that its cache holds · rates: requests a second in their place."""
 
     tensor: tuple[int, ...] = ()
     pipeline: tuple[int, ...] = ()
@@ -46,6 +46,7 @@ class ServingSpace:
     widths: tuple[Widths, ...] = (Widths(),)
     clients: tuple[float, ...] | None = None
     budgets: tuple[int, ...] = ()
+    rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,9 @@ def search_service(
     Raises InputError, and InfeasibleError where no deployment is within the limits.
     """
     name, sign = _objective(minimize, service, prompts_on)
+    if space.rates and (space.clients is not None or prompts_on is not None):
+        fact = "says who sends requests, as --concurrency does" if prompts_on is None else "is of replicas: pools have clients"
+        raise InputError(fact, path="--rate")
     if service.output <= 1.0 and "tpot" in (name, *(limits or {})):
         raise InputError("an answer of one token has none after it", path="--minimize" if name == "tpot" else "--limit")
     begun = perf_counter()
@@ -99,21 +103,22 @@ def search_service(
         apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
         offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
     if prompts_on is None or prompts_on is service:
-        every, clients = tuple(deployments(space, service)), None if space.clients is None else list(space.clients)
-        points = len(budgets) * (1 if clients is None else len(clients))  # of a deployment; without clients those of its cache, so unknown
-        for made in zip(*(offers_of(service, every, widths, clients, budgets) for widths in space.widths), strict=True):
+        every, load = tuple(deployments(space, service)), Load(space.clients, space.rates)
+        told = space.rates or space.clients
+        points = len(budgets) * (len(told) if told else 1)  # of a deployment; without clients those of its cache, so unknown
+        for made in zip(*(offers_of(service, every, widths, load, budgets) for widths in space.widths), strict=True):
             for one in made:
                 if isinstance(one, InfeasibleError):
                     infeasible[one.resource or "layout"] += points
                     problems.append(one)
                     continue
                 offers += one
-                if clients is not None and len(one) < points:
-                    infeasible["clients"] += points - len(one)  # fewer than its replicas
+                if told and len(one) < points:
+                    infeasible["overload" if space.rates else "clients"] += points - len(one)  # (fewer clients than its replicas)
     if not offers:
         raise _nearest(problems) if problems else _none_divides(space, service)
     inside = within(offers, limits or {})
-    best = min(inside, key=lambda one: (sign * one.figures[name], one.figures["joules_per_token"], one.order))
+    best = min(inside, key=lambda one: (float(f"{sign * one.figures[name]:.12g}"), one.figures["joules_per_token"], one.order))
     value = best.figures[name]
     certificate = Certificate(
         solver="every point",
@@ -199,8 +204,9 @@ def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> 
 
 
 def _nearest(problems: Sequence[InfeasibleError]) -> InfeasibleError:
-    """The one short of least memory; where none is short of that, the first."""
-    short = [one for one in problems if one.resource == "memory" and one.have > 0]
+    """Where some have too much to serve, the one that has least too much; else the one short of least memory; else the first."""
+    overloaded = [one for one in problems if one.resource == "overload"]
+    short = overloaded or [one for one in problems if one.resource == "memory" and one.have > 0]
     return min(short, key=lambda one: one.need / one.have) if short else problems[0]
 
 

@@ -249,7 +249,8 @@ def queue_of(each: Array, rest: Array, most: Array) -> Array:
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so.
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Of the time in which nobody is there
+    each request has its part: a Poisson number of requests is there, so that it is exp(-rate (first token + decoding)) of all.
     """
     rate = np.asarray(rate, dtype=np.float64)
     decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
@@ -276,7 +277,10 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         overloaded=overloaded,
         burst_s=np.zeros_like(rate),
     )
-    return _steady(beat, requests, schedule, decodes, times)
+    served = _steady(beat, requests, schedule, decodes, times)
+    idle_s, mesh = np.where(overloaded, 0.0, np.exp(-rate * (times.first_s + busy)) / rate), schedule.mesh + np.zeros_like(rate)
+    idle_j = sum((row.joules for row in (*model.waiting(idle_s, mesh), *model.idling(idle_s, mesh))), np.zeros_like(rate))
+    return replace(served, joules_per_token=served.joules_per_token + idle_j / requests.output)
 
 
 def _held_outside(load: Array, room: Array, busy: Array) -> Array:
