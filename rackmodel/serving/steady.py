@@ -261,7 +261,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         step = beat.step_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
-        decodes = (found + decodes) / 2.0
+        decodes = np.where(found >= room, room, (found + decodes) / 2.0)  # (more that come than it holds fill it at once)
         if settled:
             break
     busy = _decoding_s(beat, requests, schedule)
