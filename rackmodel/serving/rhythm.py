@@ -270,7 +270,7 @@ def longest(share: Array, each: Array, most: Array, stages: Array) -> Array:
 def _joules(model: Served, requests: Requests, schedule: Schedule, decodes: Array, dense: _Dense, figures: StepFigures) -> Array:
     """[n] joules of a request, from its prompt to its last token. A pipeline of few batches, or with long ones, waits."""
     plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
-    steps = requests.gaps / schedule.tokens_per_step
+    steps = schedule.decoding_steps(requests)
     held = np.maximum(decodes, dense.group.stages)
     each = np.maximum(joined_j - np.where(dense.mixed, plain_j, 0.0), 0.0) / np.maximum(dense.prompts, 1e-12)
     joules = steps * plain_j / held + each

@@ -154,7 +154,7 @@ class _Wait:
 def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
     """The fixed point above. Where its rounds swing, they are halved."""
     mixed = schedule.mixed > 0
-    decoding = requests.gaps / schedule.tokens_per_step
+    decoding = schedule.decoding_steps(requests)
     decodes, window = most * 1.0, decoding
     for turn in range(MOST_ROUNDS):
         group = grouping(requests, schedule, decodes, most / window, most - 1.0)
@@ -306,13 +306,13 @@ def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
 
 def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
     """[n] seconds from a request's first token to its last."""
-    return np.asarray(requests.gaps * beat.step_s / schedule.tokens_per_step)
+    return np.asarray(schedule.decoding_steps(requests) * beat.step_s)
 
 
 def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
     """The figures of n points whose rhythm has settled."""
     return Steady(
-        tpot_s=beat.step_s / schedule.tokens_per_step,
+        tpot_s=_decoding_s(beat, requests, schedule) / requests.gaps,
         ttft_s=times.first_s,
         decodes=decodes,
         waiting=times.per_s * times.first_s,
