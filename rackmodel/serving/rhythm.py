@@ -38,7 +38,7 @@ class Grouping:
     """How prompts come together in batches, each [n]. stages: batches under way, of which a decode step is made · share: batches with
     prompts a batch of decodes · dealt: sequences that a batch may have, where they are dealt evenly · wait_steps: decode steps that a
     prompt waits for company or for a look at the queue · company: others that come with a prompt · most: prompts of a full batch ·
-    chunks: batches of a prompt · room: prompt tokens of a full batch."""
+    parts: batches that a prompt would fill · room: prompt tokens of a full batch."""
 
     stages: Array
     share: Array
@@ -46,13 +46,24 @@ class Grouping:
     wait_steps: Array
     company: Array
     most: Array
-    chunks: Array
+    parts: Array
     room: Array
+
+    @property
+    def chunks(self) -> Array:
+        """Batches of a prompt."""
+        return np.asarray(np.maximum(np.ceil(self.parts - 1e-9), 1.0))
 
     @property
     def each_steps(self) -> Array:
         """Decode steps that a prompt takes of a full queue."""
         return np.asarray(1.0 / (self.stages * self.most))
+
+    @property
+    def apart(self) -> Array:
+        """Stages that a batch with prompts passes for itself: chunks of a prompt follow each other and fill a pipeline once."""
+        parts = np.maximum(self.parts, 1.0)
+        return np.asarray((self.stages + parts - 1.0) / parts)
 
     def beside(self, queued: Array | float) -> Array:
         """Others that fit into a prompt's own batches. queued: probability that it waited for others, so that these are full; else they
@@ -134,7 +145,7 @@ def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: A
         dealt=dealt,
         company=np.minimum(company, dealt - 1.0),
         most=most,
-        chunks=np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0),
+        parts=requests.fresh / chunk_room(schedule, decodes),
         room=room,
     )
 
@@ -217,7 +228,7 @@ class _Dense:
         if np.all(group.stages == 1.0):
             return np.asarray(self.plain + prompting * (self.joined - self.plain))
         most = np.maximum(np.minimum(group.most, group.dealt), each)
-        part = longest(prompting, each, most, group.stages) / each * _overlap(np.minimum(prompting, 1.0), group.stages)
+        part = longest(prompting, each, most, group.apart) / each * _overlap(np.minimum(prompting, 1.0), group.apart)
         part = np.where(self.joined > self.plain, np.where(group.stages > 1.0, part, prompting), prompting**group.stages)
         return np.asarray(self.plain + part * (self.joined - self.plain))
 

@@ -216,12 +216,14 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) 
     stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
     batch = beat.clump_s * stages / np.minimum(others, stages)
     window = cycle.window * stages
-    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, batch / 2.0))
-    batches = schedule.before_join + (after > 0)
+    more = np.where(after > 0, _exits(cycle.crowd, stages) - 1.0, 0.0)
+    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch))) + more * batch
+    batches = schedule.before_join + (after > 0) + more
     met = _met(window, batches)
     inside = (rest + schedule.before_join * batch) * met
     alone = np.where(window > 1.0, (1.0 - met) * batches * beat.decode_s / np.minimum(others, stages), 0.0)
-    under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - np.minimum(cycle.crowd.others / others, 1.0)) ** others, 0.0)
+    decoding = np.where(stages > 1.0, 1.0, np.minimum(cycle.crowd.others / others, 1.0))
+    under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - decoding) ** others, 0.0)
     passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
     prompts = under_way * _met(window, passed) * each
@@ -230,6 +232,30 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) 
         prompts=prompts * passed,
         outside=prompts * (passed - schedule.before_join),
     )
+
+
+def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
+    """[n] seconds from any moment to the next end of a batch: those with prompts are longer, and met more often for it.
+
+    E[t^2] / 2 E[t] of two lengths, whose mean is `batch` [n].
+    """
+    share = np.where(mixed, beat.group.share, beat.group.share / (1.0 + beat.group.share))
+    share = np.clip(share, 1e-9, 1.0)
+    short = np.minimum(batch * beat.decode_s / (beat.clump_s * beat.group.stages), batch)
+    long = short + (batch - short) / share
+    return np.asarray(((1.0 - share) * short**2 + share * long**2) / (2.0 * batch))
+
+
+def _exits(crowd: Crowd, stages: Array) -> Array:
+    """[n] batches that leave a pipeline before one has room for a request: sequences are dealt evenly, so that others have room where
+    there are fewer of them than ceil(C / S) a batch, or where one of theirs has just ended; its own has."""
+    clients = crowd.clients + 1.0
+    dealt = np.ceil(clients / stages)
+    free = np.minimum((stages * dealt - clients) / stages, 1.0)
+    full = (1.0 - free) * np.exp(-crowd.dense / stages)
+    exits = np.where(full < 1.0, (1.0 - full**stages) / np.maximum(1.0 - full, 1e-12), stages)
+    empty = np.clip((2.0 * stages - clients) / clients, 0.0, 1.0)
+    return np.asarray(empty + (1.0 - empty) * exits)
 
 
 def _met(window: Array, batches: Array) -> Array:
