@@ -3,7 +3,7 @@
     python -m tests.served_loops [COUNT] [SEED]      how far apart they are, by stages, answers and drafts
 
 A loop is a model, machine, engine and deployment, lengths and clients, what a step may hold, a reused prefix and drafts, all drawn by its
-number. Requests are run for WAVES of all clients, and those of the middle are read: none that meets the first burst or the last end.
+number. Each client sends WAVES requests, one after the other, of which the first, that all send at once, and the last are not read.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ class Loop:
         said = {"drafted": float(self.drafts), "accepted": self.accepted}
         return said | ({"token_budget": float(self.budget)} if self.budget else {})
 
+    @property
+    def count(self) -> int:
+        """Requests of a run."""
+        return int(np.clip(WAVES * self.clients, FEWEST, max(MANY, 9 * self.clients)))
+
     def served(self) -> ServingEngine:
         """Its engine. Raises InfeasibleError or InputError where its model cannot be served so."""
         found = _served(self.model, self.machine, self.engine, self.deployment, self.weights)
@@ -67,7 +72,8 @@ class Loop:
         """What the law of the steady state says."""
         served = self.served()
         variation = (1.0 - self.least) / (1.0 + self.least) / 3**0.5
-        requests = Requests.of(prompt=self.prompt, output=self.output, reused=self.reused, variation=variation)
+        said = {"reused": self.reused, "variation": variation, "waves": self.count / self.clients}
+        requests = Requests.of(prompt=self.prompt, output=self.output, **said)
         schedule = served.scheduled(1, self.settings)
         found = closed_loop(served, requests, schedule, np.array([float(self.clients)]), served.room(requests, schedule))
         return {"requests/s": float(found.requests_per_s[0]), "TTFT": float(found.ttft_s[0]), "TPOT": float(found.tpot_s[0])}
@@ -75,10 +81,9 @@ class Loop:
     def trace(self) -> Figures:
         """What requests that are run one by one meet, in the middle of the run."""
         served = self.served()
-        count = int(np.clip(WAVES * self.clients, FEWEST, max(MANY, 9 * self.clients)))
-        trace = replace(drawn_trace(count, (self.prompt, self.output, self.least), None, 1), reused=self.reused)
+        trace = replace(drawn_trace(self.count, (self.prompt, self.output, self.least), None, 1), reused=self.reused)
         found = simulate(served, trace, served.scheduled(1, self.settings), served.cache_tokens, self.clients)
-        middle = slice(count // 3, 4 * count // 5)
+        middle = slice(self.clients, self.count - self.clients)
         several = trace.output[middle] > 1
         tpot = float(found.tpot_s[middle][several].mean()) if several.any() else 0.0
         return {"requests/s": self.clients / float(found.total_s[middle].mean()), "TTFT": float(found.ttft_s[middle].mean()), "TPOT": tpot}
