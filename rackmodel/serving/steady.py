@@ -106,7 +106,7 @@ def closed_loop(
     cycle = _cycle(requests, schedule, most)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
-    wait = _clump_waits(beat, schedule, cycle, before)
+    wait = _clump_waits(beat, schedule, cycle, before, requests.variation > 0)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
@@ -204,7 +204,7 @@ def _behind(group: Grouping) -> Array:
     return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
 
 
-def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) -> _Wait:
+def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, unlike: NDArray[np.bool_]) -> _Wait:
     """Batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
 
     A client's next request comes some time after the end of a batch; it joins the second one after that then under way where one is
@@ -215,7 +215,7 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) 
     mixed = schedule.mixed > 0
     stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
     batch = beat.clump_s * stages / np.minimum(others, stages)
-    window = cycle.window * stages
+    window = np.where(unlike, np.maximum(cycle.window * stages, 2.0), cycle.window * stages)
     more = np.where(after > 0, _exits(cycle.crowd, stages) - 1.0, 0.0)
     rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch))) + more * batch
     batches = schedule.before_join + (after > 0) + more
