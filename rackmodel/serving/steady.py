@@ -215,11 +215,12 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, 
     mixed = schedule.mixed > 0
     stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
     batch = beat.clump_s * stages / np.minimum(others, stages)
-    window = np.where(unlike, np.maximum(cycle.window * stages, 2.0), cycle.window * stages)
+    first = unlike & (cycle.window * stages < 2.0)
+    window = np.where(first, 2.0, cycle.window * stages)
     more = np.where(after > 0, _exits(cycle.crowd, stages) - 1.0, 0.0)
     rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch))) + more * batch
     batches = schedule.before_join + (after > 0) + more
-    met = _met(window, batches)
+    met = np.where(first, others / (others + 1.0) / np.maximum(batches, 1.0), _met(window, batches))
     inside = (rest + schedule.before_join * batch) * met
     alone = np.where(window > 1.0, (1.0 - met) * batches * beat.decode_s / np.minimum(others, stages), 0.0)
     decoding = np.where(stages > 1.0, 1.0, np.minimum(cycle.crowd.others / others, 1.0))
