@@ -132,13 +132,14 @@ def closed_loop(
 class _Cycle:
     """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
     excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
-    come while a request decodes."""
+    come while a request decodes · still: steps of a decode in which no prompts come."""
 
     crowd: Crowd
     window: Array
     queue: Array
     excess: Array
     steps: Array
+    still: Array
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
         clients=most - 1.0,
         queued=queued,
     )
-    return _Cycle(crowd, window, queue, np.minimum(excess, queue), steps)
+    return _Cycle(crowd, window, queue, np.minimum(excess, queue), steps, np.maximum(decoding - window, 0.0))
 
 
 def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
@@ -228,11 +229,23 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, 
     passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
     prompts = under_way * _met(window, passed) * each
+    behind = _gathered(beat, mixed, cycle, after)
     return _Wait(
-        seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone),
-        prompts=prompts * passed,
+        seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
+        prompts=prompts * passed + behind,
         outside=prompts * (passed - schedule.before_join),
     )
+
+
+def _gathered(beat: Rhythm, mixed: NDArray[np.bool_], cycle: _Cycle, after: Array) -> Array:
+    """[n] prompts that a prompt waits for since they were on their way together: the first of a clump comes `after` [n] seconds after the
+    steps without prompts in which others have ended, too, and while its own long step lasts, those come. Whoever comes later finds as many.
+    """
+    group, clients = beat.group, cycle.crowd.clients
+    together = np.minimum(cycle.crowd.dense * np.minimum(after / beat.decode_s, cycle.still), clients)
+    later = 1.0 - together / (2.0 * (clients + 1.0))
+    more = np.maximum(np.minimum(group.company + together, clients) + 1.0 - np.maximum(group.most, 1.0), 0.0) - _behind(group)
+    return np.asarray(np.where(mixed, np.maximum(together - group.most, 0.0) * later, np.maximum(more, 0.0) / 2.0))
 
 
 def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
