@@ -174,7 +174,8 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     decodes, mixed = crowd.decodes, schedule.mixed > 0
     group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
     stages = group.stages
-    tokens = np.minimum(crowd.dense * requests.fresh / (stages * group.share), group.room)
+    prompts = np.minimum(crowd.dense / (stages * group.share), np.minimum(crowd.clients + 1.0, group.dealt))
+    tokens = np.minimum(prompts * requests.fresh, group.room)
     beside = np.where(mixed, decodes, 0.0)
     own = np.minimum((1.0 + group.beside(crowd.queued)) * requests.fresh / group.chunks, group.room)
     kinds = [
