@@ -102,7 +102,7 @@ class Rhythm:
 
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
     to the steps of a decode · own_s: of a prompt's own
-    steps · clump_s: from a batch of any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that
+    steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that
     a prompt takes of a full queue · residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
     last token · beside_s: of the steps that were priced with them.
     """
@@ -112,6 +112,7 @@ class Rhythm:
     step_s: Array
     prompt_s: Array
     own_s: Array
+    one_s: Array
     clump_s: Array
     full_s: Array
     drain_s: Array
@@ -196,6 +197,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         step_s=step,
         prompt_s=prompt,
         own_s=group.own_steps * (alone + np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)),
+        one_s=_of_one(requests.fresh / group.chunks, (own, alone), (group.room, full), plain),
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
@@ -203,6 +205,14 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         joules=_joules(model, requests, schedule, decodes, dense, figures),
         beside_s=others[0] if others else np.zeros_like(plain),
     )
+
+
+def _of_one(tokens: Array, own: tuple[Array, Array], full: tuple[Array, Array], plain: Array) -> Array:
+    """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own and of a full one.
+    No less than those of a step without any (plain), no more than of its own."""
+    (some, seconds), (room, longer) = own, full
+    slope = np.where(room > some, (longer - seconds) / np.maximum(room - some, 1e-12), seconds / some)
+    return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), np.minimum(plain, seconds), seconds))
 
 
 @dataclass(frozen=True)

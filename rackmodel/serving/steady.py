@@ -215,8 +215,8 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, 
     """
     mixed = schedule.mixed > 0
     stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
-    batch = beat.clump_s * stages / np.minimum(others, stages)
     first = unlike & (cycle.window * stages < 2.0)
+    batch = np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages)
     window = np.where(first, 2.0, cycle.window * stages)
     more = np.where(after > 0, _exits(cycle.crowd, stages) - 1.0, 0.0)
     rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch))) + more * batch
