@@ -93,9 +93,7 @@ class _Times:
     burst_s: Array
 
 
-def closed_loop(
-    model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
-) -> Steady:
+def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False) -> Steady:
     """What n engines settle at under clients [n] that each send their next request when the last one has ended.
 
     room: [n] requests that are held at once (most_sequences); what is beyond waits outside. at_once: whether to price the
@@ -229,7 +227,7 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, 
     passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
     prompts = under_way * _met(window, passed) * each
-    behind = _gathered(beat, mixed, cycle, after)
+    behind = _gathered(beat, mixed, cycle, after, under_way * batches * met)
     return _Wait(
         seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
         prompts=prompts * passed + behind,
@@ -237,15 +235,16 @@ def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, 
     )
 
 
-def _gathered(beat: Rhythm, mixed: NDArray[np.bool_], cycle: _Cycle, after: Array) -> Array:
+def _gathered(beat: Rhythm, mixed: NDArray[np.bool_], cycle: _Cycle, after: Array, passed: Array) -> Array:
     """[n] prompts that a prompt waits for since they were on their way together: the first of a clump comes `after` [n] seconds after the
-    steps without prompts in which others have ended, too, and while its own long step lasts, those come. Whoever comes later finds as many.
+    steps without prompts in which others have ended, too, and while its own long step lasts, those come. Whoever comes later finds as many,
+    but for those that are in batches before it may join one (passed: [n] of these, with prompts).
     """
     group, clients = beat.group, cycle.crowd.clients
     together = np.minimum(cycle.crowd.dense * np.minimum(after / beat.decode_s, cycle.still), clients)
     later = 1.0 - together / (2.0 * (clients + 1.0))
     more = np.maximum(np.minimum(group.company + together, clients) + 1.0 - np.maximum(group.most, 1.0), 0.0) - _behind(group)
-    return np.asarray(np.where(mixed, np.maximum(together - group.most, 0.0) * later, np.maximum(more, 0.0) / 2.0))
+    return np.asarray(np.where(mixed, np.maximum(together - group.most * (1.0 + passed), 0.0) * later, np.maximum(more, 0.0) / 2.0))
 
 
 def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
