@@ -101,9 +101,9 @@ class Rhythm:
     """n engines at a number of decoding sequences; each field is [n].
 
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
-    to the steps of a decode · own_s: of a prompt's own
-    steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that
-    a prompt takes of a full queue · residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
+    to the steps of a decode · own_s: of a prompt's own steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of
+    any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue ·
+    residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
     last token · beside_s: of the steps that were priced with them.
     """
 
@@ -208,8 +208,8 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
 
 
 def _of_one(tokens: Array, own: tuple[Array, Array], full: tuple[Array, Array], plain: Array) -> Array:
-    """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own and of a full one.
-    No less than those of a step without any (plain), no more than of its own."""
+    """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own, and of a full
+    one. No less than those of a step without any (plain), no more than of its own."""
     (some, seconds), (room, longer) = own, full
     slope = np.where(room > some, (longer - seconds) / np.maximum(room - some, 1e-12), seconds / some)
     return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), np.minimum(plain, seconds), seconds))

@@ -29,8 +29,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.rhythm import Crowd, Rhythm, decode_steps, grouping, prompt_room, rhythm
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
@@ -104,12 +105,12 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     cycle = _cycle(requests, schedule, most)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
-    wait = _clump_waits(beat, schedule, cycle, before, requests.variation > 0)
+    wait = joining_waits(beat, requests, schedule, cycle)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
     beat = replace(beat, step_s=beat.decode_s + np.clip(cycle.crowd.seen - met, 0.0, most_seen) * beat.prompt_s)
-    behind = _behind(beat.group) / 2.0 * beat.drain_s
+    behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
     first = np.maximum(queue + wait.seconds + before + beat.own_s, most * beat.drain_s - busy)
@@ -126,31 +127,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
 
 
-@dataclass(frozen=True)
-class _Cycle:
-    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
-    excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
-    come while a request decodes · still: steps of a decode in which no prompts come."""
-
-    crowd: Crowd
-    window: Array
-    queue: Array
-    excess: Array
-    steps: Array
-    still: Array
-
-
-@dataclass(frozen=True)
-class _Wait:
-    """Batches that pass before a prompt may join one: their seconds, and the prompts of others in them, `outside` of these before it comes
-    to the queue. [n] each."""
-
-    seconds: Array
-    prompts: Array
-    outside: Array
-
-
-def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
+def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
     """The fixed point above. Where its rounds swing, they are halved."""
     mixed = schedule.mixed > 0
     decoding = schedule.decoding_steps(requests)
@@ -174,7 +151,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
         else:
             decodes = np.where(swings, (found + decodes) / 2.0, decodes)
     queued = np.minimum(queue, 1.0)
-    beside = np.where(mixed, group.beside(queued), group.company - _behind(group) / 2.0)
+    beside = np.where(mixed, group.beside(queued), group.company - behind_in_batch(group) / 2.0)
     seen = np.maximum(most - 1.0 - beside - queue / each, 0.0)
     steps = decoding + group.wait_steps + np.where(mixed, group.own_steps - group.chunks / group.stages, 0.0)
     crowd = Crowd(
@@ -185,7 +162,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
         clients=most - 1.0,
         queued=queued,
     )
-    return _Cycle(crowd, window, queue, np.minimum(excess, queue), steps, np.maximum(decoding - window, 0.0))
+    return Cycle(crowd, window, queue, np.minimum(excess, queue), steps, np.maximum(decoding - window, 0.0))
 
 
 def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
@@ -196,85 +173,6 @@ def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
     counted = np.clip(later - waves + 1.0, 0.0, 1.0)
     rest = np.maximum(later - MOST_WAVES, 0.0)
     return np.asarray(later / ((counted / spread).sum(axis=0) + rest / spread[-1]))
-
-
-def _behind(group: Grouping) -> Array:
-    """[n] prompts that come with one and do not fit into its batch."""
-    return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
-
-
-def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array, unlike: NDArray[np.bool_]) -> _Wait:
-    """Batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
-
-    A client's next request comes some time after the end of a batch; it joins the second one after that then under way where one is
-    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them: prompts that
-    a request need not meet again while it decodes. Where prompts go first, those of a decode step come with it and are in no such batch.
-    No batch is under way where nobody else decodes.
-    """
-    mixed = schedule.mixed > 0
-    stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
-    first = unlike & (cycle.window * stages < 2.0)
-    batch = np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages)
-    window = np.where(first, 2.0, cycle.window * stages)
-    more = np.where(after > 0, _exits(cycle.crowd, stages) - 1.0, 0.0)
-    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch))) + more * batch
-    batches = schedule.before_join + (after > 0) + more
-    met = np.where(first, others / (others + 1.0) / np.maximum(batches, 1.0), _met(window, batches))
-    inside = (rest + schedule.before_join * batch) * met
-    alone = np.where(window > 1.0, (1.0 - met) * batches * beat.decode_s / np.minimum(others, stages), 0.0)
-    decoding = np.where(stages > 1.0, 1.0, np.minimum(cycle.crowd.others / others, 1.0))
-    under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - decoding) ** others, 0.0)
-    passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
-    each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
-    prompts = under_way * _met(window, passed) * each
-    behind = _gathered(beat, mixed, cycle, after, under_way * batches * met)
-    return _Wait(
-        seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
-        prompts=prompts * passed + behind,
-        outside=prompts * (passed - schedule.before_join),
-    )
-
-
-def _gathered(beat: Rhythm, mixed: NDArray[np.bool_], cycle: _Cycle, after: Array, passed: Array) -> Array:
-    """[n] prompts that a prompt waits for since they were on their way together: the first of a clump comes `after` [n] seconds after the
-    steps without prompts in which others have ended, too, and while its own long step lasts, those come. Whoever comes later finds as many,
-    but for those that are in batches before it may join one (passed: [n] of these, with prompts).
-    """
-    group, clients = beat.group, cycle.crowd.clients
-    together = np.minimum(cycle.crowd.dense * np.minimum(after / beat.decode_s, cycle.still), clients)
-    later = 1.0 - together / (2.0 * (clients + 1.0))
-    more = np.maximum(np.minimum(group.company + together, clients) + 1.0 - np.maximum(group.most, 1.0), 0.0) - _behind(group)
-    return np.asarray(np.where(mixed, np.maximum(together - group.most * (1.0 + passed), 0.0) * later, np.maximum(more, 0.0) / 2.0))
-
-
-def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
-    """[n] seconds from any moment to the next end of a batch: those with prompts are longer, and met more often for it.
-
-    E[t^2] / 2 E[t] of two lengths, whose mean is `batch` [n].
-    """
-    share = np.where(mixed, beat.group.share, beat.group.share / (1.0 + beat.group.share))
-    share = np.clip(share, 1e-9, 1.0)
-    short = np.minimum(batch * beat.decode_s / (beat.clump_s * beat.group.stages), batch)
-    long = short + (batch - short) / share
-    return np.asarray(((1.0 - share) * short**2 + share * long**2) / (2.0 * batch))
-
-
-def _exits(crowd: Crowd, stages: Array) -> Array:
-    """[n] batches that leave a pipeline before one has room for a request: sequences are dealt evenly, so that others have room where
-    there are fewer of them than ceil(C / S) a batch, or where one of theirs has just ended; its own has."""
-    clients = crowd.clients + 1.0
-    dealt = np.ceil(clients / stages)
-    free = np.minimum((stages * dealt - clients) / stages, 1.0)
-    full = (1.0 - free) * np.exp(-crowd.dense / stages)
-    exits = np.where(full < 1.0, (1.0 - full**stages) / np.maximum(1.0 - full, 1e-12), stages)
-    empty = np.clip((2.0 * stages - clients) / clients, 0.0, 1.0)
-    return np.asarray(empty + (1.0 - empty) * exits)
-
-
-def _met(window: Array, batches: Array) -> Array:
-    """[n] share of so many batches before one of a clump that are of the clump, too. window: batches of the clump."""
-    met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
-    return np.clip(met, 0.0, 1.0)
 
 
 def queue_of(each: Array, rest: Array, most: Array) -> Array:
