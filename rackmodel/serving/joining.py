@@ -92,18 +92,20 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
 
 
 def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> _Batches:
+    """Batches that pass before a prompt may join one. Fewer others than stages go one by one: while prompts come, it finds one's batch."""
     comes, stages = schedule.before_s(requests) > 0, beat.group.stages
     others = np.maximum(cycle.crowd.clients, 1.0)
     first = (requests.variation > 0) & (cycle.window * stages < 2.0)
     window = np.where(first, 2.0, cycle.window * stages)
     more = np.where(comes, _exits(cycle.crowd, stages) - 1.0, 0.0)
     count = schedule.before_join + comes + more
+    always = np.where(others < stages, cycle.window / np.maximum(cycle.window + cycle.still, 1e-300), 0.0)
     return _Batches(
         first=first,
         seconds=np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages),
         window=window,
         count=count,
-        met=np.where(first, others / (others + 1.0) / np.maximum(count, 1.0), _met(window, count)),
+        met=np.maximum(np.where(first, others / (others + 1.0) / np.maximum(count, 1.0), _met(window, count)), always),
         more=more,
     )
 
