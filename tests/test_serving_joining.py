@@ -20,9 +20,9 @@ CUT = [(4, 8000, 8, 256), (2, 8000, 8, 256), (4, 4000, 40, 300)]
 SERVER = {"request_s": 3e-3, "tokenize_s": 3e-6}
 
 
-def _both(clients: int, lengths: tuple[int, int, float], model: LinearModel | None = None, **facts: float) -> tuple[np.ndarray, np.ndarray]:
+def _both(clients: int, lengths: tuple[int, int, float], waves: int = WAVES, **facts: float) -> tuple[np.ndarray, np.ndarray]:
     """(requests/s, TTFT, TPOT) of the law and of a trace without its first and last requests. lengths: prompt, output, shortest over
-    longest."""
+    longest · waves: requests of each client."""
     prompt, output, least = lengths
     said = {"ahead": 1, **SERVER, **facts}
     model = LinearModel(stages=int(said.get("stages", 1)))

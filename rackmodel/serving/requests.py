@@ -116,7 +116,7 @@ class Schedule(_Points):
         lengths = np.maximum(requests.output + np.linspace(-1.0, 1.0, 2 * LENGTHS + 1)[1::2, None] * wide, 1.0)
         longer = lengths - np.floor(lengths)
         shorter_steps, longer_steps = (np.ceil((np.floor(lengths) - 1.0 + more) / tokens - 1e-9) for more in (0.0, 1.0))
-        return np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9)
+        return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
 
 
 def most_sequences(kv_bytes: Array, kv_bytes_per_token: Array | float, requests: Requests, schedule: Schedule) -> Array:
