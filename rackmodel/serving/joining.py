@@ -54,13 +54,15 @@ class Wait:
 @dataclass(frozen=True)
 class _Batches:
     """Those that pass, [n] each. first: whether all clients come with one step, one of them before the others · seconds: from one to the
-    next · window: batches of the clump · count: that pass · met: share of them that are of the clump, too · more: of them for room."""
+    next · window: batches of the clump · count: that pass · met: share of them that are of the clump, too, `always`
+    of them at least · more: of them for room."""
 
     first: NDArray[np.bool_]
     seconds: Array
     window: Array
     count: Array
     met: Array
+    always: Array
     more: Array
 
 
@@ -82,7 +84,7 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
     under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - decoding) ** others, 0.0)
     passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
-    prompts = under_way * _met(passing.window, passed) * each
+    prompts = under_way * np.maximum(_met(passing.window, passed), passing.always) * each
     behind = _on_their_way(beat, mixed, cycle, after, under_way * passing.count * passing.met)
     return Wait(
         seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
@@ -106,6 +108,7 @@ def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle)
         window=window,
         count=count,
         met=np.maximum(np.where(first, others / (others + 1.0) / np.maximum(count, 1.0), _met(window, count)), always),
+        always=always,
         more=more,
     )
 
