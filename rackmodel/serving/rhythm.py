@@ -14,7 +14,8 @@ tokens, P: prompt tokens to work on.
 
 A pipeline has S batches under way, each of an S-th part of the sequences and with a budget of its own; t(B, p) prices S that are alike.
 Batches do not overtake: from a long one to its sequences' next are S passes of the slowest stage, and all others wait behind it, so that a
-step lasts S passes of the longest of its batches. Long ones that follow each other fill it once. Where prompts' batches are shorter than
+step lasts S passes of the longest of its batches. Long ones that follow each other fill it once, chunks of one prompt among them: to
+`longest`, S is (S + k - 1) / k for prompts of k batches. Where prompts' batches are shorter than
 decodes', a step is short if all of them are.
 """
 

@@ -2,7 +2,7 @@
 
 Closed loop. C clients, each with one request at a time, so C = B + X R: B decode, X R are on the way to their first token (Little). In
 a closed loop requests follow steps, not seconds: one ends with a step, and the next one joins a step. Counted in steps, decoding takes
-Z = (O - 1) / s steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
+Z = ceil((O - 1) / s) steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
 mean-value analysis with one fixed point (Schweitzer 1979; the request in service has half its service left, for it is of fixed length):
 
     R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
