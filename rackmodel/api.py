@@ -332,7 +332,9 @@ def _named(result: Result, goal: str) -> Result:
     return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
 
 
-def _inside(architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec) -> LocalPricer:
+def _inside(
+    architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec
+) -> LocalPricer:
     """What prices an operation inside an accelerator: a mapper's loop nests, else as the profile says."""
     if mapper.inside.model == "roofline":
         asked = mapper.inside.model_fields_set - {"model"}

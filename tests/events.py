@@ -162,7 +162,9 @@ class _Writer:
                 gathered = following
             one.arrives = self._sent(stage, one, self._add("end", stage, 0.0, DEVICE, []))
 
-    def _layer(self, stage: int, layer: Layer, began: Task, spread: list[Task], gathered: list[Task], reductions: list[Task]) -> list[Task]:
+    def _layer(
+        self, stage: int, layer: Layer, began: Task, spread: list[Task], gathered: list[Task], reductions: list[Task]
+    ) -> list[Task]:
         """One layer's own tasks, no sooner than it began, and its host's time (rules 5 and 8); its reductions."""
         body: list[Task] = []
         issued = iter(spread)

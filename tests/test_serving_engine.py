@@ -92,7 +92,9 @@ def test_the_host_waits_for_no_step_that_is_scheduled_ahead(ahead: int, waits: l
     """10 and 200 sequences of two ranks take the host 1 and 20 ms, and steps of 5 + 0.02 B ms 5.2 and 9 ms; what nothing hides of
     each sequence comes on top: 5 and 100 of a rank."""
     waits = [wait + exposed * each for wait, each in zip(waits, (5.0, 100.0), strict=True)]
-    facts = FACTS.model_copy(update={"ahead": ahead, "step_s": 0.3e-3, "sequence_s": 2e-4, "exposed_s": exposed, "graph_sequences": 512})
+    facts = FACTS.model_copy(
+        update={"ahead": ahead, "step_s": 0.3e-3, "sequence_s": 2e-4, "exposed_s": exposed, "graph_sequences": 512}
+    )
     model = LinearModel(cache_s=0.0)
     engine = ServingEngine(captured=model, launched=model, facts=facts, ranks=2)
     steps = Steps.of(decodes=[10.0, 200.0], context=1000.0)

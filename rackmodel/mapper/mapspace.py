@@ -340,7 +340,9 @@ class MeshBuilder:
         return isinstance(said, list) and self.workload.batch in said
 
 
-def splits_of(workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]) -> dict[tuple[str, tuple[int, ...]], str]:
+def splits_of(
+    workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]
+) -> dict[tuple[str, tuple[int, ...]], str]:
     """(index, axes that split it together) → the first operation that does so, over all plans."""
     found: dict[tuple[str, tuple[int, ...]], str] = {}
     for variant in variants:
@@ -470,3 +472,4 @@ def laid_out(mapper: MapperSpec, said: object) -> MapperSpec:
 def under(axes: Sequence[str], parents: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Sub-axes of some axes of the mapper."""
     return [sub for sub, parent in zip(axes, parents, strict=True) if parent in wanted]
+

@@ -262,7 +262,9 @@ def boundary_of(
     """Layout in which an input of a graph arrives or an output leaves. parents: sub-axis → axis of the file · alone: axes of degree 1."""
     said = mapper.boundary.get(tensor, {})
     twin = twin_input(tensor, workload)
-    default = boundary_of(mapper, workload, choices, parents, twin, alone) if twin else default_boundary(tensor, workload, choices)
+    default = (
+        boundary_of(mapper, workload, choices, parents, twin, alone) if twin else default_boundary(tensor, workload, choices)
+    )
     return tuple(
         REPLICATE if one else boundary_edge(workload, tensor, axis, said[axis]) if axis in said else default[i]
         for i, (axis, one) in enumerate(zip(parents, alone, strict=True))

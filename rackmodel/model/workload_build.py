@@ -324,21 +324,8 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
     if not said.trained and kind != "weight":
         raise InputError(f"weights are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
     return Tensor(
-        name,
-        ranks,
-        extents,
-        bits,
-        kind,
-        density,
-        said.format,
-        scale,
-        page,
-        said.read == "routed",
-        said.held,
-        said.trained,
-        first,
-        said.density,
-        width(said.gradient) if said.gradient is not None else 0,
+        name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, said.trained, first,
+        said.density, width(said.gradient) if said.gradient is not None else 0,
     )
 
 

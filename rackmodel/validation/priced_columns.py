@@ -62,7 +62,9 @@ class ProfileColumns:
         return cls(group=group, cases=mine, every=tuple(every), said=said, profile=profile, ranges=ranges, shown=shown)
 
 
-def priced_columns(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> Iterator[PricedColumns]:
+def priced_columns(
+    key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]
+) -> Iterator[PricedColumns]:
     """Columns beside each other, those of one profile at a time."""
     apart: dict[str, list[int]] = {}
     for column, number in enumerate(group.numbers):

@@ -115,7 +115,9 @@ def _waited(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
     return frozenset(found)
 
 
-def _priced_at_once(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int]) -> dict[int, list[ScoredRow]]:
+def _priced_at_once(
+    rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int]
+) -> dict[int, list[ScoredRow]]:
     """Seconds, and watts where a row tells them. waited: rows before which the GPU waited for their kernel."""
     first = own[0][1][0]
     machine = machine_of(*first.machine.named)

@@ -117,7 +117,12 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
     blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
-    parts = (part for same in groups.values() for some in _side_by_side(same, blocks, cases) for part in _parts(some, blocks, cases))
+    parts = (
+        part
+        for same in groups.values()
+        for some in _side_by_side(same, blocks, cases)
+        for part in _parts(some, blocks, cases)
+    )
     return refused, (priced for part in parts for priced in priced_columns(key, machine, part, cases))
 
 

@@ -60,7 +60,9 @@ def derive(
 
 
 class _Derivation:
-    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute) -> None:
+    def __init__(
+        self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute
+    ) -> None:
         self.workload, self.plan, self.backing, self.ends, self.layers = workload, plan, backing, ends, layers
         self.tasks: list[Task] = []
         self.recompute = recompute

@@ -156,7 +156,9 @@ def _piece(
     )
 
 
-def _alike(workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]) -> Ints:
+def _alike(
+    workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]
+) -> Ints:
     """[plans] the first whose layers run one program, hand over the same and offload the same. told: what each section costs a plan."""
     sent = handed_alike(workload, plans)
     return first_said([(*map(id, own), *what) for *own, what in zip(*told, zip(sent, map(tuple, offload), strict=True), strict=True)])

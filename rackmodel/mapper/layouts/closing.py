@@ -133,7 +133,9 @@ class Closing:
         self.spent += 1
         if found.seconds[0] >= self.enough:
             return None
-        return _Node(float(found.seconds[0]), next(self.counter), number, branches, left, float(found.memory[0]), float(found.lane[0]))
+        return _Node(
+            float(found.seconds[0]), next(self.counter), number, branches, left, float(found.memory[0]), float(found.lane[0])
+        )
 
     def _probed(self, node: _Node) -> _Kids:
         """Every value of every variable alone; those that are not enough at the node's prices at some near them."""

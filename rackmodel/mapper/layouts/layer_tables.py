@@ -174,7 +174,9 @@ class LayerTables(FactorBuilder):
                 continue
             variables, repeat = table.variables, self.workload.repeat
             whole = table.seconds, table.joules, table.bytes, table.ahead_seconds, table.ahead_joules
-            exposed, windowed, held, *ahead = (f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole)
+            exposed, windowed, held, *ahead = (
+                f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole
+            )
             if len(policies) > 1:
                 variables = (*variables, f"{SAVED}{name}")
             first = ahead[0], ahead[1]

@@ -275,7 +275,9 @@ def _bound(price: GroupPrice, times: Array, order: Sequence[int], each: Sequence
     return found
 
 
-def _weighted(price: GroupPrice, times: Array, weight: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints) -> Array:
+def _weighted(
+    price: GroupPrice, times: Array, weight: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints
+) -> Array:
     """The same for one λ. weight: [kinds, columns, overlaps]."""
     work, passed = np.zeros(weight.shape[1:]), False
     for x, layer in enumerate(price.layers):
@@ -292,3 +294,4 @@ def _weighted(price: GroupPrice, times: Array, weight: Array, order: Sequence[in
 
 def _rank(point: Point) -> tuple[object, ...]:
     return float(f"{point.seconds:.11e}"), float(f"{point.joules:.11e}"), point.order
+
