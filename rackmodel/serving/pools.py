@@ -115,7 +115,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     working = per_s * at.drain_s / prompts.workers
     idle = prompts.idle_watts * prompts.workers * np.maximum(1.0 - working, 0.0)
     return PoolsSteady(
-        tpot_s=step / decodes.schedule.tokens_per_step,
+        tpot_s=busy / requests.gaps,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
         transfer_s=moving,
         burst_s=at.own_s + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + moving + joins,
@@ -179,7 +179,7 @@ class _Decodes:
     def at(self, there: Array) -> tuple[Array, Array, Array]:
         """[n] seconds of a step, seconds of a request's decoding, and requests a second, of `there` [n] sequences that make tokens."""
         step = self._between(self.seconds, there)
-        busy = self.requests.gaps * step / self.pool.schedule.tokens_per_step
+        busy = self.pool.schedule.decoding_steps(self.requests) * step
         return step, busy, np.maximum(there, 1e-9) / busy
 
     def watts_of(self, there: Array) -> Array:
@@ -193,7 +193,7 @@ class _Decodes:
 
 def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) -> Array:
     """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window."""
-    steps = requests.gaps / schedule.tokens_per_step
+    steps = schedule.decoding_steps(requests)
     window = window_of(requests, steps, at.share * at.drain_s / step) * step
     rest = window + np.maximum(at.own_s - at.drain_s, 0.0)
     return np.asarray(at.own_s + np.where(requests.variation > 0, queue_of(at.drain_s, rest, at.share), 0.0))

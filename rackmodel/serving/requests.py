@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+LENGTHS = 16
+"""Of answers that vary, whose steps are counted."""
 
 
 class _Points:
@@ -103,6 +105,18 @@ class Schedule(_Points):
         """
         kept = np.minimum(self.accepted, 1.0 - 1e-12)
         return np.asarray((1.0 - kept ** (self.drafted + 1.0)) / (1.0 - kept))
+
+    def decoding_steps(self, requests: Requests) -> Array:
+        """[n] steps from a request's first token to its last, in the mean: whole ones, ceil((O - 1) / s) of s tokens each, over the whole
+        lengths O of answers. Without drafts there are as many as tokens."""
+        tokens = self.tokens_per_step
+        if np.all(tokens == 1.0):
+            return requests.gaps
+        wide = np.sqrt(3.0) * np.minimum(requests.variation, 0.5) * requests.output
+        lengths = np.maximum(requests.output + np.linspace(-1.0, 1.0, 2 * LENGTHS + 1)[1::2, None] * wide, 1.0)
+        longer = lengths - np.floor(lengths)
+        shorter_steps, longer_steps = (np.ceil((np.floor(lengths) - 1.0 + more) / tokens - 1e-9) for more in (0.0, 1.0))
+        return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
 
 
 def most_sequences(kv_bytes: Array, kv_bytes_per_token: Array | float, requests: Requests, schedule: Schedule) -> Array:

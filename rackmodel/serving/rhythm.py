@@ -14,7 +14,8 @@ tokens, P: prompt tokens to work on.
 
 A pipeline has S batches under way, each of an S-th part of the sequences and with a budget of its own; t(B, p) prices S that are alike.
 Batches do not overtake: from a long one to its sequences' next are S passes of the slowest stage, and all others wait behind it, so that a
-step lasts S passes of the longest of its batches. Long ones that follow each other fill it once. Where prompts' batches are shorter than
+step lasts S passes of the longest of its batches. Long ones that follow each other fill it once, chunks of one prompt among them: to
+`longest`, S is (S + k - 1) / k for prompts of k batches. Where prompts' batches are shorter than
 decodes', a step is short if all of them are.
 """
 
@@ -38,7 +39,7 @@ class Grouping:
     """How prompts come together in batches, each [n]. stages: batches under way, of which a decode step is made · share: batches with
     prompts a batch of decodes · dealt: sequences that a batch may have, where they are dealt evenly · wait_steps: decode steps that a
     prompt waits for company or for a look at the queue · company: others that come with a prompt · most: prompts of a full batch ·
-    chunks: batches of a prompt · room: prompt tokens of a full batch."""
+    parts: batches that a prompt would fill · room: prompt tokens of a full batch."""
 
     stages: Array
     share: Array
@@ -46,13 +47,24 @@ class Grouping:
     wait_steps: Array
     company: Array
     most: Array
-    chunks: Array
+    parts: Array
     room: Array
+
+    @property
+    def chunks(self) -> Array:
+        """Batches of a prompt."""
+        return np.asarray(np.maximum(np.ceil(self.parts - 1e-9), 1.0))
 
     @property
     def each_steps(self) -> Array:
         """Decode steps that a prompt takes of a full queue."""
         return np.asarray(1.0 / (self.stages * self.most))
+
+    @property
+    def apart(self) -> Array:
+        """Stages that a batch with prompts passes for itself: chunks of a prompt follow each other and fill a pipeline once."""
+        parts = np.maximum(self.parts, 1.0)
+        return np.asarray((self.stages + parts - 1.0) / parts)
 
     def beside(self, queued: Array | float) -> Array:
         """Others that fit into a prompt's own batches. queued: probability that it waited for others, so that these are full; else they
@@ -90,9 +102,9 @@ class Rhythm:
     """n engines at a number of decoding sequences; each field is [n].
 
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
-    to the steps of a decode · own_s: of a prompt's own
-    steps · clump_s: from a batch of any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that
-    a prompt takes of a full queue · residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
+    to the steps of a decode · own_s: of a prompt's own steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of
+    any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue ·
+    residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
     last token · beside_s: of the steps that were priced with them.
     """
 
@@ -101,6 +113,7 @@ class Rhythm:
     step_s: Array
     prompt_s: Array
     own_s: Array
+    one_s: Array
     clump_s: Array
     full_s: Array
     drain_s: Array
@@ -134,7 +147,7 @@ def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: A
         dealt=dealt,
         company=np.minimum(company, dealt - 1.0),
         most=most,
-        chunks=np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0),
+        parts=requests.fresh / chunk_room(schedule, decodes),
         room=room,
     )
 
@@ -163,7 +176,8 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     decodes, mixed = crowd.decodes, schedule.mixed > 0
     group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
     stages = group.stages
-    tokens = np.minimum(crowd.dense * requests.fresh / (stages * group.share), group.room)
+    prompts = np.minimum(crowd.dense / (stages * group.share), np.minimum(crowd.clients + 1.0, group.dealt))
+    tokens = np.minimum(prompts * requests.fresh, group.room)
     beside = np.where(mixed, decodes, 0.0)
     own = np.minimum((1.0 + group.beside(crowd.queued)) * requests.fresh / group.chunks, group.room)
     kinds = [
@@ -184,6 +198,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         step_s=step,
         prompt_s=prompt,
         own_s=group.own_steps * (alone + np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)),
+        one_s=_of_one(requests.fresh / group.chunks, (own, alone), (group.room, full), plain),
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
@@ -191,6 +206,14 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         joules=_joules(model, requests, schedule, decodes, dense, figures),
         beside_s=others[0] if others else np.zeros_like(plain),
     )
+
+
+def _of_one(tokens: Array, own: tuple[Array, Array], full: tuple[Array, Array], plain: Array) -> Array:
+    """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own, and of a full
+    one. No less than those of a step without any (plain), no more than of its own."""
+    (some, seconds), (room, longer) = own, full
+    slope = np.where(room > some, (longer - seconds) / np.maximum(room - some, 1e-12), seconds / some)
+    return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), np.minimum(plain, seconds), seconds))
 
 
 @dataclass(frozen=True)
@@ -217,7 +240,7 @@ class _Dense:
         if np.all(group.stages == 1.0):
             return np.asarray(self.plain + prompting * (self.joined - self.plain))
         most = np.maximum(np.minimum(group.most, group.dealt), each)
-        part = longest(prompting, each, most, group.stages) / each * _overlap(np.minimum(prompting, 1.0), group.stages)
+        part = longest(prompting, each, most, group.apart) / each * _overlap(np.minimum(prompting, 1.0), group.apart)
         part = np.where(self.joined > self.plain, np.where(group.stages > 1.0, part, prompting), prompting**group.stages)
         return np.asarray(self.plain + part * (self.joined - self.plain))
 
@@ -270,7 +293,7 @@ def longest(share: Array, each: Array, most: Array, stages: Array) -> Array:
 def _joules(model: Served, requests: Requests, schedule: Schedule, decodes: Array, dense: _Dense, figures: StepFigures) -> Array:
     """[n] joules of a request, from its prompt to its last token. A pipeline of few batches, or with long ones, waits."""
     plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
-    steps = requests.gaps / schedule.tokens_per_step
+    steps = schedule.decoding_steps(requests)
     held = np.maximum(decodes, dense.group.stages)
     each = np.maximum(joined_j - np.where(dense.mixed, plain_j, 0.0), 0.0) / np.maximum(dense.prompts, 1e-12)
     joules = steps * plain_j / held + each

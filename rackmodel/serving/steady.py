@@ -2,7 +2,7 @@
 
 Closed loop. C clients, each with one request at a time, so C = B + X R: B decode, X R are on the way to their first token (Little). In
 a closed loop requests follow steps, not seconds: one ends with a step, and the next one joins a step. Counted in steps, decoding takes
-Z = (O - 1) / s steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
+Z = ceil((O - 1) / s) steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
 mean-value analysis with one fixed point (Schweitzer 1979; the request in service has half its service left, for it is of fixed length):
 
     R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
@@ -29,8 +29,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.rhythm import Crowd, Rhythm, decode_steps, grouping, prompt_room, rhythm
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
@@ -93,9 +94,7 @@ class _Times:
     burst_s: Array
 
 
-def closed_loop(
-    model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
-) -> Steady:
+def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False) -> Steady:
     """What n engines settle at under clients [n] that each send their next request when the last one has ended.
 
     room: [n] requests that are held at once (most_sequences); what is beyond waits outside. at_once: whether to price the
@@ -106,12 +105,12 @@ def closed_loop(
     cycle = _cycle(requests, schedule, most)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
-    wait = _clump_waits(beat, schedule, cycle, before)
+    wait = joining_waits(beat, requests, schedule, cycle)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
     beat = replace(beat, step_s=beat.decode_s + np.clip(cycle.crowd.seen - met, 0.0, most_seen) * beat.prompt_s)
-    behind = _behind(beat.group) / 2.0 * beat.drain_s
+    behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
     first = np.maximum(queue + wait.seconds + before + beat.own_s, most * beat.drain_s - busy)
@@ -128,33 +127,10 @@ def closed_loop(
     return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
 
 
-@dataclass(frozen=True)
-class _Cycle:
-    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
-    excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
-    come while a request decodes."""
-
-    crowd: Crowd
-    window: Array
-    queue: Array
-    excess: Array
-    steps: Array
-
-
-@dataclass(frozen=True)
-class _Wait:
-    """Batches that pass before a prompt may join one: their seconds, and the prompts of others in them, `outside` of these before it comes
-    to the queue. [n] each."""
-
-    seconds: Array
-    prompts: Array
-    outside: Array
-
-
-def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
+def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
     """The fixed point above. Where its rounds swing, they are halved."""
     mixed = schedule.mixed > 0
-    decoding = requests.gaps / schedule.tokens_per_step
+    decoding = schedule.decoding_steps(requests)
     decodes, window = most * 1.0, decoding
     for turn in range(MOST_ROUNDS):
         group = grouping(requests, schedule, decodes, most / window, most - 1.0)
@@ -175,7 +151,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
         else:
             decodes = np.where(swings, (found + decodes) / 2.0, decodes)
     queued = np.minimum(queue, 1.0)
-    beside = np.where(mixed, group.beside(queued), group.company - _behind(group) / 2.0)
+    beside = np.where(mixed, group.beside(queued), group.company - behind_in_batch(group) / 2.0)
     seen = np.maximum(most - 1.0 - beside - queue / each, 0.0)
     steps = decoding + group.wait_steps + np.where(mixed, group.own_steps - group.chunks / group.stages, 0.0)
     crowd = Crowd(
@@ -186,7 +162,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> _Cycle:
         clients=most - 1.0,
         queued=queued,
     )
-    return _Cycle(crowd, window, queue, np.minimum(excess, queue), steps)
+    return Cycle(crowd, window, queue, np.minimum(excess, queue), steps, np.maximum(decoding - window, 0.0))
 
 
 def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
@@ -197,45 +173,6 @@ def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
     counted = np.clip(later - waves + 1.0, 0.0, 1.0)
     rest = np.maximum(later - MOST_WAVES, 0.0)
     return np.asarray(later / ((counted / spread).sum(axis=0) + rest / spread[-1]))
-
-
-def _behind(group: Grouping) -> Array:
-    """[n] prompts that come with one and do not fit into its batch."""
-    return np.maximum(group.company + 1.0 - np.maximum(group.most, 1.0), 0.0)
-
-
-def _clump_waits(beat: Rhythm, schedule: Schedule, cycle: _Cycle, after: Array) -> _Wait:
-    """Batches that pass before a prompt may join one. after: [n] seconds from the end of a batch to the queue.
-
-    A client's next request comes some time after the end of a batch; it joins the second one after that then under way where one is
-    scheduled ahead. In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them: prompts that
-    a request need not meet again while it decodes. Where prompts go first, those of a decode step come with it and are in no such batch.
-    No batch is under way where nobody else decodes.
-    """
-    mixed = schedule.mixed > 0
-    stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
-    batch = beat.clump_s * stages / np.minimum(others, stages)
-    window = cycle.window * stages
-    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, batch / 2.0))
-    batches = schedule.before_join + (after > 0)
-    met = _met(window, batches)
-    inside = (rest + schedule.before_join * batch) * met
-    alone = np.where(window > 1.0, (1.0 - met) * batches * beat.decode_s / np.minimum(others, stages), 0.0)
-    under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - np.minimum(cycle.crowd.others / others, 1.0)) ** others, 0.0)
-    passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
-    each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
-    prompts = under_way * _met(window, passed) * each
-    return _Wait(
-        seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone),
-        prompts=prompts * passed,
-        outside=prompts * (passed - schedule.before_join),
-    )
-
-
-def _met(window: Array, batches: Array) -> Array:
-    """[n] share of so many batches before one of a clump that are of the clump, too. window: batches of the clump."""
-    met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
-    return np.clip(met, 0.0, 1.0)
 
 
 def queue_of(each: Array, rest: Array, most: Array) -> Array:
@@ -310,13 +247,13 @@ def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
 
 def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
     """[n] seconds from a request's first token to its last."""
-    return np.asarray(requests.gaps * beat.step_s / schedule.tokens_per_step)
+    return np.asarray(schedule.decoding_steps(requests) * beat.step_s)
 
 
 def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
     """The figures of n points whose rhythm has settled."""
     return Steady(
-        tpot_s=beat.step_s / schedule.tokens_per_step,
+        tpot_s=_decoding_s(beat, requests, schedule) / requests.gaps,
         ttft_s=times.first_s,
         decodes=decodes,
         waiting=times.per_s * times.first_s,

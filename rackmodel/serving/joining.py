@@ -1,0 +1,159 @@
+"""What a prompt of a closed loop waits for before it may join a batch: batches under way, batches scheduled ahead, prompts before its own.
+
+A client's next request comes some time after the end of a batch (the server, its tokenizer, the client); it joins the second one after
+that then under way where one is scheduled ahead. Of a pipeline a batch leaves the last stage every S-th part of a step, or as often as few
+others are there to fill it; sequences are dealt evenly, so that one may have no room.
+
+    wait      the rest of a batch, (E - 1 + ahead) batches        E batches leave before one has room
+    rest      t - w where w < t, else E[t^2] / 2 E[t]             w seconds on the way; t of a batch, the longer the more often it is met
+    E         (1 - f^S) / (1 - f), f = (1 - v) exp(-a)            of S batches a share v has room, and a sequences end with each
+    behind    a w / t - m (1 + n) prompts                         that were on their way together, n batches of m having passed
+
+In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them: prompts that a request need not
+meet again while it decodes. Clients of unlike lengths that all end with one step come one after the other: the first one's prompt goes
+alone, and the others wait for its step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
+    excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
+    come while a request decodes · still: steps of a decode in which no prompts come."""
+
+    crowd: Crowd
+    window: Array
+    queue: Array
+    excess: Array
+    steps: Array
+    still: Array
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Batches that pass before a prompt may join one: their seconds, and the prompts of others in them, `outside` of these before it comes
+    to the queue. [n] each."""
+
+    seconds: Array
+    prompts: Array
+    outside: Array
+
+
+@dataclass(frozen=True)
+class _Batches:
+    """Those that pass, [n] each. first: whether all clients come with one step, one of them before the others · seconds: from one to the
+    next · window: batches of the clump · count: that pass · met: share of them that are of the clump, too, `always`
+    of them at least · more: of them for room."""
+
+    first: NDArray[np.bool_]
+    seconds: Array
+    window: Array
+    count: Array
+    met: Array
+    always: Array
+    more: Array
+
+
+def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> Wait:
+    """Waits of n points before a prompt may join a batch.
+
+    Where prompts go first, those of a decode step come with it and are in no batch before. No batch is under way where nobody else decodes;
+    of a pipeline one always is, for others wait for this one's.
+    """
+    after, mixed = schedule.before_s(requests), schedule.mixed > 0
+    stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
+    passing = _passing(beat, requests, schedule, cycle)
+    batch = passing.seconds
+    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch)))
+    inside = (rest + (passing.more + schedule.before_join) * batch) * passing.met
+    plain = (1.0 - passing.met) * passing.count * beat.decode_s / np.minimum(others, stages)
+    alone = np.where(passing.window > 1.0, plain, 0.0)
+    decoding = np.where(stages > 1.0, 1.0, np.minimum(cycle.crowd.others / others, 1.0))
+    under_way = np.where(cycle.crowd.clients > 0, 1.0 - (1.0 - decoding) ** others, 0.0)
+    passed = schedule.before_join + np.where(after < batch, after > 0, after / batch + 0.5)
+    each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
+    prompts = under_way * np.maximum(_met(passing.window, passed), passing.always) * each
+    behind = _on_their_way(beat, mixed, cycle, after, under_way * passing.count * passing.met)
+    return Wait(
+        seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
+        prompts=prompts * passed + behind,
+        outside=prompts * (passed - schedule.before_join),
+    )
+
+
+def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> _Batches:
+    """Batches that pass before a prompt may join one. Fewer others than stages go one by one: while prompts come, it finds one's batch."""
+    comes, stages = schedule.before_s(requests) > 0, beat.group.stages
+    others = np.maximum(cycle.crowd.clients, 1.0)
+    first = (requests.variation > 0) & (cycle.window * stages < 2.0)
+    window = np.where(first, 2.0, cycle.window * stages)
+    more = np.where(comes, _exits(cycle.crowd, stages) - 1.0, 0.0)
+    count = schedule.before_join + comes + more
+    always = np.where(others < stages, cycle.window / np.maximum(cycle.window + cycle.still, 1e-300), 0.0)
+    return _Batches(
+        first=first,
+        seconds=np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages),
+        window=window,
+        count=count,
+        met=np.maximum(np.where(first, others / (others + 1.0) / np.maximum(count, 1.0), _met(window, count)), always),
+        always=always,
+        more=more,
+    )
+
+
+def behind_in_batch(group: Grouping, more: Array | float = 0.0) -> Array:
+    """[n] prompts that come with one, `more` besides, and do not fit into its batch."""
+    return np.maximum(group.company + more + 1.0 - np.maximum(group.most, 1.0), 0.0)
+
+
+def _on_their_way(beat: Rhythm, mixed: NDArray[np.bool_], cycle: Cycle, after: Array, passed: Array) -> Array:
+    """[n] prompts that a prompt waits for since they were on their way together: the first of a clump comes `after` [n] seconds after the
+    steps without prompts in which others have ended, too, and while its own long step lasts, those come. Whoever comes later finds as many,
+    but for those that are in batches before it may join one (passed: [n] of these, with prompts).
+    """
+    group, clients = beat.group, cycle.crowd.clients
+    together = np.minimum(cycle.crowd.dense * np.minimum(after / beat.decode_s, cycle.still), clients)
+    later = 1.0 - together / (2.0 * (clients + 1.0))
+    more = np.minimum(together, np.maximum(clients - group.company, 0.0))
+    behind = (behind_in_batch(group, more) - behind_in_batch(group)) / 2.0
+    return np.asarray(np.where(mixed, np.maximum(together - group.most * (1.0 + passed), 0.0) * later, behind))
+
+
+def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
+    """[n] seconds from any moment to the next end of a batch, E[t^2] / 2 E[t] of those with prompts and without. batch: [n] their mean."""
+    share = np.clip(np.where(mixed, beat.group.share, beat.group.share / (1.0 + beat.group.share)), 1e-9, 1.0)
+    short = np.minimum(batch * beat.decode_s / (beat.clump_s * beat.group.stages), batch)
+    long = short + (batch - short) / share
+    return np.asarray(((1.0 - share) * short**2 + share * long**2) / (2.0 * batch))
+
+
+def _exits(crowd: Crowd, stages: Array) -> Array:
+    """[n] batches that leave a pipeline before one has room for a request.
+
+    Others have room where there are fewer of them than ceil(C / S) a batch, or where one of theirs has just ended; its own has, and goes
+    with the next one where nobody is left in it.
+    """
+    clients = crowd.clients + 1.0
+    free = np.minimum((stages * np.ceil(clients / stages) - clients) / stages, 1.0)
+    full = (1.0 - free) * np.exp(-crowd.dense / stages)
+    exits = np.where(full < 1.0, (1.0 - full**stages) / np.maximum(1.0 - full, 1e-12), stages)
+    empty = np.clip((2.0 * stages - clients) / clients, 0.0, 1.0)
+    return np.asarray(empty + (1.0 - empty) * exits)
+
+
+def _met(window: Array, batches: Array) -> Array:
+    """[n] share of so many batches before one of a clump that are of the clump, too. window: batches of the clump."""
+    met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))
+    return np.clip(met, 0.0, 1.0)
