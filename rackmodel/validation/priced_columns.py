@@ -24,7 +24,7 @@ from rackmodel.model.profile_columns import as_columns, joined, one_library, tas
 from rackmodel.model.resources import Kernels, width
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
-from rackmodel.setting import local_pricer, setting_of
+from rackmodel.setting import at_pace, local_pricer, setting_of
 from rackmodel.validation.profile_columns import like, profile_of, together
 from rackmodel.validation.sized import SizedColumns
 from rackmodel.validation.structures import macs_of, shape_of, structure_of, work_of
@@ -88,9 +88,9 @@ def _shared(key: StepKey, machine: Architecture, each: Sequence[ProfileColumns],
     profile, said = as_columns([own.profile for own in each], counts), [own.said for own in each]
     gpu = gpu_of(machine) if any(own.ranges.facts is not None for own in each) else None
     facts = None if gpu is None else joined([own.ranges.facts or gpu.facts for own in each], counts)
-    setting = setting_of(machine, profile, key.algorithms, _inside(profile, facts))
-    called = np.repeat([own.profile.collectives is not None for own in each], counts)
     workload = wide.workload()
+    setting = setting_of(machine, profile, key.algorithms, _inside(machine, workload, profile, facts, len(wide)))
+    called = np.repeat([own.profile.collectives is not None for own in each], counts)
     pricer = Pricer(replace(setting, called=called), workload, wide.plans[0], wide.columns, profile.buckets)
     alike = {section.name for section in workload.sections if one_library(said) and _alike(said, section.workload)}
     return Beside(LayerPricer(pricer, workload, profile), np.arange(sum(counts)), alike)
@@ -102,22 +102,25 @@ def _alike(profiles: Sequence[ProfileSpec], workload: Workload) -> bool:
     return len({task_facts(profile, kinds) for profile in profiles}) == 1
 
 
-def _inside(profile: ProfileSpec, facts: Kernels | None) -> LocalPricer:
+def _inside(machine: Architecture, workload: Workload, profile: ProfileSpec, facts: Kernels | None, columns: int) -> LocalPricer:
     """What prices operations. facts: of kernels, in place of the machine's."""
     inside = local_pricer(profile)
-    return replace(inside, facts=facts) if facts is not None and isinstance(inside, KernelPricer) else inside
+    if facts is not None and isinstance(inside, KernelPricer):
+        inside = replace(inside, facts=facts)
+    return at_pace(inside, machine, workload, profile, columns)
 
 
 def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, beside: Beside | None) -> PricedColumns:
     """Columns of one profile. beside: where their tasks are priced, None = by themselves."""
     group, mine, shown, profile = own.group, own.cases, own.shown, own.profile
     n = len(mine)
-    setting = setting_of(machine, profile, key.algorithms, _inside(profile, own.ranges.facts))
+    wide = group.pick(own.every)
+    inside = _inside(machine, wide.workload(), profile, own.ranges.facts, len(wide))
+    setting = setting_of(machine, profile, key.algorithms, inside)
     same: dict[object, list[int]] = {}
     for column, case in enumerate(mine):
         same.setdefault((group.plans[column].key, shape_of(case)), []).append(column)
     structures = [(structure_of(group.workloads[some[0]], group.plans[some[0]], mine[some[0]]), np.array(some)) for some in same.values()]
-    wide = group.pick(own.every)
     job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[tuple[object, bool], TaskSeconds]()
     pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
     layers = LayerPricer(pricer, job.workload, profile, beside=beside)
