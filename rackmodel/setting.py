@@ -61,13 +61,15 @@ def setting_of(
     )
 
 
-def at_pace(inside: LocalPricer, architecture: Architecture, workload: Workload, profile: ProfileSpec, columns: int = 1) -> LocalPricer:
-    """What prices operations, at the pace of steps of a workload. columns: over which its sizes and the profile's facts may be arrays."""
+def at_pace(inside: LocalPricer, architecture: Architecture, workload: Workload, profile: ProfileSpec) -> LocalPricer:
+    """What prices operations, at the pace of steps of training of a workload."""
     if profile.products != "fitted" or not workload.backward:
         return inside
-    from rackmodel.cost.step.pace import paced
+    from rackmodel.cost.inside.kernels import KernelPricer
+    from rackmodel.cost.step.pace import TrainedSteps, pace_of
 
-    return paced(inside, architecture, workload, profile, columns)
+    steps = TrainedSteps(inside=inside, architecture=architecture, workload=workload, profile=profile)
+    return replace(inside, pace=pace_of(steps)) if isinstance(inside, KernelPricer) else inside
 
 
 def _check_attention(architecture: Architecture, name: str | None) -> None:

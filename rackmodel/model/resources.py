@@ -317,7 +317,7 @@ class Kernels(Spec):
         description="of matrix products by operand width ('bf16', 'fp8') or by a name of a recipe's ('fp8_block'), "
         "in the place of the facts above",
     )
-    pace: Pace | None = Field(default=None, description="of a step of training, by what it runs beside products; absent = `lasting` holds in all")
+    pace: Pace | None = Field(default=None, description="of a step of training, by what it runs beside products; absent = one for all")
     grouped: dict[str, Grouped] = Field(
         default_factory=dict,
         description="of the products of experts by kernel ('triton bf16'); of two that multiply the same operands the first counts",
