@@ -23,6 +23,7 @@ from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.program.local_ops import backward_ops, cast_ops, forward_op, head_ops
 from rackmodel.cost.program.tasks import LocalOp
+from rackmodel.cost.program.unnamed import numbered_content, numbers_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import batch_choice
 from rackmodel.model.plan import MICRO, Plan
@@ -58,8 +59,12 @@ class TrainedSteps:
         section, found = self.workload.sections[number], np.zeros((2, self.columns))
         degrees: Any = np.ones((self.columns, 2))
         degrees[:, 0] = section.workload.sizes.get(section.workload.batch, SEQUENCES) / SEQUENCES
+        known: dict[object, Array] = {}  # operations that differ in names alone are priced once
         for local_op in _kernels(section.workload, self.profile):
-            seconds = section.repeat * self.inside(self.architecture, local_op, degrees)[1]
+            alike = numbered_content(local_op, numbers_of(local_op))
+            if alike not in known:
+                known[alike] = section.repeat * self.inside(self.architecture, local_op, degrees)[1]
+            seconds = known[alike]
             found[1] += seconds
             if local_op.macs and local_op.attention is None and not local_op.kernel:
                 found[0] += seconds
