@@ -61,7 +61,7 @@ from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
 from rackmodel.nests.objective import NestObjective
 from rackmodel.results import nests_of, result_of
-from rackmodel.setting import local_pricer, setting_of, settings_of
+from rackmodel.setting import at_pace, local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
@@ -259,7 +259,7 @@ def _search_pools(
     if len(names) > 1:
         raise InputError("over accelerators of several kinds one objective is searched, latency", path="--minimize")
     check_pooled(architecture, mapper)
-    setting, pools = settings_of(architecture, profile, algorithms_of(mapper))
+    setting, pools = settings_of(architecture, workload, profile, algorithms_of(mapper))
     job = Job(setting=setting, workload=workload, profile=profile, pools=pools)
     space = build_mapspace(mapper, workload, architecture.used, hosts_of(architecture))
     if space.problems:
@@ -340,7 +340,7 @@ def _inside(
         asked = mapper.inside.model_fields_set - {"model"}
         if asked:
             raise InputError(f"'{min(asked)}' is of loop nests: say model: loopnest", path=f"inside.{min(asked)}")
-        return local_pricer(profile)
+        return at_pace(local_pricer(profile), architecture, workload, profile)
     if profile.kernels != "peak":
         said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
         raise InputError(said, path="inside.model")
@@ -444,7 +444,7 @@ def _job(architecture: Architecture, workload: Workload, mapping: MappingSpec, p
     inside = NestInside(InsideSpec(model="loopnest"), NestObjective("latency"), given=mapping.nests) if mapping.nests else None
     algorithms = tuple(mapping.step.algorithms) if mapping.step is not None else ("ring",)
     host = mapping.step.host if mapping.step is not None else None
-    setting, pools = settings_of(architecture, profile, algorithms, inside)
+    setting, pools = settings_of(architecture, workload, profile, algorithms, inside)
     return Job(setting=setting, workload=workload, profile=profile, host=host, pools=pools)
 
 

@@ -14,18 +14,31 @@ from rackmodel.inputs import machine_calls
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import KNOWN_KERNELS
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Workload
 
 
 def settings_of(
-    architecture: Architecture, profile: ProfileSpec, algorithms: Sequence[str] = ("ring",), inside: LocalPricer | None = None
+    architecture: Architecture,
+    workload: Workload,
+    profile: ProfileSpec,
+    algorithms: Sequence[str] = ("ring",),
+    inside: LocalPricer | None = None,
 ) -> tuple[Setting, tuple[Setting, ...]]:
-    """(what a step is priced in under a profile, where accelerators are of several kinds what those of each are). inside: in the place of
-    the profile's own kernels. Raises InputError."""
+    """(what a workload's steps are priced in under a profile, where accelerators are of several kinds what those of each are). inside: in
+    the place of the profile's own kernels. Raises InputError."""
     pools = architecture.pools
     if len(pools) == 1:
-        return setting_of(architecture, profile, algorithms, inside), ()
+        return _in_step(architecture, workload, profile, algorithms, inside), ()
     whole = Setting(architecture=architecture, algorithms=tuple(algorithms))
-    return whole, tuple(replace(setting_of(pool, profile, algorithms, inside), pooled=True) for pool in pools)
+    return whole, tuple(replace(_in_step(pool, workload, profile, algorithms, inside), pooled=True) for pool in pools)
+
+
+def _in_step(
+    architecture: Architecture, workload: Workload, profile: ProfileSpec, algorithms: Sequence[str], inside: LocalPricer | None
+) -> Setting:
+    """The same of accelerators of one kind."""
+    found = setting_of(architecture, profile, algorithms, inside)
+    return replace(found, inside=at_pace(found.inside, architecture, workload, profile))
 
 
 def setting_of(
@@ -46,6 +59,17 @@ def setting_of(
         library=profile.library,
         links=profile.links,
     )
+
+
+def at_pace(inside: LocalPricer, architecture: Architecture, workload: Workload, profile: ProfileSpec) -> LocalPricer:
+    """What prices operations, at the pace of steps of training of a workload."""
+    if profile.products != "fitted" or not workload.backward:
+        return inside
+    from rackmodel.cost.inside.kernels import KernelPricer
+    from rackmodel.cost.step.pace import TrainedSteps, pace_of
+
+    steps = TrainedSteps(inside=inside, architecture=architecture, workload=workload, profile=profile)
+    return replace(inside, pace=pace_of(steps)) if isinstance(inside, KernelPricer) else inside
 
 
 def _check_attention(architecture: Architecture, name: str | None) -> None:

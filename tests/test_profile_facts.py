@@ -135,7 +135,8 @@ def test_another_micro_batchs_products_hide_an_all_to_all() -> None:
     moe = {"model": "Qwen3_30B_a3B", "dataset": "nemo_megatron_bridge", "ep": "8", "layers": "", "hidden": "", "sharding": "", "notes": ""}
     window = "profile.overlap.windows.all_to_all={beside: %s, share: 1}"
     alone, hidden = priced(window % "none", **moe), priced(window % "pass", **moe)
-    assert hidden.bins.get("network all_to_all", 0.0) < 0.2 * alone.bins["network all_to_all"]
+    slower = float(read_profile("nemo").overlap.contention)  # all that is left of it: what the products take longer beside it
+    assert hidden.bins["network all_to_all"] == pytest.approx(slower * alone.bins["network all_to_all"], rel=0.01)
     assert hidden.seconds < alone.seconds
 
 

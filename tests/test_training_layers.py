@@ -10,7 +10,7 @@ import pytest
 
 from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds
-from rackmodel.inputs import read_architecture
+from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
 from rackmodel.validation.steps import machine_of
 
@@ -114,3 +114,14 @@ def test_a_gpu_that_waits_draws_what_was_read() -> None:
     waiting = float(GPU.facts.waiting_power_w) + machine.accelerator.static_power_w
     assert waiting == pytest.approx(facts["waiting_w"], abs=1.0)
     assert facts["limit_w"] == GPU.facts.power_limit_w
+
+
+def test_compute_beside_collectives_slows_as_products_did_beside_as_many_blocks() -> None:
+    """NCCL has 16 or 24 channels, Transformer Engine 16 SMs: a block each."""
+    alone = {(row["m"], row["n"], row["k"]): seconds(row) for row in rows("contended") if row["blocks"] == "0"}
+    slower = [seconds(row) / alone[row["m"], row["n"], row["k"]] - 1 for row in rows("contended") if row["blocks"] in ("16", "24")]
+    for profile in ("megatron_core", "fsdp", "torchtitan"):
+        said = read_profile(profile).overlap.contention
+        assert float(said) == pytest.approx(sum(slower) / len(slower), abs=0.003)
+        assert said.low < min(slower)
+        assert said.high == pytest.approx(max(slower), abs=0.006)

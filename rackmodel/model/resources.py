@@ -6,7 +6,7 @@ The same nouns serve the roofline, which reads capacity, bandwidth and energy, a
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -225,6 +225,25 @@ class Products(Spec):
         return self
 
 
+class Pace(Spec):
+    """How fast kernels that compute run by what else a step runs: one clock serves them all, and products draw the most."""
+
+    products: Plain = Field(description="share of the seconds of the layers amid which `lasting` was measured that products took")
+    alone: Plain = Field(description="rate of products where nothing else runs, over that amid those layers")
+
+    def at(self, share: Any) -> Any:
+        """Rate over that amid those layers where products take a share of the seconds: on a line through the two."""
+        return 1.0 + (self.alone - 1.0) * (share - self.products) / (1.0 - self.products)
+
+    @model_validator(mode="after")
+    def _shares(self) -> Pace:
+        if not 0 <= self.products < 1:
+            raise ValueError(f"products is a share below 1 (got {self.products:g})")
+        if not 0 < self.alone <= 1:
+            raise ValueError(f"alone: want more than 0 and at most 1 (got {self.alone:g})")
+        return self
+
+
 BusyKind = Literal["experts", "decode", "prefill", "vector"]
 """Kinds of kernels whose watts were measured apart from those of matrix products."""
 WatchedKind = BusyKind | Literal["waiting"]
@@ -298,6 +317,7 @@ class Kernels(Spec):
         description="of matrix products by operand width ('bf16', 'fp8') or by a name of a recipe's ('fp8_block'), "
         "in the place of the facts above",
     )
+    pace: Pace | None = Field(default=None, description="of a step of training, by what it runs beside products; absent = one for all")
     grouped: dict[str, Grouped] = Field(
         default_factory=dict,
         description="of the products of experts by kernel ('triton bf16'); of two that multiply the same operands the first counts",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from rackmodel.cost.step.exposure import Asked, TaskSeconds
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.layer_tasks import Beside
 from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.pace import TrainedSteps, pace_of
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
@@ -61,6 +63,11 @@ class ProfileColumns:
         profile = together(ranges.profile, [profile_of(mine[column].key.profile, key.sets) for column in every])
         return cls(group=group, cases=mine, every=tuple(every), said=said, profile=profile, ranges=ranges, shown=shown)
 
+    def steps(self, machine: Architecture) -> TrainedSteps:
+        """What their pace depends on."""
+        wide, inside = self.group.pick(self.every), _inside(self.profile, self.ranges.facts)
+        return TrainedSteps(inside=inside, architecture=machine, workload=wide.workload(), profile=self.profile, columns=len(wide))
+
 
 def priced_columns(
     key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]
@@ -71,29 +78,31 @@ def priced_columns(
         apart.setdefault(like(cases[number].key.profile, key.sets), []).append(column)
     if len(apart) == 1:
         own = ProfileColumns.of(key, machine, group, cases)
-        yield _priced(key, machine, own, None)
+        yield _priced(key, machine, own, pace_of(own.steps(machine)), None)
         return
     each = [ProfileColumns.of(key, machine, group.pick(columns), cases) for columns in apart.values()]
     picked = [[columns[place] for place in own.every] for own, columns in zip(each, apart.values(), strict=True)]
-    shared, first = _shared(key, machine, each, group.pick([column for own in picked for column in own])), 0
+    (shared, pace), first = _shared(key, machine, each, group.pick([column for own in picked for column in own])), 0
     for own in each:
         which = np.arange(first, first + len(own.every))
         first += len(own.every)
-        yield _priced(key, machine, own, replace(shared, which=which))
+        yield _priced(key, machine, own, pace if isinstance(pace, float) else pace[which], replace(shared, which=which))
 
 
-def _shared(key: StepKey, machine: Architecture, each: Sequence[ProfileColumns], wide: SizedColumns) -> Beside:
-    """Where tasks of all columns are priced. wide: these, one profile's after another's."""
+def _shared(key: StepKey, machine: Architecture, each: Sequence[ProfileColumns], wide: SizedColumns) -> tuple[Beside, Any]:
+    """Where tasks of all columns are priced, and their pace. wide: these, one profile's after another's."""
     counts = [len(own.every) for own in each]
     profile, said = as_columns([own.profile for own in each], counts), [own.said for own in each]
     gpu = gpu_of(machine) if any(own.ranges.facts is not None for own in each) else None
     facts = None if gpu is None else joined([own.ranges.facts or gpu.facts for own in each], counts)
-    setting = setting_of(machine, profile, key.algorithms, _inside(profile, facts))
-    called = np.repeat([own.profile.collectives is not None for own in each], counts)
-    workload = wide.workload()
-    pricer = Pricer(replace(setting, called=called), workload, wide.plans[0], wide.columns, profile.buckets)
+    workload, inside = wide.workload(), _inside(profile, facts)
     alike = {section.name for section in workload.sections if one_library(said) and _alike(said, section.workload)}
-    return Beside(LayerPricer(pricer, workload, profile), np.arange(sum(counts)), alike)
+    steps = TrainedSteps(inside=inside, architecture=machine, workload=workload, profile=profile, columns=sum(counts))
+    pace = pace_of(steps, [own.steps(machine) for own in each], alike)
+    setting = setting_of(machine, profile, key.algorithms, _at(inside, pace))
+    called = np.repeat([own.profile.collectives is not None for own in each], counts)
+    pricer = Pricer(replace(setting, called=called), workload, wide.plans[0], wide.columns, profile.buckets)
+    return Beside(LayerPricer(pricer, workload, profile), np.arange(sum(counts)), alike), pace
 
 
 def _alike(profiles: Sequence[ProfileSpec], workload: Workload) -> bool:
@@ -108,11 +117,15 @@ def _inside(profile: ProfileSpec, facts: Kernels | None) -> LocalPricer:
     return replace(inside, facts=facts) if facts is not None and isinstance(inside, KernelPricer) else inside
 
 
-def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, beside: Beside | None) -> PricedColumns:
-    """Columns of one profile. beside: where their tasks are priced, None = by themselves."""
+def _at(inside: LocalPricer, pace: Any) -> LocalPricer:
+    return replace(inside, pace=pace) if isinstance(inside, KernelPricer) else inside
+
+
+def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any, beside: Beside | None) -> PricedColumns:
+    """Columns of one profile. pace: of their steps · beside: where their tasks are priced, None = by themselves."""
     group, mine, shown, profile = own.group, own.cases, own.shown, own.profile
     n = len(mine)
-    setting = setting_of(machine, profile, key.algorithms, _inside(profile, own.ranges.facts))
+    setting = setting_of(machine, profile, key.algorithms, _at(_inside(profile, own.ranges.facts), pace))
     same: dict[object, list[int]] = {}
     for column, case in enumerate(mine):
         same.setdefault((group.plans[column].key, shape_of(case)), []).append(column)

@@ -82,6 +82,8 @@ EXPERTS = {
     },
 }
 _MINE = f"{_SM}.grouped.mine bf16"
+LASTING = FITTED | {"profile.kernels": "measured", "profile.products": "fitted"}
+PACED = LASTING | {f"{_SM}.pace": {"products": 0.1, "alone": 0.01}}
 MOVING = {
     "profile.kernels": "fitted",
     f"{_SM}.vector": {"gelu": {"start": "5 us", "load": "10 GB/s", "cache": "1 TB/s", "memory": 0.5}},
@@ -217,7 +219,10 @@ TREES = {
     "Products.memory": Flip("measured", f"{_16}.memory", 0.01, FITTED),
     "Products.split": Flip("measured", f"{_16}.split", "1 s", {**FITTED, "work.sizes.e": 2048}),
     "Products.quantise": Flip("measured", f"{_16}.quantise", 100, FITTED),
-    "Products.lasting": Flip("measured", f"{_16}.lasting", 0.01, FITTED | {"profile.kernels": "measured", "profile.products": "fitted"}),
+    "Products.lasting": Flip("measured", f"{_16}.lasting", 0.01, LASTING),
+    "Kernels.pace": Flip("measured", f"{_SM}.pace", {"products": 0.1, "alone": 0.01}, LASTING),
+    "Pace.products": Flip("measured", f"{_SM}.pace.products", 0.2, PACED),
+    "Pace.alone": Flip("measured", f"{_SM}.pace.alone", 0.02, PACED),
     "Tile.m": Flip("measured", f"{_SM}.tiles.0.m", 256, _TILES),
     "Tile.n": Flip("measured", f"{_SM}.tiles.0.n", 256, _TILES),
     "Tile.share": Flip("measured", f"{_SM}.tiles.0.share", 0.5, _TILES),

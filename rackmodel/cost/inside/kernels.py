@@ -84,7 +84,8 @@ class KernelPricer:
     fused attention, None = the part's own · looped: one operation over and over, as benchmarks do · quantised: kinds of products that
     find their left operand quantised · attending, writing: where attention writes it, and where any other kernel does · shared: kinds of
     vector operations whose rows several blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts
-    through a step, their operands cast by kernels of their own · most_summed: of LocalOp.starts."""
+    through a step, their operands cast by kernels of their own · pace: rate of what lasts over that
+    amid the layers in which it was measured, [n] or one · most_summed: of LocalOp.starts."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -98,7 +99,13 @@ class KernelPricer:
     writing: bool = True
     shared: frozenset[str] = frozenset()
     lasting: bool = False
+    pace: Any = 1.0
     most_summed: MostSummed | None = None
+
+    @property
+    def of_columns(self) -> bool:
+        """Whether columns may have facts, or a pace, of their own."""
+        return self.facts is not None or isinstance(self.pace, np.ndarray)
 
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
@@ -161,7 +168,7 @@ class KernelPricer:
         rows, floor = roofline_rows(architecture, local_op, degrees)
         part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
         price = training_seconds if self.lasting else contraction_seconds
-        duration = price(kernel, part, local_op, degrees)
+        duration = price(kernel, part, local_op, degrees) / self.pace
         if not self.looped:  # a loop finds in a cache what the roofline reads from the memory
             duration = np.maximum(duration, floor)
         scale = np.divide(duration, floor, out=np.zeros_like(duration), where=floor > 0)
@@ -250,7 +257,7 @@ class KernelPricer:
         if product is not None:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
             batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
-            rate = product.lasting if self.lasting else 1.0
+            rate = product.lasting * self.pace if self.lasting else 1.0
             return local_op.density * compute_seconds(product, device, batch, m, n, k) / rate
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
         roles = roles_of(local_op)

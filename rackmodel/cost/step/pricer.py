@@ -213,7 +213,7 @@ class Pricer:
     def _apart(self, local_op: LocalOp) -> bool:
         """Whether more than an operation's shape tells columns apart: facts or sizes of each, or the operations beside it."""
         inside = self.setting.inside
-        return self.sized or local_op.sized or looks_at_layers(inside) or getattr(inside, "facts", None) is not None
+        return self.sized or local_op.sized or looks_at_layers(inside) or getattr(inside, "of_columns", False)
 
     def _shapes(self, splits: frozenset[tuple[int, ...]]) -> tuple[Ints, Ints]:
         """(a column of each shape that some splits leave, which shape each column has). Remembered."""

@@ -82,7 +82,7 @@ class LeastSteps:
         mapper, inside = self.space.mapper, self.job.setting.inside
         alike = sum(section.layer for section in self.job.workload.sections) == 1
         even = mapper.cut != "free" and mapper.recompute != "per layer" and not mapper.boundary
-        plain = not looks_at_layers(inside) and getattr(inside, "facts", None) is None
+        plain = not looks_at_layers(inside) and not getattr(inside, "of_columns", False)
         return alike and even and plain and len(self.batched) <= 1 and bool(self.job.workload.batch)
 
     def knows(self, group: Group, at: int) -> bool:
