@@ -40,7 +40,7 @@ def test_tables_say_of_every_layout_what_its_step_takes(seed: int) -> None:
     inside = nest_inside(case.mapper, case.workload, (aim, None))
     setting = replace(api.settings_of(case.architecture, case.serial)[0], inside=inside)
     problem = space.problems[0]
-    factors = build_factors(setting, problem, case.serial)
+    factors = build_factors(setting, problem, case.serial).whole()
     ops = list(problem.mesh.domains)
     every = itertools.product(*(range(len(factors.strategies[op])) for op in ops))
     sums = [total(factors, dict(zip(ops, chosen, strict=True))) for chosen in every]
