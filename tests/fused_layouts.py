@@ -53,17 +53,30 @@ GRAPHS: dict[str, tuple[dict[str, str], list[dict[str, Any]]]] = {
     ),
 }
 SMALL = ("pair", "through an activation")
+LONG = {
+    "attended": (
+        {"Q": "Q[m,b] = X[m,a] * WQ[a,b]", "QK": "A[m,t] = Q[m,b] * K[t,b]", "soft": "P[m,t] = softmax(A[m,t]) over t"}
+        | {"AV": "Z[m,c] = P[m,t] * U[t,c]", "O": "Y[m,d] = Z[m,c] * WO[c,d]"},
+        [{"einsums": ["QK", "AV"]}],
+    ),
+    "four": ({**GRAPHS["chain"][0], "E3": "T[m,a] = V[m,d] * W3[d,a]"}, [{"einsums": ["E0", "E1"]}]),
+}
+"""Whose regions have operations in common: too many layouts to hold each against an answer."""
 
 
 class Case:
-    """A random graph on a random machine of two or four accelerators. names: of graphs to draw from."""
+    """A random graph on a random machine of two or four accelerators. names: of graphs to draw from · found: whether what to fuse is found
+    · factors: of its nests."""
 
-    def __init__(self, seed: int, names: tuple[str, ...] = tuple(GRAPHS)) -> None:
+    def __init__(
+        self, seed: int, names: tuple[str, ...] = tuple(GRAPHS), *, found: bool | None = None, factors: str = "perfect"
+    ) -> None:
         pick = random.Random(seed)
         self.minimize = pick.choice(["latency", "energy", "latency", "energy", "edp"])
         name = pick.choice(names if self.minimize != "edp" else SMALL)
-        graph, declared = GRAPHS[name]
+        graph, declared = {**GRAPHS, **LONG}[name]
         fuse = pick.choice([declared, "free"])
+        fuse = fuse if found is None else "free" if found else declared
         both = fuse is declared and pick.random() < 0.2
         wide = (2, 4, 8) if len(names) > 1 else (2, 4)
         sizes = {index: pick.choice(wide) for index in "mtabcd" if any(index in text for text in graph.values())}
@@ -81,7 +94,7 @@ class Case:
             "mapper": "free",
             "axes": {"tp": {"degree": "all"}},
             "split": {"tp": "free"},
-            "inside": {"model": "loopnest", "factors": "perfect", "fuse": fuse},
+            "inside": {"model": "loopnest", "factors": factors, "fuse": fuse},
         }
         also = random.Random(f"uneven {seed}")
         self.uneven = also.random() < 0.2

@@ -282,9 +282,9 @@ class FactorBuilder:
     @cached_property
     def _opened(self) -> list[KernelGroup]:
         """Groups of operations that may be fused, looked at. Raises TooLarge."""
-        assert isinstance(self.inside, NestInside) or not self.groups
-        for group in self.groups:
-            group.open(self.inside, self._priced)
+        if isinstance(self.inside, NestInside):
+            for group in self.groups:
+                group.open(self.inside, self._priced)
         return self.groups
 
     def _group_factor(self, number: int, group: KernelGroup) -> Factor:

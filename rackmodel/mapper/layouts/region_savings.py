@@ -43,6 +43,7 @@ class RegionAtShares:
 
     def _bound(self, tables: SharedTables) -> None:
         search = self.nests.fusing(self.architecture, self.degrees, tables)
+        self.inside.told_by(self.nests)  # of shares that are unlike, whether or not it is solved
         if not search.fits(self.one):
             return
         try:
