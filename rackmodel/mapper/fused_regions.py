@@ -107,18 +107,19 @@ def _spent(rows: Sequence[Row]) -> tuple[float, float]:
 class FusedRegions:
     """Regions of local operations at one mesh's degrees, fused. nests: of the regions that were solved, with the makers of what stays."""
 
-    def __init__(self, inside: NestInside, architecture: Architecture, degrees: Any, watts: float) -> None:
+    def __init__(
+        self, inside: NestInside, architecture: Architecture, degrees: Any, watts: float, tables: SharedTables | None = None
+    ) -> None:
         self.inside, self.architecture, self.degrees = inside, architecture, degrees
         self.aim = replace(inside.aim, static_w=watts)
-        self.least: dict[tuple[str, frozenset[str]], float] = {}  # joules of an operation whose tensors are on chip for nothing
         self.nests: dict[Fused, Solved] = {}
         self.makers: dict[tuple[str, tuple[str, ...]], Nested] = {}  # of what stays on chip, by what stays
         self.gained: dict[Fused, float] = {}  # what each saves that was solved and is better than its operations alone
-        self.tables = SharedTables()
+        self.tables = tables or SharedTables()
 
     def best(self, options: Sequence[Fused]) -> list[Fused]:
         """The regions that save most together."""
-        return most_saved([one for one in options if self._fits(one)], self.hope, self.gain)
+        return most_saved([one for one in options if self.fits(one)], self.hope, self.gain)
 
     def alike(self, one: Fused) -> bool:
         """Whether what stays on chip is one tensor to all that use it: of the same indices and shares."""
@@ -131,15 +132,22 @@ class FusedRegions:
 
     def hope(self, one: Fused) -> float:
         """What a region saves at most. Raises Exhausted."""
-        on_chip = one.between | frozenset(one.resident)
-        least, fetched = self._vectors(one, one.between), set[str]()
+        return self.hope_of(one, self.at_least(one))
+
+    def hope_of(self, one: Fused, least: Mapping[str, tuple[float, float]]) -> float:
+        """The same, of what its operations take at least."""
+        return self._alone(one) - sum((self.figure(*each) for each in least.values()), 0.0)
+
+    def at_least(self, one: Fused) -> dict[str, tuple[float, float]]:
+        """What each operation of a region writes → the joules and seconds that it takes at least there. Raises Exhausted."""
+        on_chip, fetched = one.between | frozenset(one.resident), set[str]()
+        least = {name: self._vector(name, one.between) for name in one.vectors}
         for op in self._ops(one):
             problem, machine = self._asked(op)
             names = {t.name for t in problem.tensors}
-            inside = frozenset(names & (on_chip | fetched))  # what an earlier member reads may be there already
+            least[op.written] = self._least(problem, machine, frozenset(names & (on_chip | fetched)))  # an earlier member may have read it
             fetched |= names
-            least += self._figure_least(problem, machine, inside)
-        return self._alone(one) - least
+        return least
 
     def _least_on_chip(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
         """Joules of an operation at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
@@ -227,14 +235,14 @@ class FusedRegions:
         if self.inside.spec.factors == "ceil":
             return -inf
         least = self._vectors(one, frozenset()) + self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))
-        return least + sum(self._figure_least(*self._asked(op), frozenset()) for op in self._ops(one))
+        return least + sum(self.figure(*self._least(*self._asked(op), frozenset())) for op in self._ops(one))
 
-    def _figure_least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
-        """What an operation costs at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
-        if (problem.name, inside) not in self.least:
-            self.least[problem.name, inside] = self._least_on_chip(problem, machine, inside)
-        seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
-        return self.figure(self.least[problem.name, inside], seconds)
+    def _least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> tuple[float, float]:
+        """Joules and seconds of an operation at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
+        known, key = self.inside.known_regions.least, (problem.name, tuple(problem.sizes.items()), inside)
+        if key not in known:
+            known[key] = self._least_on_chip(problem, machine, inside)
+        return known[key], problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
 
     def _vectors(self, one: Fused, on_chip: frozenset[str]) -> float:
         """What the operations between cost, with these tensors on chip."""
@@ -245,7 +253,7 @@ class FusedRegions:
         rows, seconds = roofline_rows(self.architecture, self.inside.vectors[name], np.asarray([self.degrees]), on_chip)
         return float(sum(np.asarray(row.joules).item() for row in rows)), float(seconds[0])
 
-    def _fits(self, one: Fused) -> bool:
+    def fits(self, one: Fused) -> bool:
         """Whether all of a region that was found is there, one after another on one accelerator, and what stays has room."""
         if not set(one.vectors) <= set(self.inside.vectors):
             return False

@@ -11,11 +11,13 @@ from rackmodel.nests.searchers.shared_tables import SharedTables
 
 
 class KnownRegions:
-    """Answers by question: a region, and what is searched. solved: its best · nothing: (what was asked for, what none is below)."""
+    """Answers by question: a region, and what is searched. solved: its best · nothing: (what was asked for, what none is below) · least:
+    joules at least of a contraction of some sizes with some of its tensors on chip."""
 
     def __init__(self) -> None:
         self.solved: dict[str, RegionSolution] = {}
         self.nothing: dict[str, tuple[float, float]] = {}
+        self.least: dict[tuple[str, tuple[tuple[str, int], ...], frozenset[str]], float] = {}
 
     def solve(self, region: Region, asked: dict[str, Any], below: float, effort: Effort, tables: SharedTables) -> RegionSolution:
         """As `solve_region`, once for each question; what the clock stopped is not remembered. asked: objective, factors and loops. Raises

@@ -45,6 +45,7 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -134,6 +135,7 @@ class NestInside(LayerInside):
         self.settled: float | None = None  # the gap, where another search told it
         self.solved: dict[NestKey, Nested] = {}
         self.known_regions = KnownRegions()
+        self.known_alone: dict[tuple[object, ...], Nested] = {}  # nests of operations on their own, by sizes and aim
         self.no_room: dict[Fused, InfeasibleError | None] = {}  # declared regions under layouts that are free; None: under some it has room
         self.gained: dict[Fused, float] = {}  # what the regions save that were found last and taken
 
@@ -311,8 +313,6 @@ class NestInside(LayerInside):
         """Solve the declared region that a local operation is in, and keep it where it is better than its nests alone; where regions are to
         be found, all that save most together."""
         assert local_op.result is not None
-        shares = [self._share(one, degrees) for one in (*self.local_ops.values(), *self.vectors.values())]
-        search = FusedRegions(self, architecture, degrees, self.watts(architecture) / max(shares))
         there = self.may_fuse(architecture, degrees)
         mine = [f for f in there if local_op.result.name in f.taken]
         if not mine or self.aim.name == "edp":  # EDP is no sum over nests: weighted sums are searched for it (nest_trades)
@@ -321,7 +321,7 @@ class NestInside(LayerInside):
         if at in self.fused_at:
             return
         self.fused_at.add(at)
-        self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
+        search = self.fusing(architecture, degrees)
         try:
             chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if self._saves(search, f)]
         except Exhausted:
@@ -331,6 +331,12 @@ class NestInside(LayerInside):
         for one in chosen:
             self.solved.update(search.nests[one])
             self.gained[one] = search.gained.get(one, inf)
+
+    def fusing(self, architecture: Architecture, degrees: Any, tables: SharedTables | None = None) -> FusedRegions:
+        """What says what regions save at one mesh's degrees. tables: shared with searches of other regions."""
+        shares = [self._share(one, degrees) for one in (*self.local_ops.values(), *self.vectors.values())]
+        self.unlike = max(self.unlike, 1 - min(shares) / max(shares))
+        return FusedRegions(self, architecture, degrees, self.watts(architecture) / max(shares), tables)
 
     def _saves(self, search: FusedRegions, one: Fused) -> bool:
         """Whether a declared region is better than its operations alone. Raises InfeasibleError where it has no room, but for layouts that
@@ -405,8 +411,12 @@ class NestInside(LayerInside):
 
     def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> Nested:
         """The nest of a local operation on its own."""
-        problem = nest_problem(local_op, share_of(local_op, degrees))
-        return self._search(problem, nest_machine(architecture, local_op, problem), watts)
+        sizes = share_of(local_op, degrees)
+        key = (nest_name(local_op), tuple(sizes.items()), self.aim, watts)
+        if key not in self.known_alone:
+            problem = nest_problem(local_op, sizes)
+            self.known_alone[key] = self._search(problem, nest_machine(architecture, local_op, problem), watts)
+        return self.known_alone[key]
 
     def _given(self, problem: NestProblem, machine: NestMachine, off_chip: Mapping[str, str]) -> Nested:
         assert self.given is not None

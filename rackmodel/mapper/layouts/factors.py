@@ -8,9 +8,9 @@ classes of strategies that cost the same in it, which is what keeps two free axe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,10 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pricer import Pricer, Setting, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
-from rackmodel.mapper.layouts.kernel_groups import GroupTable, KernelGroup, alone, groups_of
+from rackmodel.mapper.layouts.kernel_groups import KernelGroup, alone, groups_of
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
+from rackmodel.mapper.layouts.region_savings import priced
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.rules import saveable
@@ -99,6 +100,21 @@ class Factor:
 
 
 @dataclass(frozen=True)
+class OpenFactor:
+    """A table of operations that may be one kernel, whose cells are lower bounds until what is fused there is settled. place: among the
+    factors · group: that settles it · make: the table by what is settled · version: of the group, as the factor is."""
+
+    place: int
+    group: KernelGroup
+    make: Callable[[], Factor]
+    version: int = -1
+
+    def now(self) -> OpenFactor:
+        """With the version of its group."""
+        return replace(self, version=self.group.version)
+
+
+@dataclass(frozen=True)
 class Cap:
     """latency · seconds + energy · joules <= most: a limit as a sum over the tables."""
 
@@ -111,7 +127,7 @@ class Cap:
 class Factors:
     """The layout problem of one mesh. Its variables: operations, over their strategies, and 'save T' and 'home W', over the words of
     `decisions` (SAVES, HOMES), in a fixed order · working: op → bytes a forward-only pass holds for it, by strategy · home_axes:
-    axes of the free homes · caps: what limits ask of sums over the tables."""
+    axes of the free homes · caps: what limits ask of sums over the tables · open: those of the factors that are bounds until settled."""
 
     strategies: dict[str, tuple[Strategy, ...]]
     decisions: dict[str, tuple[str, ...]]
@@ -120,6 +136,7 @@ class Factors:
     capacity: float | None
     home_axes: tuple[str, ...] = ()
     caps: tuple[Cap, ...] = ()
+    open: tuple[OpenFactor, ...] = ()
 
     @cached_property
     def refinement(self) -> Refinement:
@@ -142,7 +159,28 @@ class Factors:
         decisions = {name: tuple(words[i] for i in keep[name]) for name, words in self.decisions.items()}
         working = {name: sizes[keep[name]] for name, sizes in self.working.items()}
         tables = tuple(f.only(keep) for f in self.factors)
-        return replace(self, strategies=strategies, decisions=decisions, factors=tables, working=working)
+        return replace(self, strategies=strategies, decisions=decisions, factors=tables, working=working, open=())
+
+    def settled(self, chosen: Mapping[str, int]) -> Factors:
+        """The problem whose tables price an assignment exactly; the same object where they did."""
+        for one in self.open:
+            factor = self.factors[one.place]
+            one.group.settle(tuple(int(which[chosen[v]]) for v, which in zip(factor.variables, factor.classes, strict=True)))
+        return self.now()
+
+    def whole(self) -> Factors:
+        """The problem whose tables price every assignment exactly."""
+        for one in self.open:
+            one.group.settle_all()
+        return self.now()
+
+    def now(self) -> Factors:
+        """The problem by what is settled now."""
+        if all(one.version == one.group.version for one in self.open):
+            return self
+        made = {one.place: one.make() for one in self.open}
+        tables = tuple(made.get(place, factor) for place, factor in enumerate(self.factors))
+        return replace(self, factors=tables, open=tuple(one.now() for one in self.open))
 
     def plan(self, problem: LayoutProblem, chosen: Mapping[str, int]) -> Plan:
         """The plan of one assignment."""
@@ -163,7 +201,8 @@ def home_of(sharded: str, axes: Sequence[str]) -> HomeSpec:
 
 def build_factors(machine: Setting, problem: LayoutProblem, profile: ProfileSpec, *, bound: bool = False) -> Factors:
     """Tables of one problem. bound: sums that no plan undercuts under the profile: what may run beside something else takes no time, what
-    could stay on the chip does; else the plan runs its tasks one after another.
+    could stay on the chip does; else the plan runs its tasks one after another. Cells where it is open what is fused are lower bounds
+    (`Factors.settled`).
 
     Raises TooLarge.
     """
@@ -209,7 +248,8 @@ class FactorBuilder:
 
     def build(self) -> Factors:
         factors = [self._op_factor(op) for op in self.workload.ops.values()]
-        factors += [self._group_factor(number, table) for number, table in enumerate(self._group_tables)]
+        opened = [OpenFactor(len(factors) + n, one, partial(self._group_factor, n, one)) for n, one in enumerate(self._opened)]
+        factors += [one.make() for one in opened]
         setting = TableSetting(
             self.workload,
             self.mesh.axes,
@@ -227,25 +267,28 @@ class FactorBuilder:
             factors.append(self._tensor_factor(tables, name, decisions))
         capacity = room_of(self.architecture, self.profile).limit
         working = {op.name: self._working(op) for op in self.workload.ops.values()}
-        return Factors(self.strategies, decisions, tuple(factors), working, capacity, self.free_homes)
+        given = (self.strategies, decisions, tuple(factors), working, capacity, self.free_homes)
+        return Factors(*given, open=tuple(one.now() for one in opened))
 
     def least_operations(self) -> tuple[float, float]:
         """The sum over operations of each one's least seconds, and of its least joules."""
         each = [[self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]] for op in self.workload.ops.values()]
-        times, tables = self.workload.repeat * self.micro_batches, self._group_tables
-        seconds = sum(min(s for s, _, _ in costs) for costs in each) + sum(float(table.seconds.min()) for table in tables) * times
-        return seconds, sum(min(j for _, j, _ in costs) for costs in each) + sum(float(table.joules.min()) for table in tables) * times
+        times, fused = self.workload.repeat * self.micro_batches, [group.least() for group in self._opened]
+        seconds = sum(min(s for s, _, _ in costs) for costs in each) + sum(s for s, _ in fused) * times
+        return seconds, sum(min(j for _, j, _ in costs) for costs in each) + sum(j for _, j in fused) * times
 
     # -- operations that may be one kernel -----------------------------------------------------------------------------------
 
     @cached_property
-    def _group_tables(self) -> list[GroupTable]:
-        """What groups of operations that may be fused take in one micro-batch. Raises TooLarge."""
-        inside = self.inside
-        return [group.table(inside, self._priced) for group in self.groups] if isinstance(inside, NestInside) else []
+    def _opened(self) -> list[KernelGroup]:
+        """Groups of operations that may be fused, looked at. Raises TooLarge."""
+        if isinstance(self.inside, NestInside):
+            for group in self.groups:
+                group.open(self.inside, self._priced)
+        return self.groups
 
-    def _group_factor(self, number: int, table: GroupTable) -> Factor:
-        times = self.workload.repeat * self.micro_batches
+    def _group_factor(self, number: int, group: KernelGroup) -> Factor:
+        times, table = self.workload.repeat * self.micro_batches, group.table()
         figures = (table.seconds * times, table.joules * times, np.zeros(table.seconds.shape))
         return self._factor(f"kernels {number}", table.operations, table.classes, *figures)
 
@@ -375,20 +418,17 @@ class FactorBuilder:
         return float(local(total, layout, tensor, self.base).fullest(self.pricer.degrees)[0])
 
     def _spend(self, task: Task) -> tuple[float, float]:
+        """Seconds and joules of a task, without seconds of what may run beside something else where a bound is made."""
+        seconds, joules = self._priced(task)
+        return (0.0 if self.bound and self._beside(task) else seconds), joules
+
+    def _priced(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""
         moved = (task.kind, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level)
         key = moved if task.local_op is None else task.local_op
         if key not in self.memo:
-            self.memo[key] = self._priced(self.pricer, task)
-        seconds, joules = self.memo[key]
-        return (0.0 if self.bound and self._beside(task) else seconds), joules
-
-    @staticmethod
-    def _priced(pricer: Pricer, task: Task) -> tuple[float, float]:
-        """Seconds and joules of a task."""
-        rows, duration = pricer.task(task)
-        joules = sum(float(np.asarray(row.joules).reshape(-1)[0]) for row in rows)
-        return float(np.asarray(duration).reshape(-1)[0]), joules
+            self.memo[key] = priced(self.pricer, task)
+        return self.memo[key]
 
     def _beside(self, task: Task) -> bool:
         """Whether a task may run beside something else under the profile."""

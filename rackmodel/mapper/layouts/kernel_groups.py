@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -23,12 +23,14 @@ from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.around import share_of
 from rackmodel.mapper.found_fusion import Fused, best_set, operations, rivals
 from rackmodel.mapper.layouts.interfaces import Index, Strategy
+from rackmodel.mapper.layouts.region_savings import Price, RegionAtShares, summed
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import Layout
 from rackmodel.model.workload import Op, Workload
+from rackmodel.nests.searchers.shared_tables import SharedTables
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -63,16 +65,30 @@ class GroupTable:
     joules: Array
 
 
-@dataclass(frozen=True)
-class _Saved:
-    """What a region saves where it is fused. cells: [classes of its operations] number of what it saves there, 0 = it is not fused ·
-    gains: by number, of what nests have least · figures: [2, numbers] seconds and joules."""
+@dataclass(eq=False)
+class _Entry:
+    """A region under some combinations of its operations' classes. region: at their shares · tasks: of one of these · figures: seconds and
+    joules that it saves of them, at most where it is not solved (when they were looked at: `solved`)."""
 
-    region: Fused
-    axes: tuple[int, ...]
-    cells: Numbers
-    gains: list[float]
-    figures: Array
+    region: RegionAtShares
+    tasks: list[Task]
+    figures: tuple[float, float]
+    solved: bool
+
+    def look(self, price: Price) -> None:
+        """Figures of a region that was solved since."""
+        if self.region.solved and not self.solved:
+            self.figures, self.solved = self.region.figures(self.tasks, price), True
+
+
+@dataclass(eq=False)
+class _Choice:
+    """Cells that have the same regions to choose from. entries: those that may save something · figures: seconds and joules saved, at most
+    where it is not settled which are fused."""
+
+    entries: list[_Entry]
+    figures: tuple[float, float] = (0.0, 0.0)
+    settled: bool = False
 
 
 def alone(inside: LocalPricer) -> LocalPricer:
@@ -90,8 +106,9 @@ def groups_of(inside: LocalPricer, workload: Workload, saved: frozenset[str]) ->
 
 
 class KernelGroup:
-    """The table of one group. pricer: of operations alone · strategies: of each operation · tasks: what an operation runs forward and
-    again, and collectives of its forward pass, under a strategy · layouts: what it leaves its result in, and reads each operand in."""
+    """The table of one group, which settling a cell changes (`version`). pricer: of operations alone · strategies: of each operation ·
+    tasks: what an operation runs forward and again, and collectives of its forward pass, under a strategy · layouts: what it leaves its
+    result in, and reads each operand in."""
 
     def __init__(
         self,
@@ -105,7 +122,7 @@ class KernelGroup:
         names = {name for one in options for name in operations(one)}
         self.ops = [op for op in self.workload.ops.values() if op.out.tensor in names]
         self.on_chip = frozenset(name for one in options for name in (*one.between, *one.resident))
-        self.degrees = pricer.degrees[0]
+        self.degrees, self.version = pricer.degrees[0], 0
         self.faces: list[list[Face]] = []
         self.classes: list[Index] = []
         for op in self.ops:
@@ -125,64 +142,128 @@ class KernelGroup:
         return prod(int(self.degrees[axis]) for axis in axes) > 1
 
     # -- the table
-    def table(self, inside: NestInside, price: Callable[[Pricer, Task], tuple[float, float]]) -> GroupTable:
-        """Seconds and joules of each combination of classes. inside: of the step · price: seconds and joules of a task. Raises TooLarge."""
+    def open(self, inside: NestInside, price: Price) -> None:
+        """Look at what may be fused under each combination of classes. inside: of the step · price: seconds and joules of a task that is
+        not fused. Raises TooLarge."""
         shape = tuple(map(len, self.faces))
         if prod(map(float, shape)) > CELLS:
             names = ", ".join(op.name for op in self.ops)
             raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
-        total = np.zeros((2, *shape))
+        self.price, self.tables, self.apart = price, SharedTables(), np.zeros((2, *shape))
         for axis, faces in enumerate(self.faces):
-            each = np.array([_summed(price(self.pricer, task) for task in face.tasks) for face in faces]).T
-            total += each.reshape(2, *(len(faces) if other == axis else 1 for other in range(len(shape))))
-        total -= self._fused([self._saved(one, inside, price) for one in self.options], shape)
-        return GroupTable(tuple(op.name for op in self.ops), tuple(self.classes), *total)
+            each = np.array([summed(map(price, face.tasks)) for face in faces]).T
+            self.apart += each.reshape(2, *(len(faces) if other == axis else 1 for other in range(len(shape))))
+        self._choose([self._entries(one, inside) for one in self.options], shape)
+        if inside.spec.fuse != "free" or inside.at_least:  # declared: whether some layout leaves it room is said of all of them
+            self.settle_all()
 
-    def _fused(self, saved: Sequence[_Saved], shape: tuple[int, ...]) -> Array:
-        """[2, classes] seconds and joules that the regions save that are fused under each combination."""
-        several, which = np.zeros(shape, dtype=np.int64), []
-        for one in saved:
-            cells = one.cells.reshape([n if axis in one.axes else 1 for axis, n in enumerate(shape)])
-            which.append(cells)
-            if cells.any():
-                several = np.unique(several * len(one.gains) + cells, return_inverse=True)[1].reshape(shape)
-        numbers, first = np.unique(several, return_index=True)
-        figures = np.zeros((2, len(numbers)))
-        for number, at in zip(numbers, first, strict=True):
-            cell = np.unravel_index(int(at), shape)
-            here = {one.region: (one, int(np.broadcast_to(cells, shape)[cell])) for one, cells in zip(saved, which, strict=True)}
-            gains = {region: one.gains[n] for region, (one, n) in here.items() if n}
-            for region in best_set(list(gains), gains) if len(gains) > 1 else gains:
-                one, n = here[region]
-                figures[:, number] += one.figures[:, n]
-        return figures[:, several]
+    def table(self) -> GroupTable:
+        """Seconds and joules of each combination of classes: at least where it is open what is fused."""
+        saved = np.array([choice.figures for choice in self.choices]).T[:, self.which]
+        return GroupTable(tuple(op.name for op in self.ops), tuple(self.classes), *(self.apart - saved))
+
+    def settle(self, cell: tuple[int, ...]) -> bool:
+        """Find what is fused under one combination of classes; whether that was open."""
+        choice = self.choices[int(self.which[cell])]
+        if choice.settled:
+            return False
+        changed: set[RegionAtShares] = set()
+        while not choice.settled:
+            if open_ := [one for one in self._best(choice) if not one.solved]:
+                changed.add(self._solve(choice, open_))
+            self._tell(choice)
+        for other in self.choices:
+            if not other.settled and changed & {entry.region for entry in other.entries}:
+                self._tell(other)
+        self.version += 1
+        return True
+
+    def settle_all(self) -> None:
+        """Find what is fused under every combination of classes."""
+        for cell in zip(*(place.tolist() for place in np.unravel_index(self.firsts, self.which.shape)), strict=True):
+            self.settle(cell)
+
+    def least(self) -> tuple[float, float]:
+        """The least seconds and the least joules of any combination of classes."""
+        return self._least(0), self._least(1)
+
+    def _least(self, kind: int) -> float:
+        while True:
+            table = self.table()
+            figures = (table.seconds, table.joules)[kind]
+            cell = tuple(int(n) for n in np.unravel_index(int(figures.argmin()), figures.shape))
+            if not self.settle(cell):
+                return float(figures[cell])
+
+    def _choose(self, each: Sequence[tuple[tuple[int, ...], Numbers, list[_Entry]]], shape: tuple[int, ...]) -> None:
+        """Tell cells apart by the regions that they may choose from. each: of a region, its operations, [classes of these] number of an
+        entry, 0 = none, and the entries."""
+        several, wide = np.zeros(shape, dtype=np.int64), []
+        for axes, cells, entries in each:
+            wide.append(np.broadcast_to(cells.reshape([n if axis in axes else 1 for axis, n in enumerate(shape)]), shape))
+            if entries:
+                several = np.unique(several * (len(entries) + 1) + wide[-1], return_inverse=True)[1].reshape(shape)
+        _, self.firsts, which = np.unique(several, return_index=True, return_inverse=True)
+        self.which, self.choices = which.reshape(shape), []
+        for place in self.firsts:
+            numbers = [int(cells[np.unravel_index(int(place), shape)]) for cells in wide]
+            self.choices.append(_Choice([entries[n - 1] for n, (*_, entries) in zip(numbers, each, strict=True) if n]))
+            self._tell(self.choices[-1])
+
+    # -- what is fused of some regions
+    @staticmethod
+    def _best(choice: _Choice) -> list[RegionAtShares]:
+        """The disjoint regions that save most together, at most where they are open."""
+        saves = {entry.region.one: entry.region.gain for entry in choice.entries if entry.region.gain > 0}
+        best = best_set(list(saves), saves) if len(saves) > 1 else list(saves)
+        return [entry.region for entry in choice.entries if entry.region.one in best]
+
+    @staticmethod
+    def _solve(choice: _Choice, open_: Sequence[RegionAtShares]) -> RegionAtShares:
+        """Search one region for more than what others leave it to save."""
+        saves = {entry.region.one: entry.region.gain for entry in choice.entries if entry.region.gain > 0}
+        sure = {entry.region.one: entry.region.gain for entry in choice.entries if entry.region.gain > 0 and entry.region.solved}
+        most, known = (sum(some[one] for one in best_set(list(some), some)) for some in (saves, sure))
+        region = max(open_, key=lambda one: one.gain)
+        region.solve(max(0.0, region.gain - (most - known)))
+        return region
+
+    def _tell(self, choice: _Choice) -> None:
+        """What a choice saves by what is known of its regions."""
+        best = self._best(choice)
+        choice.settled = all(one.solved for one in best)
+        for entry in choice.entries:
+            entry.look(self.price)
+        if choice.settled:
+            choice.figures = summed(entry.figures for entry in choice.entries if entry.region in best)
+            return
+        most = []
+        for kind in (0, 1):
+            saves = {entry.region.one: entry.figures[kind] for entry in choice.entries if entry.figures[kind] > 0}
+            most.append(sum(saves[one] for one in best_set(list(saves), saves)))
+        choice.figures = most[0], most[1]
 
     # -- one region
-    def _saved(self, one: Fused, inside: NestInside, price: Callable[[Pricer, Task], tuple[float, float]]) -> _Saved:
-        """What a region saves under each combination of its operations' classes."""
+    def _entries(self, one: Fused, inside: NestInside) -> tuple[tuple[int, ...], Numbers, list[_Entry]]:
+        """Which of the group's operations a region has, [their classes] the number of its entry, 0 = it is not fused, and the entries."""
         mine = [n for n, op in enumerate(self.ops) if op.out.tensor in operations(one)]
         cells = np.zeros([len(self.faces[n]) for n in mine], dtype=np.int64)
-        nests = inside.of_region(one)
-        plain = self.pricer
-        setting = replace(plain.setting, inside=nests)
-        pricer = Pricer(setting, self.workload, plain.plan, plain.columns, plain.buckets)
-        gains, figures, known = [0.0], [(0.0, 0.0)], dict[int, float]()
+        numbering, regions = inside.of_region(one), dict[int, RegionAtShares]()
+        entries: dict[tuple[int, float, float], int] = {}
+        found: list[_Entry] = []
         for at in self._on_chip(one, mine):
             tasks = [task for n, face in zip(mine, at, strict=True) for task in self.faces[n][face].tasks]
-            nests.prepare(tasks)
-            number = nests.around.number(self.degrees)
-            if number not in known:
-                nests.gained.clear()
-                nests.nest(self.pricer.architecture, nests.local_ops[one.members[0]], self.degrees)
-                known[number] = nests.gained.get(one, 0.0)
-            gain = known[number]
-            if gain > 0:
-                before, after = (_summed(price(by, task) for task in tasks) for by in (plain, pricer))
-                cells[at] = len(gains)
-                gains.append(gain)
-                figures.append((before[0] - after[0], before[1] - after[1]))
-        inside.told_by(nests)
-        return _Saved(one, tuple(mine), cells, gains, np.array(figures).T)
+            numbering.prepare(tasks)
+            number = numbering.around.number(self.degrees)
+            if number not in regions:
+                regions[number] = RegionAtShares(one, inside, self.pricer, tasks, self.tables)
+            if regions[number].gain > 0:
+                key = (number, *summed(map(self.price, tasks)))
+                if key not in entries:
+                    found.append(_Entry(regions[number], tasks, regions[number].figures(tasks, self.price), regions[number].solved))
+                    entries[key] = len(found)
+                cells[at] = entries[key]
+        return tuple(mine), cells, found
 
     def _on_chip(self, one: Fused, mine: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Classes of a region's operations under which all that lies between is handed on in equal shares, and no link carries it."""
@@ -218,10 +299,3 @@ class KernelGroup:
             alike = not whole or all(shares[0].get(index, 1) == shares[1].get(index, 1) for index in names)
             found[cell] = alike and not any(self._moves(step.axes) for step in steps)
         return found
-
-
-def _summed(figures: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    seconds, joules = 0.0, 0.0
-    for one in figures:
-        seconds, joules = seconds + one[0], joules + one[1]
-    return seconds, joules

@@ -41,6 +41,7 @@ def list_layouts(factors: Factors) -> Listing | None:
     """The layouts of a problem; None where they are too many."""
     if factors.size > CELLS:
         return None
+    factors = factors.whole()
     order = tuple(factors.counts)
     shape = tuple(factors.counts[v] for v in order)
     seconds, joules, held, working = (np.zeros(shape) for _ in range(4))

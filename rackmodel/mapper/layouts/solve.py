@@ -67,7 +67,7 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
         if id(problem) not in known:
             known[id(problem)] = _tables(setting, problem, profile)
         capacity = room_of(setting.architecture, profile).limit
-        plain, least = (replace(tables, capacity=capacity) for tables in known[id(problem)])
+        plain, least = (replace(tables.now(), capacity=capacity) for tables in known[id(problem)])
         serial = limited(plain, asked.limits, exact=True)
         sums = known[id(problem)][0] is known[id(problem)][1]
         return _solved(problem, serial, serial if sums else limited(least, asked.limits, exact=False), asked)
@@ -89,13 +89,15 @@ def _tables(setting: Setting, problem: LayoutProblem, profile: ProfileSpec) -> t
 
 def _solved(problem: LayoutProblem, serial: Factors, loose: Factors, asked: LayoutQuestion) -> Solved:
     """serial: sums that a plan takes one task after another · loose: sums that no plan undercuts; the same where nothing overlaps."""
-    answer, how, sure = layouts_of(loose, asked.goal, asked.solver, asked.watch)
+    same = loose is serial
+    loose, answer, how, sure = _exactly(loose, asked)
+    serial = loose if same else serial
     chosen = [] if answer is None else [answer]
-    if loose is not serial:
-        other, *_ = layouts_of(serial, asked.goal, asked.solver, asked.watch)
+    if not same:
+        serial, other, *_ = _exactly(serial, asked)
         chosen += [] if other is None else [other]
     bound = math.inf if answer is None else _value(asked.goal, loose, answer)
-    proven = sure and (loose is serial or bound == math.inf)
+    proven = sure and (same or bound == math.inf)
     listing = list_layouts(loose) if asked.several or not proven else None
     return Solved(
         plans=tuple({plan.key: plan for plan in (serial.plan(problem, one) for one in chosen or [least_memory(serial)])}.values()),
@@ -105,6 +107,18 @@ def _solved(problem: LayoutProblem, serial: Factors, loose: Factors, asked: Layo
         listing=listing,
         known=tuple(int(number) for one in chosen for number in listing.where(one)) if listing is not None else (),
     )
+
+
+def _exactly(factors: Factors, asked: LayoutQuestion) -> tuple[Factors, dict[str, int] | None, str, bool]:
+    """(tables that price the answer exactly, and as of `layouts_of`). Where it is open what is fused, tables are lower bounds: an answer
+    that they price exactly is one of the exact tables."""
+    factors = factors.whole() if asked.limits.power < math.inf else factors  # a quotient, which bounds do not bound
+    while True:
+        answer, how, sure = layouts_of(factors, asked.goal, asked.solver, asked.watch)
+        exact = factors if answer is None else factors.settled(answer)
+        if exact is factors:
+            return factors, answer, how, sure
+        factors = exact
 
 
 def limited(factors: Factors, limits: Limits, *, exact: bool) -> Factors:
