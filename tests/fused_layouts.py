@@ -139,7 +139,7 @@ class Case:
 
     def priced(self, space: Mapspace, inside: NestInside) -> Iterator[Point]:
         """Every layout of a space, with these nests."""
-        setting, *_ = api.settings_of(self.architecture, self.profile, ("ring",))
+        setting, *_ = api.settings_of(self.architecture, self.workload, self.profile, ("ring",))
         job = Job(setting=replace(setting, inside=inside), workload=self.workload, profile=self.profile)
         yield from members(job, space)
 
