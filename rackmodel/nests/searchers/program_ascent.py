@@ -200,8 +200,7 @@ def _far(now: Inside, change: Inside, most: float) -> Floats:
 
 
 def _factors(curves: Floats) -> list[Any]:
-    """Of every matrix, whose upper half is given and which is no longer needed, its Cholesky factor; None where rounding has left it without
-    one."""
+    """Of every matrix, whose upper half is given and is overwritten, its Cholesky factor; None where rounding has left it without one."""
     from scipy.linalg.lapack import dpotrf
 
     made = [dpotrf(curve.T, lower=1, clean=0, overwrite_a=1) for curve in curves]
