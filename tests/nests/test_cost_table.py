@@ -9,13 +9,14 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.searchers.backtrack import best_path, optimum
 from rackmodel.nests.searchers.cost_table import CostTable
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.node_prices import PricedSpace
 from rackmodel.nests.searchers.prices import components, energy_prices
 from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from tests import samples
-from tests.nests.machines import einsum, level
+from tests.nests.machines import edge3, einsum, gemm, level
 from tests.nests.random_nests import machine, problem
 
 
@@ -84,3 +85,13 @@ def test_a_path_is_followed_among_the_vectors_that_have_it(seed, monkeypatch):
                 with monkeypatch.context() as patch:
                     patch.setattr(CostTable, "cheapest", lambda self, level, state, x: self.picked(level - 1))
                     assert found == best_path(other)
+
+
+def test_a_table_of_too_many_cells_is_left_before_any_of_them_is_priced(monkeypatch):
+    """The table of 720 x 720 x 720 worked for seconds on what it would not finish."""
+    p, m, priced = gemm(720, 720, 720), edge3(), []
+    space = Space(p, m, keep_masks(p, m, NestConstraints())[0], NestConstraints())
+    monkeypatch.setattr(CostTable, "entered", lambda self, level, *_: priced.append(level))
+    with pytest.raises(Exhausted):
+        optimum(CostTable(space, energy_prices(m), effort=Effort(60e6)))
+    assert not priced

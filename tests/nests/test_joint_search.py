@@ -228,6 +228,16 @@ def test_sizes_that_no_atom_divides_are_searched_without_divisors(monkeypatch):
     assert evaluate(p, m, found.mapping) == found.cost
 
 
+def test_few_leaves_that_no_atom_divides_are_bounded_by_programs(monkeypatch):
+    """As 1000 on an H100 of 16 x 8 x 16: without a mapping of divisors to begin at, tables of few tiles answered, with a gap of a third."""
+    for name, less in (("WORK", 16), ("STARTS", 1), ("KICKS", (0, 0)), ("FIRST", 4)):
+        monkeypatch.setattr(joint_best, name, less)
+    p, m = gemm(250, 130, 202), deep()
+    found = solve_nest(p, m)
+    assert found.certificate.notes[-1].startswith(("mappings drawn", "every tile"))
+    assert evaluate(p, m, found.mapping) == found.cost
+
+
 def test_a_program_rises_as_high_from_where_a_wider_one_was():
     """From a place of its own, from half-way of the whole, or only until its bound is enough."""
     p, m = gemm(250, 300, 430), deep()

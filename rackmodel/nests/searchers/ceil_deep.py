@@ -74,6 +74,9 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     many = joint and any(orders_together(q, kept) > MANY for kept in q.masks)
     later = joint and not many and not listable(q) and bool(features(q) & UNSUPPORTED)
     best, cells, notes = _first(q) if later else _perfect(q)
+    if joint and best is None:  # no divisors there: programs and chains begin at some mapping
+        best, more, _ = _first(q)
+        cells += more
     if many or not joint:
         best, more = padded_best(q, best)
         cells += more

@@ -7,7 +7,7 @@ the largest where they are subtracted, bound the costs of every mapping made of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from math import prod
 from typing import NamedTuple
@@ -70,10 +70,10 @@ class ChainCosts(RaggedCosts):
             self._names[key] = Figure(kind, depth, tuple(f for f in self.split if f in first and self.after_fan[f] <= depth), time)
         return self._names[key]
 
-    def pieces(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
+    def pieces(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> AnyArray:
         return self._figure(r, self._named("pieces", depth, frozenset(first), first_time))
 
-    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
+    def cover(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> AnyArray:
         return self._figure(r, self._named("cover", depth, frozenset(first), first_time))
 
     def wide(self, t: int, fan: int, width: int) -> Number | None:

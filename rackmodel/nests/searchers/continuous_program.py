@@ -13,6 +13,11 @@ import numpy as np
 from rackmodel.nests.arrays import Floats, Ints, Number
 
 
+def exponentials(powers: Floats) -> Floats:
+    """exp of powers, those that are beyond what numbers hold at its ends."""
+    return np.asarray(np.exp(np.minimum(np.maximum(powers, -700.0), 300.0)))
+
+
 @dataclass(frozen=True)
 class Exponentials:
     """sum_i exp(rows_i z + shift_i)."""
@@ -22,7 +27,7 @@ class Exponentials:
 
     def at(self, z: Floats) -> Floats:
         """[terms] at some numbers."""
-        return np.asarray(np.exp(np.clip(self.rows @ z + self.shift, -700.0, 300.0)))
+        return exponentials(self.rows @ z + self.shift)
 
 
 @dataclass(frozen=True)

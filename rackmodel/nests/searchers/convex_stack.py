@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.nests.arrays import Bools, Floats, Ints
-from rackmodel.nests.searchers.continuous_program import ConvexProgram
+from rackmodel.nests.searchers.continuous_program import ConvexProgram, exponentials
 
 MISSED, FAR = 10.0, 1e3  # what a miss of 1 costs, in units of the scale; the largest miss
 INSIDE = 1e-6  # by which every constraint is loosened, so that there is an inside
@@ -199,7 +199,7 @@ class Stack:
     def at(self, z: Floats) -> Place:
         """What there is at some numbers."""
         layout, rows = self.layout, self._along(z)
-        each = np.exp(np.clip(rows[:, layout.linear : layout.of_rooms.stop] + self.shift, -700.0, 300.0))
+        each = exponentials(rows[:, layout.linear : layout.of_rooms.stop] + self.shift)
         terms, taken = each[:, : layout.terms], each[:, layout.terms :]
         total, there = self._by_room(taken), np.maximum(self.constant + rows[:, layout.of_rooms.stop :], TINY)
         over = np.concatenate([rows[:, : layout.linear] - self.limits, np.log(total / there), z - self.high, self.low - z], axis=1)

@@ -105,8 +105,11 @@ class CostTable(PricedSpace):
             again: list[Entered] = known[key]
             return again
         heads, found = self.heads(level, inner, same), []
-        for rows, part in self.alike(level, state, picks, max(1, CELLS // size)):
+        parts = list(self.alike(level, state, picks, max(1, CELLS // size)))
+        for _, part in parts:  # before any of them is priced: too many are not priced half-way
             self.effort.spend(size * len(part))
+        for rows, part in parts:
+            self.effort.check()
             found.append((rows, self.entered(level, state, heads, part)))
         if self.forced(level + 1) and level > 1 and sum(entered.nbytes for _, entered in found) <= HEADS:
             known[key] = found

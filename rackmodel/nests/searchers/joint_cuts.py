@@ -84,18 +84,17 @@ class Nearness:
         at = index[cut.key]
         found = cut.distances[i] ** 2 / give[at][at]
         if cut.key[0] in EDGED:
-            ends = {cut.key: cut.parts[i]}
-            for line, limit in self.program.edges(cut.key, lambda key: ends.get(key) or self.program.range_of(key, self.ranges)):
-                row = [(index[key], factor) for key, factor in line.items() if key in index]
+            for row, limit in self.program.edges(cut.key, self.ranges, cut.parts[i]):
                 if (over := sum(z[k] * factor for k, factor in row) - limit) > 0:
                     gives = sum(one * other * give[k][n] for k, one in row for n, other in row)
                     found = max(found, over**2 / max(gives, NEVER))
         return found
 
     def missed(self, program: JointProgram, ranges: Ranges, before: Ints) -> float:
-        """What words take in a program of given orders that they may not, in the same measure. before: numbers of this one."""
+        """What words take in a program of given orders that they may not, in the same measure. ranges: of this one, of which copies and
+        parts count alone · before: numbers of this one."""
         z = self.at[before]
-        slopes, over = program.moving(ranges)[0].taken(z)
+        slopes, over = program.moving(ranges).taken(z)
         weights = program.nest.weights
         if weights.joule > 0:
             then = weights.joule * program.objective.at(z) / self.scale

@@ -37,36 +37,38 @@ def narrowed(program: JointProgram, ranges: Ranges) -> Ranges | None:
 
 
 class _Ends:
-    """low, high: of every whole number so far · changed: those that differ from the program's own."""
+    """ends: of every whole number so far · changed: those that differ from the program's own."""
 
     def __init__(self, program: JointProgram, ranges: Ranges) -> None:
         self.program, self.space, self.nest = program, program.space, program.nest
         self.changed, self.copies, self.moved = dict(ranges.whole), list(ranges.copies), False
+        self.ends = {**program.ends, **ranges.whole}
 
     def low(self, key: Key) -> int:
         """Least."""
-        return self.changed[key][0] if key in self.changed else self.program.ends[key][0]
+        return self.ends[key][0]
 
     def high(self, key: Key) -> int:
         """Most."""
-        return self.changed[key][1] if key in self.changed else self.program.ends[key][1]
+        return self.ends[key][1]
 
     def at_least(self, key: Key, value: int) -> None:
         """Nothing below."""
-        low, high = self.low(key), self.high(key)
+        low, high = self.ends[key]
         if value > low:
             self._set(key, value, high)
 
     def at_most(self, key: Key, value: int) -> None:
         """Nothing above."""
-        low, high = self.low(key), self.high(key)
+        low, high = self.ends[key]
         if value < high:
             self._set(key, low, value)
 
     def _set(self, key: Key, low: int, high: int) -> None:
         if low > high:
             raise _Empty
-        self.changed[key], self.moved = (low, high), True
+        self.changed[key] = self.ends[key] = low, high
+        self.moved = True
 
     def sweep(self) -> None:
         """Every relation once."""

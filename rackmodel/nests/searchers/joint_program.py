@@ -9,7 +9,7 @@ section 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import exp, log, prod
@@ -28,6 +28,8 @@ from rackmodel.nests.searchers.word_terms import Tally
 
 SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
 WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
+Row = tuple[list[tuple[int, float]], float]
+"""Factors by number, and what their sum is at most."""
 NONE = -700.0  # logarithm of a term that is not there
 
 
@@ -95,8 +97,10 @@ class JointProgram(Relaxed):
     def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
         self.free = free
         self.ones: list[Key] = []  # what is 1 in every mapping: no numbers of the program
+        self.known_lines: dict[object, list[Row]] = {}
         self.known_edges: dict[object, tuple[Floats, Floats]] = {}
-        self.known_rooms: dict[object, tuple[Rooms, Rooms]] = {}
+        self.known_words: dict[object, tuple[list[Room], Rooms]] = {}
+        self.known_rooms: dict[object, Rooms] = {}
         self.known_before: dict[object, Ints] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
@@ -363,14 +367,25 @@ class JointProgram(Relaxed):
                 low[at] = log(max(1, -(-cells // min(cells, most))))
         return low, np.maximum(low, high)
 
-    def moving(self, ranges: Ranges) -> tuple[Rooms, Rooms]:
-        """(what words take: of numbers of their own, of seconds; all there is to be kept)."""
+    def _words_on(self, ranges: Ranges) -> tuple[object, list[Room], Rooms]:
+        """(what they hang on, rooms of what words take, side by side)."""
         on = ranges.copies, *(self._instances(port.level, ranges) for port in self.ports if port.savings or port.constant)
-        if on not in self.known_rooms:
+        if on not in self.known_words:
             some = [room for net in self.nets for room in self._netted(net, ranges.copies)]
             some += [self._seconds(port, ranges) for port in self.ports]
+            self.known_words[on] = some, Rooms.of(some, len(self.index))
+        return on, *self.known_words[on]
+
+    def moving(self, ranges: Ranges) -> Rooms:
+        """What words take: of numbers of their own, of seconds."""
+        return self._words_on(ranges)[2]
+
+    def kept_within(self, ranges: Ranges) -> Rooms:
+        """All there is to be kept."""
+        on, some, _ = self._words_on(ranges)
+        if on not in self.known_rooms:
             compute = [self._compute()] if self.nest.weights.second > 0 else []
-            self.known_rooms[on] = Rooms.of(some, len(self.index)), Rooms.of([*self.rooms, *some, *compute], len(self.index))
+            self.known_rooms[on] = Rooms.of([*self.rooms, *some, *compute], len(self.index))
         return self.known_rooms[on]
 
     def between(self, ranges: Ranges) -> ConvexProgram:
@@ -391,37 +406,53 @@ class JointProgram(Relaxed):
         terms = Exponentials(self.objective.rows, shift)
         rows, more = self._ragged(ranges)
         stacked = np.concatenate([self.stacked, rows])
-        return ConvexProgram(terms, slope, constant, self.moving(ranges)[1], stacked, np.concatenate([ends, more]), *self._box(ranges))
+        return ConvexProgram(terms, slope, constant, self.kept_within(ranges), stacked, np.concatenate([ends, more]), *self._box(ranges))
 
     def _ragged(self, ranges: Ranges) -> tuple[Floats, Floats]:
         """(rows, limits) of what ragged edges cost."""
         rows, limits = [], []
         for key in (*(("tile", *tile) for tile in self.tiles), *(("rounds", f, r) for r, f in self.dealt.items())):
-            on = key, self.range_of(key, ranges), self.range_of(("laid", *key[1:]), ranges) if key[0] == "rounds" else None
+            on = self._edged(key, ranges)
             if on not in self.known_edges:
-                lines = self.edges(key, lambda key: self.range_of(key, ranges)) or [({}, 1.0)]
-                units = [max(map(abs, line.values()), default=1.0) for line, _ in lines]  # no row is steeper than others: steps go as far
-                self.known_edges[on] = (
-                    np.array([self._sum(*line.items()) / unit for (line, _), unit in zip(lines, units, strict=True)]),
-                    np.array([limit / unit for (_, limit), unit in zip(lines, units, strict=True)]),
-                )
+                lines = self._lines(*on) or [([], 1.0)]
+                units = [max((abs(factor) for _, factor in line), default=1.0) for line, _ in lines]  # none is steeper: steps go as far
+                stacked = np.zeros((len(lines), len(self.index)))
+                for row, (line, _), unit in zip(stacked, lines, units, strict=True):
+                    for at, factor in line:
+                        row[at] = factor / unit
+                self.known_edges[on] = stacked, np.array([limit / unit for (_, limit), unit in zip(lines, units, strict=True)])
             rows.append(self.known_edges[on][0])
             limits.append(self.known_edges[on][1])
         return np.concatenate(rows), np.concatenate(limits)
 
-    def edges(self, key: Key, ends_of: Callable[[Key], Range]) -> list[Line]:
-        """What ragged edges cost where numbers are between their ends."""
+    def edges(self, key: Key, ranges: Ranges, part: Range) -> list[Row]:
+        """What ragged edges cost where a number is in a part of its range."""
+        return self._lines(*self._edged(key, ranges, part))
+
+    def _edged(self, key: Key, ranges: Ranges, part: Range | None = None) -> tuple[Key, Range, Range | None]:
+        """(a tile, or the rounds of a fan and rank; its range, that of the parts laid out). part: of the key's range."""
         if key[0] == "tile":
-            level, r, v = (int(str(k)) for k in key[1:])
-            ends = ends_of(key)
-            line = leaves_row((key, ("pieces", level, r, v), ("leaves", r)), self.space.sizes[r], self.nest.leaf[r], ends)
-            return [] if line is None else [line]
-        if key[0] not in ("laid", "rounds"):
-            return []
+            return key, part or self.range_of(key, ranges), None
+        rounds, laid = ("rounds", *key[1:]), ("laid", *key[1:])
+        ends = [part if part and own == key else self.range_of(own, ranges) if own in self.ends else (1, 1) for own in (rounds, laid)]
+        return rounds, ends[0], ends[1]
+
+    def _lines(self, key: Key, ends: Range, parts: Range | None) -> list[Row]:
+        on = key, ends, parts
+        if on not in self.known_lines:
+            lines = self._tile_lines(key, ends) if parts is None else self._round_lines(key, ends, parts)
+            self.known_lines[on] = [([(self.index[k], by) for k, by in line.items() if k in self.index], limit) for line, limit in lines]
+        return self.known_lines[on]
+
+    def _tile_lines(self, key: Key, ends: Range) -> list[Line]:
+        level, r, v = (int(str(k)) for k in key[1:])
+        line = leaves_row((key, ("pieces", level, r, v), ("leaves", r)), self.space.sizes[r], self.nest.leaf[r], ends)
+        return [] if line is None else [line]
+
+    def _round_lines(self, key: Key, rounds: Range, parts: Range) -> list[Line]:
         f, r = (int(str(k)) for k in key[1:])
         if self.dealt.get(r) != f or f + 1 == self.space.depth:
             return []
-        keys = ("rounds", f, r), ("laid", f, r), ("tile", f + 1, r, 0), ("cycles", r)
         inner: list[Key] = [("laid", g, r) for g in self.nest.fans if g > f]
         sizes = self.space.sizes[r], self.nest.leaf[r]
-        return round_rows(keys, inner, sizes, ends_of(keys[0]), ends_of(keys[1]))
+        return round_rows((key, ("laid", f, r), ("tile", f + 1, r, 0), ("cycles", r)), inner, sizes, rounds, parts)

@@ -179,7 +179,7 @@ class JointSearch:
         missed = []
         for order in orders:
             program = self._program(node.program, level, order)
-            missed.append(near.missed(program, program.ranges_of(level, node.ranges), program.numbers_before(node.program, {level})))
+            missed.append(near.missed(program, node.ranges, program.numbers_before(node.program, {level})))
         return Cut(("order", level), (), tuple(missed), orders)
 
     def _program(self, program: JointProgram, level: int, order: tuple[int, ...]) -> JointProgram:
@@ -211,12 +211,11 @@ class JointSearch:
         near, levels = node.near(self.known), sorted(node.program.free)
         found = []
         for orders in product(*(self.space.orders(level) for level in levels)):
-            program, ranges = node.program, node.ranges
+            program = node.program
             for level, order in zip(levels, orders, strict=True):
                 program = self._program(program, level, order)
-                ranges = program.ranges_of(level, ranges)
             before = program.numbers_before(node.program, set(levels))
-            found.append((near.missed(program, ranges, before), program, node.ascent.at[before]))
+            found.append((near.missed(program, node.ranges, before), program, node.ascent.at[before]))
         found.sort(key=lambda one: one[0])
         return [(program, z) for _, program, z in found]
 

@@ -200,10 +200,10 @@ def _far(now: Inside, change: Inside, most: float) -> Floats:
 
 
 def _factors(curves: Floats) -> list[Any]:
-    """Of every matrix, whose upper half is given, its Cholesky factor; None where rounding has left it without one."""
+    """Of every matrix, whose upper half is given and is overwritten, its Cholesky factor; None where rounding has left it without one."""
     from scipy.linalg.lapack import dpotrf
 
-    made = [dpotrf(curve.T, lower=1, clean=0) for curve in curves]
+    made = [dpotrf(curve.T, lower=1, clean=0, overwrite_a=1) for curve in curves]
     return [factor if info == 0 else None for factor, info in made]
 
 

@@ -7,7 +7,7 @@ width; every count is an array over mappings (rows). evaluate.py stays the defin
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -53,6 +53,9 @@ class RaggedCosts(ABC):
             self.after_fan.append(depth)
         self.end = depth
         self.side = 0  # of what is counted, where a subclass has more than one
+        ranks = space.ranks
+        self._lacked = [[r for r, rank in enumerate(ranks) if rank not in tensor.ranks] for tensor in space.problem.tensors]
+        self._terms = [[[(c, ranks.index(rank)) for c, rank in map(index_term, i)] for i in t.indices] for t in space.problem.tensors]
         self._rounds: dict[tuple[int, int], Number] = {}
 
     @cached_property
@@ -61,26 +64,23 @@ class RaggedCosts(ABC):
         return charges_of(self.space, self.orders)
 
     @abstractmethod
-    def pieces(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> AnyArray:
+    def pieces(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> AnyArray:
         """[rows] pieces of a rank after so many splits; fans of `first` keep their largest piece, so do loops if first_time."""
 
     @abstractmethod
-    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> Number:
+    def cover(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Number:
         """[rows] what those pieces cover."""
 
     @abstractmethod
     def wide(self, t: int, fan: int, width: int) -> Number | None:
         """[rows] instances of a fan that one transfer of a tensor serves where it has more copies than that, else inf; None: nowhere."""
 
-    def words(self, tensor: NestTensor, depth: int, first: frozenset[int], shared: frozenset[int]) -> Number:
+    def words(self, t: int, depth: int, first: frozenset[int], shared: frozenset[int]) -> Number:
         """[rows] words at a node; fans of `first` count one instance, those of `shared` for the ranks the tensor lacks."""
-        ranks = self.space.ranks
         total: Number = 1.0
-        for r, rank in enumerate(ranks):
-            if rank not in tensor.ranks:
-                total = total * self.pieces(r, depth, first | shared)
-        for index in tensor.indices:
-            terms = [(c, ranks.index(rank)) for c, rank in map(index_term, index)]
+        for r in self._lacked[t]:
+            total = total * self.pieces(r, depth, first | shared)
+        for terms in self._terms[t]:
             total = total * (self.cover(terms[0][1], depth, first) if terms == [(1, terms[0][1])] else self._sums(terms, depth, first))
         return total
 
@@ -125,11 +125,13 @@ class RaggedCosts(ABC):
                 once.append(f)
             else:
                 wide.append((f, most))
+        if not wide:
+            return self.words(t, depth, first, frozenset(once))
         found: Number = 0.0
         for divided in product((True, False), repeat=len(wide)):
             whole = [f for (f, _), d in zip(wide, divided, strict=True) if not d]
             by = prod((width for (_, width), d in zip(wide, divided, strict=True) if d), start=np.ones(1))
-            found = np.maximum(found, self.words(tensor, depth, first, frozenset([*once, *whole])) / by)
+            found = np.maximum(found, self.words(t, depth, first, frozenset([*once, *whole])) / by)
         return found
 
     def _depth(self, t: int, child: int) -> int:
@@ -163,7 +165,7 @@ class RaggedCosts(ABC):
         level = child if tally in (Tally.ENTERED, Tally.FRESH_CHILD) else parent
         first, waves = (frozenset(range(level)), self.waves(level)) if fullest else (frozenset[int](), 1)
         if tally is Tally.ENTERED:
-            return self.words(self.space.tensors[t], self._depth(t, child), first, frozenset()) * waves
+            return self.words(t, self._depth(t, child), first, frozenset()) * waves
         if tally is Tally.SERVED:
             return self.served(t, parent, child, first) * waves
         return self.fresh(self.space.tensors[t], level, first) * waves

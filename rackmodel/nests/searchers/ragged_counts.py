@@ -6,7 +6,7 @@ many, a split in time or over instances turning each into whole tiles and a rest
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from math import inf, prod
 
 import numpy as np
@@ -37,8 +37,8 @@ class RaggedCounts(RaggedCosts):
         self.cuts = [self._cuts(r) for r in range(len(self.space.ranks))]
         self.charges = plan.charges
         self._tallied: dict[tuple[Tally, int, int, int, bool], Number] = {}
-        self._some: dict[tuple[int, int, frozenset[int | None], bool], Pieces] = {}
-        self._known: dict[tuple[int, int, frozenset[int | None], bool, bool], Floats] = {}
+        self._some: dict[tuple[int, int, frozenset[int], bool], Pieces] = {}
+        self._known: dict[tuple[int, int, frozenset[int], bool, bool], Floats] = {}
 
     def _entry(self, level: int, r: int) -> Floats:
         """Tile that a level's instances receive."""
@@ -49,13 +49,13 @@ class RaggedCounts(RaggedCosts):
         return self._entry(level + 1, r) * self.laid[level][r]
 
     # -- pieces of a rank
-    def pieces(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> Floats:
+    def pieces(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Floats:
         """[rows] pieces of a rank after so many splits."""
         return self._after(r, depth, first, first_time, False)
 
-    def cover(self, r: int, depth: int, first: Iterable[int] = (), first_time: bool = False) -> Number:
+    def cover(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Number:
         """[rows] what they cover: all there is, unless some of them are left out."""
-        if not first_time and not any(True for _ in first):
+        if not first_time and not first:
             return float(self.space.sizes[r])
         return self._after(r, depth, first, first_time, True)
 
@@ -65,8 +65,9 @@ class RaggedCounts(RaggedCosts):
         copies = prod((self.laid[fan][r] for r, rank in enumerate(self.space.ranks) if rank not in ranks), start=np.ones(1))
         return None if bool((copies <= width).all()) else np.where(copies <= width, inf, width)
 
-    def _cuts(self, r: int) -> tuple[list[tuple[Floats, int | None]], list[int]]:
-        """(splits of a rank that cut anything, how many of them are among the first so many splits)."""
+    def _cuts(self, r: int) -> tuple[list[tuple[Floats, int | None]], list[int], list[frozenset[int]]]:
+        """(splits of a rank that cut anything, how many of them are among the first so many splits, the fans among the first so many of
+        them)."""
         least: Floats = np.full(len(self.alike[r][0]), float(self.space.sizes[r]))
         found, among = list[tuple[Floats, int | None]](), [0]
         for tile, fan in self.chain[r]:
@@ -74,17 +75,19 @@ class RaggedCounts(RaggedCosts):
                 found.append((tile, fan))
                 least = np.minimum(least, tile)
             among.append(len(found))
-        return found, among
+        fans = [frozenset(fan for _, fan in found[:n] if fan is not None) for n in range(len(found) + 1)]
+        return found, among, fans
 
-    def _after(self, r: int, depth: int, first: Iterable[int], first_time: bool, covered: bool) -> Floats:
+    def _after(self, r: int, depth: int, first: Collection[int], first_time: bool, covered: bool) -> Floats:
         """[rows] pieces, or what they cover; fans of `first` keep their largest piece."""
-        cuts, among = self.cuts[r]
-        number, kept = among[depth], frozenset(first)
-        key = r, number, frozenset(fan for _, fan in cuts[:number] if fan in kept), first_time
-        if (*key, covered) not in self._known:
-            extent, n = self._pieces(*key)
-            self._known[*key, covered] = np.asarray((extent * n if covered else n).sum(axis=0))[self.alike[r][1]]
-        return self._known[*key, covered]
+        _, among, fans = self.cuts[r]
+        number = among[depth]
+        key = r, number, fans[number].intersection(first), first_time, covered
+        found = self._known.get(key)
+        if found is None:
+            extent, n = self._pieces(*key[:4])
+            found = self._known[key] = np.add.reduce(extent * n if covered else n, axis=0)[self.alike[r][1]]
+        return found
 
     def _tally(self, tally: Tally, t: int, parent: int, child: int, fullest: bool) -> Number:
         key = tally, t, parent, child, fullest
@@ -92,17 +95,18 @@ class RaggedCounts(RaggedCosts):
             self._tallied[key] = super()._tally(*key)
         return self._tallied[key]
 
-    def _pieces(self, r: int, number: int, kept: frozenset[int | None], first_time: bool) -> Pieces:
+    def _pieces(self, r: int, number: int, kept: frozenset[int], first_time: bool) -> Pieces:
         """After so many splits that cut anything."""
-        if not number:
-            one = np.ones((1, len(self.alike[r][0])))
-            return one * self.space.sizes[r], one
         key = (r, number, kept, first_time)
-        if key not in self._some:
+        found = self._some.get(key)
+        if found is None and not number:
+            one = np.ones((1, len(self.alike[r][0])))
+            found = self._some[key] = one * self.space.sizes[r], one
+        if found is None:
             tile, fan = self.cuts[r][0][number - 1]
-            some = self._pieces(r, number - 1, kept - {fan}, first_time)
-            self._some[key] = _largest(some, tile) if (first_time if fan is None else fan in kept) else _split(some, tile)
-        return self._some[key]
+            some = self._pieces(r, number - 1, kept if fan is None else kept - {fan}, first_time)
+            found = self._some[key] = _largest(some, tile) if (first_time if fan is None else fan in kept) else _split(some, tile)
+        return found
 
 
 def _largest(pieces: Pieces, tile: Floats) -> Pieces:
@@ -114,9 +118,10 @@ def _split(pieces: Pieces, tile: Floats) -> Pieces:
     extent, n = pieces
     full = np.floor(extent / tile)
     rest = extent - full * tile
-    ragged = rest > 0
-    on = ragged.any(axis=1)
-    whole = (full * n).sum(axis=0)
+    on = np.logical_or.reduce(rest, axis=1)
+    whole = np.add.reduce(full * n, axis=0, keepdims=True)
     if not on.any():
-        return tile[None], whole[None]
-    return np.concatenate([tile[None], rest[on]]), np.concatenate([whole[None], (n * ragged)[on]])
+        return tile[None], whole
+    if not on.all():
+        rest, n = rest[on], n[on]
+    return np.concatenate((tile[None], rest)), np.concatenate((whole, n * (rest > 0)))

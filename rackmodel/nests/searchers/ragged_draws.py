@@ -142,17 +142,20 @@ class Draws:
         return np.asarray(self.objective.key(energy, slowest)[0]), np.asarray(self.objective.key(energy, near)[0] * tilted)
 
     def tidy(self, best: Drawn) -> Drawn:
-        """The same with as few parts as do: those that never work are not laid out."""
-        for q in range(len(best.plan.tiles), len(best.row)):
-            parts = int(best.row[q])
-            fewer = np.arange(1, min(parts, COUNTED))
-            if not len(fewer):
-                continue
+        """The same with as few parts as do: those that never work are not laid out. Columns of parts are counted together, and those after
+        one that has changed once more."""
+        q = len(best.plan.tiles)
+        while q < len(best.row):
+            fewer = [(p, parts) for p in range(q, len(best.row)) for parts in range(1, min(int(best.row[p]), COUNTED))]
+            if not fewer:
+                break
             rows = np.repeat(best.row[None], len(fewer), axis=0)
-            rows[:, q] = fewer
+            column, parts = np.array(fewer).T
+            rows[np.arange(len(rows)), column] = parts
             keys, near = self.keys(best.plan, rows)
             same = np.flatnonzero(keys <= best.key)
-            if len(same):
-                i = int(same[0])
-                best = Drawn(best.plan, rows[i], float(keys[i]), float(near[i]))
+            if not len(same):
+                break
+            i = int(same[0])
+            best, q = Drawn(best.plan, rows[i], float(keys[i]), float(near[i])), int(column[i]) + 1
         return best

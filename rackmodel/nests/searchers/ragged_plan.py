@@ -99,14 +99,15 @@ class RaggedPlan:
     def shrunk(self, rows: Ints) -> Ints:
         """[rows, numbers] with every tile as small as the number of pieces of a whole tile around it allows."""
         rows = rows.copy(order="K")
+        real: Floats = np.asarray(rows, dtype=float, order="F")  # quotients of whole numbers this small are exact enough to be rounded up
         for r, chain in enumerate(self._chains):
-            outer: Ints = np.full(len(rows), self.space.sizes[r])
+            outer: AnyArray | int = self.space.sizes[r]
             outermost = self.tiles[chain[-1][0]].level
             above = [q for q, part in enumerate(self.parts, len(self.tiles)) if part.rank == r and part.fan < outermost]
             for i, between in reversed(chain):
-                group = product_of(rows, above)
-                loops = -(-outer // (rows[:, i] * group))
-                outer = np.maximum(-(-outer // (loops * group)), self.least[r])
+                group = product_of(real, above) if above else 1
+                loops = np.ceil(outer / (real[:, i] * group))
+                outer = np.maximum(np.ceil(outer / (loops * group)), self.least[r])
                 rows[:, i], above = outer, between
         return rows
 
@@ -198,11 +199,11 @@ class RaggedPlan:
 
 
 def product_of(rows: AnyArray, columns: Sequence[int], start: AnyArray | int = 1) -> AnyArray:
-    """[rows] product of some columns."""
-    found = np.multiply(start, np.ones(len(rows), dtype=rows.dtype))
+    """[rows] product of some columns; of one alone it is that column itself."""
+    found: AnyArray | int = start
     for q in columns:
-        found = found * rows[:, q]
-    return found
+        found = rows[:, q] if isinstance(found, int) and found == 1 else found * rows[:, q]
+    return found if isinstance(found, np.ndarray) else np.full(len(rows), found, dtype=rows.dtype)
 
 
 def mixed(rows: Ints, columns: Sequence[int], mix: Ints) -> Ints:

@@ -35,6 +35,7 @@ from rackmodel.nests.searchers.spatial_vectors import at_work, every_vector, lay
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
+BETWEEN = (1.1, 1.3, 1.4, 1.5, 1.7)  # further ones as long as no mapping is known: there are many cells up to twice the bound
 AT_ONCE, NEARBY = 4_000_000, 50_000  # cells priced at once; of these, in one array
 CHEAP = 8  # sums of two prices that take as long as a cell of a table
 CELLS = 2_000  # cells bounded by tiles of their own; a search that needs more stops with its best and bound (large products take hundreds)
@@ -289,7 +290,8 @@ class RegisterSearch:
         """Leave the optimum in `best`, and in `left` what is not proven: cells up to a limit, which rises until a mapping lies below it."""
         inners = [Inner(*ranks, self._bits(2, ranks)) for ranks in self._orders(2)]
         self.reached = lowest = self._lowest(inners)
-        for factor in FACTORS if self._known() > NEAR * lowest else (inf,):
+        factors = FACTORS if self.best is not None else sorted((*FACTORS, *BETWEEN))
+        for factor in factors if self._known() > NEAR * lowest else (inf,):
             self.limit = min(factor * lowest, self._known()) if lowest > 0 else self._known()
             self._all(inners)
             self.reached = self.limit
