@@ -176,7 +176,7 @@ class Offer:
             "weights": self.widths.weight,
             "kv_cache": self.widths.kv_cache,
             "clients_per_replica": self.clients,
-            **({} if self.rate is None else {"requests_per_s": self.rate * self.replicas}),
+            "requests_per_s": None if self.rate is None else self.rate * self.replicas,
             "token_budget": self.budget,
             "decodes_per_replica": self.decodes,
             "limited_by_cache": self.limited,
