@@ -13,8 +13,10 @@ from rackmodel.cost.step.ledger import static_powers
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile
 from rackmodel.serving.ask import service_of
-from rackmodel.serving.offers import Offer, Service, engine_of
+from rackmodel.serving.launch import serving_launch
+from rackmodel.serving.offers import Offer, Service, Widths, engine_of
 from rackmodel.serving.search import ServingSpace, search_service
+from rackmodel.serving.steps import Deployment
 from rackmodel.serving.trace import drawn_trace, simulate
 
 MODEL = "llama3_8b_decoder"
@@ -68,6 +70,14 @@ def test_rates_stand_for_clients_and_replicas() -> None:
         search_service(service(), ServingSpace(rates=(1.0,), clients=(4.0,)))
     with pytest.raises(InputError, match="pools have clients"):
         search_service(service(), ServingSpace(rates=(1.0,)), prompts_on=service())
+
+
+def test_an_engine_is_told_of_more_than_are_there_in_the_mean() -> None:
+    figures: dict[str, float] = {}
+    told = [Offer(Deployment(), Widths(), 1, 25.0, 8192, 24.0, False, figures, rate) for rate in (None, 2.0)]
+    said = [serving_launch("vllm", "some/model", one, 2048).arguments for one in told]
+    assert "--max-num-seqs 25" in said[0]
+    assert "--max-num-seqs 45" in said[1]
 
 
 def test_it_is_asked_in_words() -> None:

@@ -138,8 +138,10 @@ def _sglang(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
 
 
 def _sequences(offer: Offer, ranks: int = 1) -> int:
-    """Requests at once; of each of so many ranks of attention data, where the engine counts them so (`sequences_of` of its profile)."""
-    return max(int(-(-offer.clients // ranks)), 1)
+    """Requests at once; of each of so many ranks of attention data, where the engine counts them so (`sequences_of` of its profile). Of
+    those that come at a rate a Poisson number is there: four of its deviations more than in the mean."""
+    most = offer.clients if offer.rate is None else offer.clients + 4.0 * offer.clients**0.5
+    return max(int(-(-most // ranks)), 1)
 
 
 SERVERS: dict[str, Callable[[str, Offer, int], tuple[list[str], str]]] = {"vllm": _vllm, "trtllm": _trtllm, "sglang": _sglang}
