@@ -36,6 +36,9 @@ Array = NDArray[np.float64]
 HEADS = ("q", "h")
 """Indices of decoders' heads that share a cache: of grouped queries, of latent attention."""
 SHARES = np.array([0.25, 0.5, 0.8, 0.9, 0.95, 1.0])
+"""Of the rate at which clients that wait for their answers are served, those that are tried for requests that come at random."""
+MOST_CLIENTS = 2.0**14
+"""Of a replica."""
 FREE = "free"
 """A draft model that takes no time: tokens that are looked up, as n-grams are."""
 
@@ -336,7 +339,7 @@ def _together(
             found[mesh].append(offer)  # type: ignore[union-attr]
     over = sorted({mesh for mesh, *_ in asked if not found[mesh]})
     for mesh, most in zip(over, _served_at_most(service, engine, over, budgets) if over else (), strict=True):
-        found[mesh] = _overload(int(replicas[[own for own, *_ in asked].index(mesh)]), deployments[mesh], most, min(load.rates))
+        found[mesh] = _overload(service, deployments[mesh], most, min(load.rates))
     return found
 
 
@@ -345,14 +348,15 @@ def _served_at_most(service: Service, engine: ServingEngine, meshes: list[int], 
     the largest that is served."""
     mesh, budget, share = (part.reshape(-1).astype(np.float64) for part in np.meshgrid(meshes, budgets, SHARES, indexing="ij"))
     requests, schedule = _points(service, engine, len(mesh), {"token_budget": budget, "mesh": mesh})
-    room = np.minimum(np.floor(engine.room(requests, schedule)), 2.0**14)
+    room = np.minimum(np.floor(engine.room(requests, schedule)), MOST_CLIENTS)
     rate = closed_loop(engine, requests, schedule, room, room).requests_per_s * share
     held = np.where(open_arrivals(engine, requests, schedule, rate, room).overloaded, 0.0, rate)
     return np.asarray(held.reshape(len(meshes), -1).max(axis=1))
 
 
-def _overload(replicas: int, deployment: Deployment, most: float, rate: float) -> InfeasibleError:
+def _overload(service: Service, deployment: Deployment, most: float, rate: float) -> InfeasibleError:
     """That more requests come than replicas serve. most: of one · rate: to all."""
+    replicas = service.machine.used // deployment.accelerators
     have = replicas * most
     fact = f"{replicas} replicas of {deployment.accelerators} accelerators serve {have:.4g} requests a second, and {rate:.4g} come"
     change = f"--rate {float(f'{0.999 * have:.3g}'):g}" if have else ""
@@ -383,7 +387,7 @@ def _points(service: Service, engine: ServingEngine, count: int, settings: dict[
 def powers_of(most: float) -> list[float]:
     """1, 2, 4 ... up to what the cache holds, and that."""
     count = int(np.log2(most)) if most >= 1 else 0
-    return sorted({*(2.0**power for power in range(min(count, 14) + 1)), min(float(np.floor(most)), 2.0**14)})
+    return sorted({*(2.0**power for power in range(min(count, 14) + 1)), min(float(np.floor(most)), MOST_CLIENTS)})
 
 
 def figures_of(service: Service, found: Mapping[str, Array], accelerators: Any, replicas: Any) -> dict[str, Array]:

@@ -15,8 +15,10 @@ from itertools import product
 from time import perf_counter
 from typing import Any
 
+from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
+from rackmodel.serving.engine import engine_facts
 from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, offers_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
 from rackmodel.serving.steps import Deployment
@@ -141,16 +143,14 @@ def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple
     if word == "carbon" and service.carbon is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if word == "money" and service.money is None:
-        raise InputError("money needs a price: cost: {price: 30000 usd} of the accelerator", path="--minimize")
+        money_weights(service.machine)  # which says whose price is missing
     if word in ("carbon", "money") and prompts_on is not None and prompts_on is not service:
         raise InputError(f"{word} is of one machine, and prompts are on another: minimize energy", path="--minimize")
     return OBJECTIVES[word]
 
 
 def _engine_budget(service: Service) -> int:
-    if service.profile.engine is None:
-        raise InputError(f"profile '{service.profile.name}' is no serving engine: it has no `engine`", path="--engine")
-    return int(dict(service.settings).get("token_budget", service.profile.engine.token_budget))
+    return int(dict(service.settings).get("token_budget", engine_facts(service.profile).token_budget))
 
 
 def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]:

@@ -41,6 +41,7 @@ from rackmodel.cost.network.topology import common_tier
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
 Extents = tuple[int, ...] | None
+Scatters = Callable[[Indices, int, int], list[Phase]]
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,29 @@ _LINES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1]
-    meshes = [index for index in used if fabric.grid(index)]
-    boxes = {index: _box(fabric, _equals(rows, extents, index), index) for index in meshes}
-    if not meshes or not all(box is not None for box in boxes.values()):
-        return []
+    boxes = {index: _box(fabric, _equals(rows, extents, index), index) for index in used if fabric.grid(index)}
     if kind in ("broadcast", "reduce"):
-        box = boxes[used[0]]
+        box = boxes.get(used[0])
         return [_chains(fabric, used[0], box, reverse=kind == "reduce")] if len(used) == 1 and box is not None else []
+    return _in_boxes(rows, kind, extents, boxes, _line_scatters)
+
+
+def _in_boxes(rows: Indices, kind: str, extents: tuple[int, ...], boxes: dict[int, Indices | None], scatters: Scatters) -> list[Phase]:
+    """A collective that scatters in boxes of some tiers and in rings over the others; none where there is no box, or members are none.
+    scatters: of a box of a tier, of which inner tiers have left 1/held of the message."""
+    if not boxes or any(box is None for box in boxes.values()):
+        return []
     out: list[Phase] = []
-    for index in used:
+    for index, extent in enumerate(extents):
         box = boxes.get(index)
-        out += [_scatter(rows, extents, index)] if box is None else _line_scatters(box, index, prod(extents[:index]))
-    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+        if extent > 1:
+            out += [_scatter(rows, extents, index)] if box is None else scatters(box, index, prod(extents[:index]))
+    return _there_and_back(out, kind)
+
+
+def _there_and_back(scatters: list[Phase], kind: str) -> list[Phase]:
+    """Phases of a collective, of those of its reduce-scatter."""
+    return scatters if kind == "reduce_scatter" else scatters[::-1] if kind == "all_gather" else scatters + scatters[::-1]
 
 
 def _box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
@@ -132,15 +144,9 @@ def _chains(fabric: Fabric, index: int, box: Indices, *, reverse: bool) -> Phase
 
 def _torus(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
-    used = [index for index, extent in enumerate(extents) if extent > 1]
-    boxes = {index: _torus_box(fabric, _equals(rows, extents, index), index) for index in used if _is_torus(fabric, index)}
-    if not boxes or not all(box is not None for box in boxes.values()):
-        return []
-    out: list[Phase] = []
-    for index in used:
-        box = boxes.get(index)
-        out += [_scatter(rows, extents, index)] if box is None else _torus_scatters(fabric, len(rows), box, index, prod(extents[:index]))
-    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+    used = [index for index, extent in enumerate(extents) if extent > 1 and _is_torus(fabric, index)]
+    boxes = {index: _torus_box(fabric, _equals(rows, extents, index), index) for index in used}
+    return _in_boxes(rows, kind, extents, boxes, lambda box, index, held: _torus_scatters(fabric, len(rows), box, index, held))
 
 
 def _is_torus(fabric: Fabric, index: int) -> bool:
@@ -252,7 +258,7 @@ def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents
     place = np.arange(active.shape[1])
     rounds = range(active.shape[1].bit_length() - 1)
     halves: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds]
-    found = halves if kind == "reduce_scatter" else halves[::-1] if kind == "all_gather" else halves + halves[::-1]
+    found = _there_and_back(halves, kind)
     if extra:
         first, last = (1 / p if kind == "all_gather" else 1.0), (1 / p if kind == "reduce_scatter" else 1.0)
         found = [Flows(idle, twin, first, 1, moves="hand over"), *found, Flows(twin, idle, last, 1, moves="hand back")]
@@ -282,8 +288,7 @@ def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) ->
         return []
     if kind == "all_to_all":
         return [Exchange(_equals(rows, extents, index)) for index in used]
-    out: list[Phase] = [_scatter(rows, extents, index) for index in used]
-    return out if kind == "reduce_scatter" else out[::-1] if kind == "all_gather" else out + out[::-1]
+    return _there_and_back([_scatter(rows, extents, index) for index in used], kind)
 
 
 def _equals(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
