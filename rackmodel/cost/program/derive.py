@@ -17,24 +17,21 @@ from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
-    add_op,
     backward_ops,
     backward_reads,
     cast_ops,
     forward_op,
     halo,
     head_ops,
-    optimizer_op,
     ordered_op,
-    sharded_sum_op,
     statistics_axes,
     statistics_rows,
-    swept_op,
     wants_gradient,
 )
 from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
+from rackmodel.cost.program.update_ops import add_op, optimizer_op, sharded_sum_op, swept_op
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import sent_bytes
 from rackmodel.model.conversion import convert
@@ -60,9 +57,7 @@ def derive(
 
 
 class _Derivation:
-    def __init__(
-        self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute
-    ) -> None:
+    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute) -> None:
         self.workload, self.plan, self.backing, self.ends, self.layers = workload, plan, backing, ends, layers
         self.tasks: list[Task] = []
         self.recompute = recompute

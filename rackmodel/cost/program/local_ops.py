@@ -15,6 +15,7 @@ import numpy as np
 
 from rackmodel.cost.program.attention_roles import attention_roles, read_as_keys
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
+from rackmodel.cost.program.update_ops import adds_in_place, whole_elements
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import REPLICATE, Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
@@ -26,7 +27,6 @@ STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
 CAST_FLOPS = 2.0  # a scale and a comparison with the largest so far
 ONE_KERNEL = KernelRun()
 KEEPING = ("scan", "convolve")  # kinds of operations that bring up to date what they keep of a sequence
-OPTIMIZER_FLOPS = {"adam": 12.0, "sgd": 4.0}  # operations a parameter: two moments, bias corrections, decay and step; momentum and step
 
 
 def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
@@ -153,76 +153,11 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     return (_local_op(op, plan, workload, reads, tuple(writes.values()), (), None, backward=True),)
 
 
-def adds_in_place(plan: Plan, tensor: str, workload: Workload) -> bool:
-    """Whether micro-batches add a weight's gradient to the sum so far where it is made: not where each is reduced or streamed away."""
-    home = plan.home(tensor)
-    return workload.tensors[tensor].kind == "weight" and home.at is None and home.grad == "replicate"
-
-
 def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What a pass reads to add to: the gradient of the micro-batches before."""
     if not adds_in_place(plan, write.tensor, workload) or plan.adds_apart:
         return ()
     return (replace(write, volume=replace(write.volume, again=True)),)
-
-
-def sharded_sum_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) -> LocalOp:
-    """What the shard that a reduction leaves here is added to: the sum of the micro-batches before is read (none before the first). The
-    reduction itself writes the new sum and counts its additions."""
-    volume = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
-    return LocalOp(
-        reads=(Flow(tensor.name, replace(volume, again=True), gradient=True),),
-        writes=(Flow(tensor.name, Volume(0.0), gradient=True),),
-        space=(("parameters", _whole(tensor.elements), volume.axes),),
-        macs=False,
-        per_element=0.0,
-        density=1.0,
-        bits=32,
-        joined=True,
-        cuts=volume.cuts,
-    )
-
-
-def optimizer_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) -> LocalOp:
-    """One step of the optimizer on the shard of the state that lives here: gradient and state in, state and parameter out; and what the
-    step moves beside it for each element (norm, clipping, copies), which counts as written."""
-    state = local(tensor.elements * workload.state_bits / 8, shard, tensor, plan)
-    gradient = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
-    passes = Flow(f"{tensor.name}.passes", local(tensor.elements * plan.updates.shard_bytes, shard, tensor, plan), gradient=True)
-    return LocalOp(
-        reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
-        writes=(
-            *(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard, tensor, plan))),
-            *(() if passes.volume.empty else (passes,)),
-        ),
-        space=(("parameters", _whole(tensor.elements), state.axes),),
-        macs=False,
-        per_element=OPTIMIZER_FLOPS[workload.optimizer],
-        density=1.0,
-        bits=32,
-        joined=True,
-        cuts=state.cuts,
-    )
-
-
-def swept_op(tensor: Tensor, summed: Layout, plan: Plan, workload: Workload) -> LocalOp | None:
-    """Passes of a step over the gradient that an accelerator sums, beside the products that make it: zeroed, scaled, checked, which count
-    as written; None where there are none. summed: its layout."""
-    gradient = tensor.elements * workload.gradient_bits / 8
-    volume = local(gradient * plan.updates.whole, summed, tensor, plan)
-    if volume.empty:
-        return None
-    return LocalOp(
-        reads=(),
-        writes=(Flow(f"{tensor.name}.passes", volume, gradient=True),),
-        space=(("parameters", _whole(tensor.elements), volume.axes),),
-        macs=False,
-        per_element=1.0,
-        density=1.0,
-        bits=32,
-        joined=True,
-        cuts=volume.cuts,
-    )
 
 
 def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:
@@ -234,26 +169,6 @@ def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> O
 def _share(access: Access, layout: Layout, plan: Plan, workload: Workload) -> Volume:
     tensor = workload.tensors[access.tensor]
     return local(tensor.bytes, layout, tensor, plan)
-
-
-def add_op(op: Op, position: int, plan: Plan, workload: Workload) -> LocalOp | None:
-    """The kernel that adds a micro-batch's gradient of a weight to the sum; None where no kernel of its own does."""
-    tensor = workload.tensors[op.ins[position].tensor]
-    if not plan.adds_apart or not adds_in_place(plan, tensor.name, workload):
-        return None
-    layout = plan.needs(op, position, workload)
-    part = local(tensor.bytes, layout, tensor, plan)
-    whole = replace(part, total=tensor.elements * workload.gradient_bits / 8)
-    return LocalOp(
-        reads=(Flow(tensor.name, part, gradient=True), Flow(tensor.name, whole, gradient=True)),
-        writes=(Flow(tensor.name, whole, gradient=True),),
-        space=(("elements", _whole(tensor.elements), whole.axes),),
-        macs=False,
-        per_element=1.0,
-        density=1.0,
-        bits=32,
-        cuts=whole.cuts,
-    )
 
 
 def _gradient(op: Op, position: int, flow: Flow, plan: Plan, workload: Workload) -> Flow:
@@ -421,7 +336,7 @@ def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: flo
     return LocalOp(
         reads=(),
         writes=(Flow(f"{tensor.name}.copy", volume, gradient=gradient),),
-        space=(("elements", _whole(tensor.elements), volume.axes),),
+        space=(("elements", whole_elements(tensor.elements), volume.axes),),
         macs=False,
         per_element=0.0,
         density=1.0,
@@ -437,7 +352,7 @@ def _elements(access: Access, layout: Layout, plan: Plan, workload: Workload, ea
 
 
 def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp:
-    elements = _whole(workload.tensors[access.tensor].elements)
+    elements = whole_elements(workload.tensors[access.tensor].elements)
     return LocalOp(
         reads=(),
         writes=(replace(flow, tensor=f"{flow.tensor}.cast"),),
@@ -448,11 +363,6 @@ def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp
         bits=32,
         cuts=flow.volume.cuts,
     )
-
-
-def _whole(elements: Any) -> Any:
-    """Elements without their fraction: a number, or an array over models of unlike sizes."""
-    return np.floor(elements) if isinstance(elements, np.ndarray) else int(elements)
 
 
 def _least(densities: list[Any]) -> Any:

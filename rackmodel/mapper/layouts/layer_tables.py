@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import working_volumes
-from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward, optimizer_op, swept_op
+from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward
 from rackmodel.cost.program.tasks import Task, local, message
+from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.pricer import Pricer
@@ -174,9 +175,7 @@ class LayerTables(FactorBuilder):
                 continue
             variables, repeat = table.variables, self.workload.repeat
             whole = table.seconds, table.joules, table.bytes, table.ahead_seconds, table.ahead_joules
-            exposed, windowed, held, *ahead = (
-                f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole
-            )
+            exposed, windowed, held, *ahead = (f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole)
             if len(policies) > 1:
                 variables = (*variables, f"{SAVED}{name}")
             first = ahead[0], ahead[1]
