@@ -163,7 +163,9 @@ def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]
 def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:
     tensor = workload.tensors[access.tensor]
     weight = tensor.kind == "weight"
-    return Operand(tensor.name, access, workload.gradient_bits if gradient and weight else tensor.bits, weight and not gradient, gradient)
+    of_weight = gradient and weight
+    bits = workload.gradient_bits if of_weight else tensor.bits
+    return Operand(tensor.name, access, bits, weight=weight and not gradient, gradient=gradient, of_weight=of_weight)
 
 
 def _share(access: Access, layout: Layout, plan: Plan, workload: Workload) -> Volume:

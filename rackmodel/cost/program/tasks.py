@@ -171,13 +171,15 @@ def flow_name(tensor: str, gradient: bool, state: bool) -> str:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor as one pass of an operation walks it. gradient: its gradient · weight: whether it is a weight."""
+    """A tensor as one pass of an operation walks it. weight: whether it is a weight · gradient: its gradient · of_weight: a weight's
+    gradient."""
 
     tensor: str
     access: Access
     bits: int
     weight: bool = False
     gradient: bool = False
+    of_weight: bool = False
 
     @property
     def name(self) -> str:

@@ -45,7 +45,7 @@ def numbered(local_op: LocalOp, numbers: Mapping[str, str]) -> LocalOp:
 
     def operand(one: Operand) -> Operand:
         access = Access(numbers[one.access.tensor], one.access.indices)
-        return Operand(numbers[one.tensor], access, one.bits, one.weight, one.gradient)
+        return replace(one, tensor=numbers[one.tensor], access=access)
 
     return replace(
         local_op,

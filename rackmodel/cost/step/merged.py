@@ -3,7 +3,9 @@ by side.
 
     columns of the product = sum of the columns of its members, on each accelerator; the operand is read once, one start is paid
 
-The first of them is charged with it; the others are there when it is done.
+The first of them is charged with it; the others are there when it is done. A backward pass has one product for the operand's gradient,
+which sums over the columns of all and writes once, and one for the weights': each runs when the last member's gradient is there, and that
+member is charged.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import numpy as np
 
 from rackmodel.cost.inside.kernels import roles_of
 from rackmodel.cost.program.fusion import NORMS
-from rackmodel.cost.program.tasks import Degrees, LocalOp, Operand, Task
+from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Operand, Task
 from rackmodel.model.einsum import Access
 from rackmodel.model.profile import Merged
 from rackmodel.model.workload import Workload
@@ -33,15 +35,17 @@ def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) ->
 
 def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
     """The same of products. apart: results of those that run alone."""
-    alike: dict[object, list[int]] = {}
+    alike: dict[tuple[object, ...], list[int]] = {}
     for number, task in enumerate(tasks):
         op = task.local_op
-        if task.kind == "op" and task.phase == "forward" and op is not None and op.written not in apart and _columns(op):
-            left = op.operands[0]
-            space = tuple(one for one in op.space if one[0] not in _columns(op))
-            same = (task.stage, left.tensor, str(left.access), _counted(space), op.reads[0].volume.axes, op.bits, op.family)
-            alike.setdefault(same, []).append(number)
-    return _first_of(alike.values())
+        columns = _columns(op) if task.kind == "op" and op is not None else ()
+        if op is not None and columns and (op.operands[0].tensor if _backward(op) else op.written) not in apart:
+            shared = _shared(op)
+            space = tuple(one for one in op.space if one[0] not in columns)
+            split = sorted(axes for index, _, axes in op.space if index in columns and axes) if shared is op.result else ()
+            same = (shared.name, str(shared.access), _counted(space), tuple(split), _flow(op, shared).volume.axes, op.bits, op.family)
+            alike.setdefault((task.phase, task.stage, *same), []).append(number)
+    return _run_at(numbers[::-1] if phase == "backward" else numbers for (phase, *_), numbers in alike.items())
 
 
 def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tuple[int, ...]]:
@@ -58,7 +62,7 @@ def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tu
         maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
         if maker is not None and maker.kind.name == "einsum":
             alike.setdefault((task.stage, task.action, task.axes, maker.ins[0].tensor), []).append(number)
-    return _first_of(alike.values())
+    return _run_at(alike.values())
 
 
 def summed_message(tasks: Sequence[Task]) -> Task:
@@ -66,7 +70,7 @@ def summed_message(tasks: Sequence[Task]) -> Task:
     return replace(tasks[0], volume=replace(tasks[0].volume, total=sum(one.volume.total for one in tasks)))
 
 
-def _first_of(groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+def _run_at(groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
     """Of each group of several its first → all of it, the others → ()."""
     found: dict[int, tuple[int, ...]] = {}
     for numbers in groups:
@@ -79,35 +83,62 @@ def _counted(space: Sequence[tuple[str, Any, tuple[int, ...]]]) -> tuple[tuple[s
     return tuple((index, axes) for index, _, axes in space)
 
 
+def _backward(local_op: LocalOp) -> bool:
+    """Whether it makes a gradient, from that of what a forward pass made."""
+    return local_op.operands[0].gradient
+
+
 def _columns(local_op: LocalOp) -> tuple[str, ...]:
-    """Indices that a product of activations and a weight has from the weight alone; none where it is no such product, or one of many
-    whose operands are not dealt out to them (heads'; experts' are)."""
+    """Indices that a product of activations and a weight has from the weight alone, in whichever pass; none where it is no such product, or
+    one of many whose operands are not dealt out to them (heads'; experts' are)."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
-    if roles is None or [operand.weight for operand in local_op.operands] != [False, True]:
+    if roles is None or (roles[0] and not np.all(np.asarray(local_op.density) < 1)):
         return ()
-    if roles[0] and not np.all(np.asarray(local_op.density) < 1):
-        return ()
-    return roles[2]
+    assert local_op.result is not None
+    weights = [operand.weight for operand in local_op.operands]
+    if not _backward(local_op):
+        return roles[2] if weights == [False, True] else ()
+    if weights == [False, True]:
+        return roles[3]
+    return roles[1] if local_op.result.of_weight else ()
+
+
+def _shared(local_op: LocalOp) -> Operand:
+    """What members have in common: what they read, or its gradient that they make."""
+    left, right = local_op.operands
+    if not _backward(local_op):
+        return left
+    assert local_op.result is not None
+    return local_op.result if right.weight else right
+
+
+def _flow(local_op: LocalOp, operand: Operand) -> Flow:
+    """What moves of an operand, or of the result."""
+    return next(flow for flow in (*local_op.writes, *local_op.reads) if flow.name == operand.name)
 
 
 def side_by_side(members: Sequence[LocalOp], degrees: Degrees) -> LocalOp:
     """The product of several."""
-    first = members[0]
-    left, weight = first.operands
+    first, mine = members[0], _columns(members[0])
     assert first.result is not None
     columns = sum(_share(member, degrees) for member in members)
     mean = sum(_share(member, degrees, whole=False) for member in members) if first.paced else columns
-    mine = _columns(first)
     space = (*(one for one in first.space if one[0] not in mine), (COLUMNS, columns, ()))
+    shared = _shared(first).name
     return replace(
         first,
-        reads=(first.reads[0], *(member.reads[1] for member in members)),
-        writes=tuple(flow for member in members for flow in member.writes),
+        reads=_moved([member.reads for member in members], shared),
+        writes=_moved([member.writes for member in members], shared),
         space=space,
         mean=mean / columns if np.any(mean != columns) else 1.0,
-        operands=(left, _with_columns(weight, mine)),
+        operands=tuple(_with_columns(operand, mine) for operand in first.operands),
         result=_with_columns(first.result, mine),
     )
+
+
+def _moved(flows: Sequence[Sequence[Flow]], shared: str) -> tuple[Flow, ...]:
+    """What all members move, what they share once."""
+    return (*flows[0], *(flow for each in flows[1:] for flow in each if flow.name != shared))
 
 
 def _share(member: LocalOp, degrees: Degrees, *, whole: bool = True) -> Any:
@@ -121,6 +152,8 @@ def _share(member: LocalOp, degrees: Degrees, *, whole: bool = True) -> Any:
 
 
 def _with_columns(operand: Operand, columns: Sequence[str]) -> Operand:
-    """The operand, its own columns replaced by those of all."""
+    """The operand, its own columns, where it has some, replaced by those of all."""
     kept = tuple(affine for affine in operand.access.indices if not any(index in columns for _, index in affine))
+    if len(kept) == len(operand.access.indices):
+        return operand
     return replace(operand, access=Access(operand.access.tensor, (*kept, ((1, COLUMNS),))))
