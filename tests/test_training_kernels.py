@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rackmodel import api
@@ -202,3 +204,45 @@ def test_a_hand_over_between_stages_takes_its_host_behind_every_pass() -> None:
     none, some = (brief(one, **cells, pp="2", dp="1", gbs="1").seconds for one in said)
     assert some - none == pytest.approx(4e-3, rel=1e-6)
     assert len({brief(one, **cells, pp="1", dp="2", gbs="2").seconds for one in said}) == 1
+
+
+MERGED = """
+profile: merging
+kernels: measured
+attention: flash
+pointwise: fused
+merged: {projections: true}
+source: a test
+"""
+
+
+def test_products_of_one_operand_are_one_in_every_pass(tmp_path: Path) -> None:
+    """Llama-3-8B, eight sequences of 8,192, tensor 2, in bf16, gradients of weights in fp32: each reads what they share once, and writes its
+    gradient once; gate and up alike."""
+    path = tmp_path / "merging.yaml"
+    path.write_text(MERGED, encoding="utf-8")
+    sets = ["accelerators=8", "b=8", "axes.tp.degree=2", "axes.pp.degree=1"]
+    ledger = api.search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile=str(path)).result.ledger
+    tokens, tp, data, d, layers = 8 * 8192, 2, 4, 4096, 32
+    columns = {"Q": 4096, "K": 1024, "V": 1024}
+    found: Counter[tuple[str, str, str]] = Counter()
+    for row in ledger.where(level="gpu", component="memory"):
+        if row.einsum in columns and row.phase in ("forward", "backward"):
+            found[row.phase, row.tensor, row.action] += int(np.sum(row.amount)) // layers
+    assert found == {
+        ("forward", "N1", "read"): tokens * tp * d * 2,
+        **{("forward", f"W{name}", "read"): data * d * n * 2 for name, n in columns.items()},
+        **{("forward", name, "write"): tokens * n * 2 for name, n in columns.items()},
+        **{("backward", f"d{name}", "read"): 2 * tokens * n * 2 for name, n in columns.items()},  # by each of two products
+        **{("backward", f"W{name}", "read"): data * d * n * 2 for name, n in columns.items()},
+        ("backward", "dN1", "write"): tokens * tp * d * 2,
+        ("backward", "N1", "read"): tokens * tp * d * 2,
+        **{("backward", f"dW{name}", "write"): data * d * n * 4 for name, n in columns.items()},
+    }
+    macs = {(row.phase, row.einsum, row.tensor): float(np.sum(row.amount)) for row in ledger.where(action="mac")}
+    both = 2 * tokens * d * (2 * 14336) * layers
+    assert {key: macs[key] for key in macs if key[1] in ("gate", "up")} == {
+        ("forward", "gate", "G"): both,
+        ("backward", "gate", "dN2"): both,
+        ("backward", "gate", "dWG"): both,
+    }
