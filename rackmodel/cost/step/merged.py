@@ -3,9 +3,8 @@ by side.
 
     columns of the product = sum of the columns of its members, on each accelerator; the operand is read once, one start is paid
 
-The first of them is charged with it; the others are there when it is done. A backward pass has one product for the operand's gradient,
-which sums over the columns of all and writes once, and one for the weights': each runs when the last member's gradient is there, and that
-member is charged.
+A backward pass has one for the gradient of that operand, which sums over the columns of all and writes once, and one for the weights'. The
+first of them is charged with it; the others are there when it is done.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) ->
 
 def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
     """The same of products. apart: results of those that run alone."""
-    alike: dict[tuple[object, ...], list[int]] = {}
+    alike: dict[object, list[int]] = {}
     for number, task in enumerate(tasks):
         op = task.local_op
         columns = _columns(op) if task.kind == "op" and op is not None else ()
@@ -45,7 +44,7 @@ def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[in
             split = sorted(axes for index, _, axes in op.space if index in columns and axes) if shared is op.result else ()
             same = (shared.name, str(shared.access), _counted(space), tuple(split), _flow(op, shared).volume.axes, op.bits, op.family)
             alike.setdefault((task.phase, task.stage, *same), []).append(number)
-    return _run_at(numbers[::-1] if phase == "backward" else numbers for (phase, *_), numbers in alike.items())
+    return _first_of(alike.values())
 
 
 def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tuple[int, ...]]:
@@ -62,7 +61,7 @@ def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tu
         maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
         if maker is not None and maker.kind.name == "einsum":
             alike.setdefault((task.stage, task.action, task.axes, maker.ins[0].tensor), []).append(number)
-    return _run_at(alike.values())
+    return _first_of(alike.values())
 
 
 def summed_message(tasks: Sequence[Task]) -> Task:
@@ -70,7 +69,7 @@ def summed_message(tasks: Sequence[Task]) -> Task:
     return replace(tasks[0], volume=replace(tasks[0].volume, total=sum(one.volume.total for one in tasks)))
 
 
-def _run_at(groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+def _first_of(groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
     """Of each group of several its first → all of it, the others → ()."""
     found: dict[int, tuple[int, ...]] = {}
     for numbers in groups:
