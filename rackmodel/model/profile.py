@@ -239,10 +239,10 @@ class Engine(Spec):
 
 
 class Merged(Spec):
-    """Kernels that take several operations of a forward pass."""
+    """Kernels that take several operations: of a forward pass, products of every pass."""
 
     projections: bool = Field(
-        default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one product"
+        default=False, description="products of one operand, such as queries, keys and values, or gate and up, are one, in every pass"
     )
     apart: list[str] = Field(default_factory=list, description="projections: tensors whose products are none of those")
     rotations: bool = Field(default=False, description="one kernel rotates queries and keys, and normalises their heads where a model does")
