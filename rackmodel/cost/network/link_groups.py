@@ -66,10 +66,8 @@ class Fabric:
     def ports(self, index: int) -> int:
         """The outermost tier that a child of tier `index` reaches by the links that join it there: of switches, as long as an accelerator
         has as many links as fast in the next (a NIC for all tiers of a fat tree, NVLink for a node and its rack)."""
-        said = [(one.bandwidth_bytes_per_s, (one.links or below) / below) for one, below in ((tier.network, tier.below) for tier in self.tiers)]
-        switches = [topology_of(tier.network).uniform for tier in self.tiers]
         last = index
-        while last + 1 < len(self.tiers) and switches[last] and switches[last + 1] and said[last] == said[last + 1]:
+        while last + 1 < len(self.tiers) and (links := _links(self.tiers[last])) and links == _links(self.tiers[last + 1]):
             last += 1
         return last
 
@@ -85,6 +83,12 @@ class Fabric:
     def measure_once(self, key: Any, make: Callable[[], Found]) -> Found:
         """The same of what depends on neither bandwidth, energy nor the start of a call."""
         return _once(self.measured, key, make)
+
+
+def _links(tier: Tier) -> tuple[float, float] | None:
+    """(bytes a second of a link, links of an accelerator) into a switch."""
+    network = tier.network
+    return (network.bandwidth_bytes_per_s, (network.links or tier.below) / tier.below) if topology_of(network).uniform else None
 
 
 def _once(known: dict[Any, Any], key: Any, make: Callable[[], Found]) -> Found:
