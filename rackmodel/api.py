@@ -347,6 +347,8 @@ def _inside(
     if profile.merged.projections:
         said = f"profile '{profile.name}' has products of one operand merged, which are no loop nest of an operation: say one of the two"
         raise InputError(said, path="inside.model")
+    if any(tensor.crowded for tensor in workload.tensors.values()):
+        raise InputError("a loop nest knows no accelerator whose experts are chosen most: say no `imbalance`", path="inside.model")
     return nest_inside(mapper, workload, aim_of(question.goal, static_watts(architecture), architecture.used), question.watch)
 
 

@@ -179,6 +179,18 @@ def test_direct_all_to_all_on_one_switch_and_over_two_nodes() -> None:
         assert use.total(1.0) == pytest.approx(seconds)
 
 
+def test_an_all_to_all_over_two_switches_that_one_link_reaches_takes_turns_on_it() -> None:
+    # four of two nodes of two, 100 GB/s each into both switches: V/4 to the one beside, 2 V/4 to the two across; 10 GB/s: links of its own
+    for speed, links, seconds in (("100 GB/s", None, 0.75 / 100e9), ("100 GB/s", 4, 0.25 / 100e9), ("200 GB/s", None, 0.25 / 100e9)):
+        arch = machine((2, network()), (2, network(bandwidth=speed, striped=True, **({"links": links} if links else {}))))
+        assert collective(arch, groups(range(4)), "all_to_all").total(1.0) == pytest.approx(seconds)
+    three = machine((2, network()), (2, network()), (2, network()))  # 1, 2 and 4 of seven others
+    assert collective(three, groups(range(8)), "all_to_all").total(1.0) == pytest.approx(7 / 8 / 100e9)
+    assert collective(three, groups(range(0, 8, 2)), "all_to_all").total(1.0) == pytest.approx(3 / 4 / 100e9)
+    slow = machine((2, network()), (2, network()), (2, network(oversubscription=3)))  # 4 V/8 over a third of the links
+    assert collective(slow, groups(range(8)), "all_to_all").total(1.0) == pytest.approx(3 * 4 / 8 / 100e9)
+
+
 def test_all_to_all_on_a_ring_relays() -> None:
     use = collective(machine((4, network(topology="ring"))), groups(range(4)), "all_to_all")
     assert use.wire_bytes_per_byte == pytest.approx((4 * (1 + 2 + 1) / 4,))

@@ -56,6 +56,16 @@ def test_a_kernel_over_the_limit_by_its_operations_alone_is_slower() -> None:
     assert (busy, seconds, exposed) == pytest.approx((0.0, 2.0, 2.0))
 
 
+def test_a_cap_below_what_a_kernel_draws_lowers_the_clock() -> None:
+    # 625 W above idle without it (500 of operations, 125 busy); 225 W are left under 300 W: (625 / 225)^(1 / 1.5) = 1.9763 times as long
+    busy, seconds, exposed = drawn(500.0, busy_power="250 W", power_limit="700 W", power_cap="300 W")
+    assert (seconds, exposed) == pytest.approx(((625 / 225) ** (2 / 3),) * 2)
+    assert busy + 500 == pytest.approx(max(225 * seconds, 500))  # what is drawn above idle is at the cap, or the operations' own
+    busy, seconds, _ = drawn(250.0, busy_power="250 W", power_cap="450 W", cap_exponent="1")
+    assert (busy, seconds) == pytest.approx((250.0, 500 / 375))  # 500 W of 375: all of it drawn for longer
+    assert drawn(200.0, busy_power="250 W", power_limit="700 W", power_cap="600 W") == (250.0, 1.0, 1.0)
+
+
 def test_a_part_without_such_facts_is_as_it_was() -> None:
     assert drawn(200.0) == (0.0, 1.0, 1.0)
 

@@ -163,15 +163,14 @@ def updates(machine: Architecture, usage: Usage) -> int:
 
 
 def _level_w(machine: Architecture, level: Level) -> Ranged:
-    """Power at work of one instance: as stated; of the accelerator its power limit, where its kernels have one; else static."""
+    """Power at work of one instance: as stated; of the accelerator its power cap or limit, where its kernels have one; else static."""
     if level.cost is not None and level.cost.power_w is not None:
         return factor(f"{machine.name}.{level.name} power", level.cost.power_w)
     if level.accelerator:
-        limits = [
-            one.compute.kernels.power_limit_w for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None
-        ]
-        if limits and limits[-1] is not None:
-            return factor(f"{machine.name}.{level.name} power", limits[-1])
+        kernels = [one.compute.kernels for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None]
+        limit = (kernels[-1].power_cap_w or kernels[-1].power_limit_w) if kernels else None
+        if limit is not None:
+            return factor(f"{machine.name}.{level.name} power", limit)
     return factor(f"{machine.name}.{level.name} static power", level.static_power_w)
 
 

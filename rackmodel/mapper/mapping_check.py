@@ -244,10 +244,7 @@ def _step(architecture: Architecture, workload: Workload, mapping: MappingSpec, 
     if step.mixes:
         yield from _mixes(workload, step)
     elif step.layers:
-        chunks = stages * step.interleave
-        if len(step.layers) != chunks or sum(step.layers) != workload.layers:
-            fact = f"{len(step.layers)} numbers that add up to {sum(step.layers)}: want {chunks} that add up to {workload.layers}"
-            yield InputError(fact, path="step.layers")
+        yield from _layers(workload, step)
 
 
 def _offload(architecture: Architecture, step: StepSpec) -> Iterator[InputError]:
@@ -263,6 +260,19 @@ def _offload(architecture: Architecture, step: StepSpec) -> Iterator[InputError]
     if step.host is None:
         fact = f"`offload` needs the level that it goes to: say host: {level.level}"
         yield InputError(fact, path="step.offload")
+
+
+def _layers(workload: Workload, step: StepSpec) -> Iterator[InputError]:
+    """The layers of every stage, or of every chunk of several: a chunk may hold none, as one beside the embedding, no stage may."""
+    stages, chunks = step.pipeline.degree, step.pipeline.degree * step.interleave
+    if len(step.layers) != chunks or sum(step.layers) != workload.layers:
+        fact = f"{len(step.layers)} numbers that add up to {sum(step.layers)}: want {chunks} that add up to {workload.layers}"
+        yield InputError(fact, path="step.layers")
+    for number, count in enumerate(step.layers):
+        if count < 0 or (count == 0 and step.interleave == 1):
+            yield InputError(f"{count} must be above 0", path=f"step.layers.{number}")
+        elif number < stages < chunks and not any(step.layers[number::stages]):
+            yield InputError(f"stage {number} of {stages} holds no layer in any chunk", path=f"step.layers.{number}")
 
 
 def _mixes(workload: Workload, step: StepSpec) -> Iterator[InputError]:

@@ -55,6 +55,8 @@ def _free_cut(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
 def _recompute(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     if not workload.backward and mapper.recompute != "none":
         yield _no_backward(workload, "recompute")
+    elif mapper.recompute == "per layer" and mapper.cut == "even" and any(axis.stages == "layers" for axis in mapper.axes.values()):
+        yield InputError("layers of unlike policies make stages of unlike layers: say cut: free", path="recompute")
 
 
 def _no_backward(workload: Workload, key: str) -> InputError:

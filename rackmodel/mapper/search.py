@@ -118,6 +118,7 @@ class _Search:
             self._outline(space.groups)
         self._add((*(() if waits else space.groups), *self.free.solved()))
         self.bound = min(self.bound, self.free.bound)
+        self.short_of: Point | None = None  # of dealt cuts that do not fit, the one that needs least
         self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w, RUNS_KEPT if question.front else 0)
         self.twins = Twins(self.groups, self.prices)
@@ -340,10 +341,11 @@ class _Search:
 
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> tuple[list[Point], CutSearch]:
         """(the best with those of every column whose cut and mixes could be better, the search for these)."""
-        from rackmodel.mapper.stages import free_cut  # of open cuts alone, and slow to load
+        from rackmodel.mapper.stages import dealt_cuts, free_cut  # of open cuts alone, and slow to load
         from rackmodel.mapper.stages.best_cuts import BestCuts
 
-        schedules = [s for s in self.space.schedules if s in free_cut.BOUNDED] or [PLAIN]
+        others = dealt_cuts.apart(self.space.schedules, self.space.interleave)
+        schedules = [s for s in self.space.schedules if s in free_cut.BOUNDED] or ([] if others else [PLAIN])
         asked = free_cut.Asked(schedules, self.overlaps, self.job.profile, per_layer)
         listed = [
             one
@@ -366,7 +368,21 @@ class _Search:
         self.counts["cut"] = self.counts.get("cut", 0.0) + cuts.opened
         self.counts["timed"] += len(best.seen)
         self.bound = min(self.bound, cuts.bound)
-        return best.points, cuts
+        if not others:
+            return best.points, cuts
+        homes = [fits for fits, _ in self.blocks.home_fits]
+        tried = dealt_cuts.Asked(
+            kinds=others,
+            overlaps=self.overlaps,
+            home_fits=homes,
+            capacity=self.blocks.capacity,
+            most_s=min(best.worst, self.limits.latency),
+        )
+        dealt = dealt_cuts.DealtCuts(self.job, self.groups, self.prices, self.static_w, tried)
+        found, left = self._run(dealt.points(), best.points, top)
+        self.short_of, self.counts["open cuts"] = dealt.nearest, self.counts["open cuts"] + dealt.listed
+        self.bound = min(self.bound, dealt.least_s, left)
+        return found, cuts
 
     # -- the front -----------------------------------------------------------------------------------------------------------
 
@@ -401,10 +417,7 @@ class _Search:
         if self.question.below < math.inf:
             return unknown(f"nothing is below {self.question.below:g}")
         if nearest.need > self.blocks.capacity:
-            point = nearest.point
-            held = held_by(point, self.prices[point.group], self.groups[point.group])
-            name = self.job.setting.architecture.accelerator.name
-            return over_memory(name, nearest.need, self.blocks.room, held, limit=self.limits.memory if self.blocks.limited else None)
+            return self._over_memory(nearest.point, nearest.need)
         if problem is not None:
             return problem
         if nearest.host > nearest.host_have:
@@ -413,6 +426,11 @@ class _Search:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
         problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
         return out_of_time(self.watch) if self.watch.stopped else problem
+
+    def _over_memory(self, point: Point, need: float) -> InfeasibleError:
+        held = held_by(point, self.prices[point.group], self.groups[point.group])
+        name = self.job.setting.architecture.accelerator.name
+        return over_memory(name, need, self.blocks.room, held, limit=self.limits.memory if self.blocks.limited else None)
 
     def _no_cut(self, cuts: CutSearch, even: InfeasibleError) -> InfeasibleError:
         """No cut is an answer: what is in the way, of latency and memory. even: why no even cut is one."""
@@ -427,6 +445,9 @@ class _Search:
             except InfeasibleError as problem:
                 return problem
             return out_of_time(self.watch) if self.watch.stopped else over_limit(self.limits, {"latency": need}, alone=True, listed=True)
+        dealt, other = self.short_of, math.inf if cuts.nearest is None else cuts.nearest[1].need
+        if dealt is not None and self.blocks.capacity < dealt.memory <= min(other, even.need if even.unit == "byte" else math.inf):
+            return self._over_memory(dealt, dealt.memory)
         if cuts.nearest is None or (even.unit == "byte" and even.need <= cuts.nearest[1].need):
             return even
         nearest = cuts.nearest[1]

@@ -258,7 +258,10 @@ class StepSpec(Spec):
     pipeline: PlacedAxis = Field(default=PlacedAxis(degree=1), description="pipeline stages, and accelerators from one to the next")
     schedule: Schedule = Field(default="1f1b", description="order of forward and backward passes")
     interleave: PositiveInt = Field(default=1, description="chunks of layers a stage holds")
-    layers: list[PositiveInt] = Field(default_factory=list, description="layers of each stage where they differ; empty = the same")
+    layers: list[int] = Field(
+        default_factory=list,
+        description="layers of each stage where they differ, or of each chunk in the order of the model; empty = the same",
+    )
     mixes: list[dict[str, dict[Policy, int]]] = Field(
         default_factory=list, description="stage → section → recompute policy → layers, where layers differ in it"
     )

@@ -310,7 +310,15 @@ class Kernels(Spec):
         description="drawn beside static power while it waits, amid work, for its host or for other accelerators: its clocks stay up",
     )
     power_limit_w: Watts | None = Field(
-        default=None, alias="power_limit", description="what the accelerator may draw: a kernel over it is slower; absent = any"
+        default=None,
+        alias="power_limit",
+        description="what the accelerator may draw, where its kernels were measured: a kernel over it is slower; absent = any",
+    )
+    power_cap_w: Watts | None = Field(
+        default=None, alias="power_cap", description="what it is set to draw at most, below its power limit: its clocks fall; absent = none"
+    )
+    cap_exponent: Plain = Field(
+        default=1.5, description="power_cap: power over static power that the clock's power of this is proportional to, at least 1"
     )
     products: dict[str, Products] = Field(
         default_factory=dict,
@@ -366,6 +374,8 @@ class Kernels(Spec):
             raise ValueError(f"training_kernel '{self.training_kernel}' has no facts of training")
         if self.power_limit_w is not None and not self.power_limit_w > 0:
             raise ValueError("power_limit must be positive")
+        if not self.cap_exponent >= 1:
+            raise ValueError(f"cap_exponent is at least 1: power falls no slower than the clock (got {self.cap_exponent:g})")
         return self
 
     def busy_of(self, kind: BusyKind) -> Busy:

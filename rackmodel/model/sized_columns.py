@@ -22,7 +22,8 @@ Ints = NDArray[np.int64]
 def graph_key(workload: Workload, free: frozenset[str]) -> Hashable:
     """What workloads of one file must share to be columns of one. free: sizes that may differ, and with them those that take theirs."""
     pinned = tuple((name, size) for name, size in workload.sizes.items() if not {name, workload.aliases.get(name)} & free)
-    densities = tuple((name, tensor.said, tensor.density < 1) for name, tensor in workload.tensors.items())  # at sizes, what these come to
+    tensors = workload.tensors.items()
+    densities = tuple((name, tensor.said, tensor.density < 1, tensor.crowded) for name, tensor in tensors)  # at sizes, what these come to
     return workload.name, workload.phases, pinned, densities
 
 

@@ -33,6 +33,8 @@ class Tensor:
     model does, not one that it is a module of ·
     trained: of a weight, whether it has a gradient and an optimizer's state · gradient_bits: of an element of an activation's gradient,
     0 = as the activation's own ·
+    crowded: of what tokens are sent to, rank of experts that are chosen unevenly → tokens of those of the accelerator that has most, over
+    the mean ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""
 
     name: str
@@ -50,6 +52,7 @@ class Tensor:
     access: Access | None = None
     said: str | float = 1
     gradient_bits: int = 0
+    crowded: tuple[tuple[str, float], ...] = ()
 
     @property
     def held_bytes(self) -> float:

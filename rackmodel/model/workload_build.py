@@ -110,8 +110,24 @@ def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
     if whole.product_bits and not any(_quantised(op, whole) for op in whole.ops.values()):
         yield InputError("no product has a weight that is narrower than its other operand", path="precision.product")
     for name, tensor in whole.tensors.items():
-        if tensor.routed and not any(_routes(op, name, whole) for op in whole.ops.values()):
+        if tensor.routed and not any(_experts(op, name, whole) for op in whole.ops.values()):
             yield InputError(f"no product sends tokens to parts of '{name}'", path=f"tensors.{name}.read")
+    yield from _unknown_crowds(spec, whole)
+
+
+def _unknown_crowds(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError]:
+    weights = [name for name, tensor in whole.tensors.items() if tensor.kind == "weight"]
+    experts = set[str]().union(*(_experts(op, name, whole) for op in whole.ops.values() for name in weights))
+    for index, most in spec.imbalance.items():
+        path = f"imbalance.{index}"
+        if index not in whole.sizes:
+            yield InputError(f"no index '{index}'", path=path, known=sorted(whole.sizes), given=index)
+        elif most < 1:
+            yield InputError(f"the most over the mean is {most:g}: it must be 1 or more", path=path)
+        elif index not in experts:
+            yield InputError(f"'{index}' counts no experts that tokens are sent to", path=path, known=sorted(experts))
+        elif spec.serving is not None:
+            yield InputError("a decoder's step says how tokens choose experts in `serving.skew`", path=path)
 
 
 def _quantised(op: Op, whole: Workload) -> bool:
@@ -119,11 +135,11 @@ def _quantised(op: Op, whole: Workload) -> bool:
     return any(tensor.kind == "weight" and tensor.bits < max(one.bits for one in tensors) for tensor in tensors)
 
 
-def _routes(op: Op, weight: str, whole: Workload) -> bool:
-    """Whether an operation has a sparse operand that shares an index with a weight and the result: experts."""
-    mine = next((set(access.names) for access in op.ins if access.tensor == weight), set())
+def _experts(op: Op, weight: str, whole: Workload) -> set[str]:
+    """Indices that a sparse operand of an operation shares with a weight and the result."""
+    mine = next((set(access.names) for access in op.ins if access.tensor == weight), set[str]())
     others = [access for access in op.ins if access.tensor != weight and whole.tensors[access.tensor].density < 1]
-    return any(mine & set(other.names) & set(op.out.names) for other in others)
+    return set[str]().union(*(mine & set(other.names) & set(op.out.names) for other in others))
 
 
 def _connected(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
@@ -325,8 +341,13 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         raise InputError(f"weights are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
     return Tensor(
         name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, said.trained, first,
-        said.density, width(said.gradient) if said.gradient is not None else 0,
+        said.density, width(said.gradient) if said.gradient is not None else 0, _crowded(spec, kind, ranks, density),
     )
+
+
+def _crowded(spec: WorkloadSpec, kind: Kind, ranks: tuple[str, ...], density: float) -> tuple[tuple[str, float], ...]:
+    """Ranks of a tensor that count experts chosen unevenly: of what tokens are sent to."""
+    return tuple((rank, most) for rank, most in spec.imbalance.items() if rank in ranks and kind != "weight" and density < 1)
 
 
 def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:

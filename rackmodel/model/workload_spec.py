@@ -124,6 +124,10 @@ class WorkloadSpec(Spec):
         "weights that the model has by the same name are the model's",
     )
     serving: ServingSpec | None = Field(default=None, description="a decoder's step, such as a server takes: the names of its sizes")
+    imbalance: dict[str, Plain] = Field(
+        default_factory=dict,
+        description="index of experts → tokens of the accelerator whose experts are chosen most, over the mean, where axes split it",
+    )
     batch_rank: str = Field(default="b", description="the index of the batch, which micro-batches split in time")
     optimizer: Literal["adam", "sgd"] = Field(default="adam", description="what the optimizer computes for a parameter")
     tensors: dict[str, TensorSpec] = Field(

@@ -126,7 +126,8 @@ def _step_words(step: StepSpec) -> list[str]:
         words.append(step.schedule + (f" × {step.interleave}" if step.interleave > 1 else ""))
     if step.layers:
         least, most = min(step.layers), max(step.layers)
-        words.append(f"layers {least} to {most} a stage" if least < most else f"{least} layers a stage")
+        part = "chunk" if step.interleave > 1 else "stage"
+        words.append(f"layers {least} to {most} a {part}" if least < most else f"{least} layers a {part}")
     if step is not None and step.pools:
         words.append(f"stages on {' then '.join(step.pools)}")
     if step.offload:

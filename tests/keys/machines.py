@@ -192,6 +192,8 @@ TREES = {
     "Busy.power": Flip("measured", f"{_SM}.busy.vector.power", "50 W", _BUSY),
     "Busy.moved": Flip("measured", f"{_SM}.busy.vector.moved", "50 pJ/byte", _BUSY),
     "Kernels.power_limit": Flip("measured", f"{_SM}.power_limit", "1 W"),
+    "Kernels.power_cap": Flip("measured", f"{_SM}.power_cap", "1 W"),
+    "Kernels.cap_exponent": Flip("measured", f"{_SM}.cap_exponent", 3, {f"{_SM}.power_cap": "1 W"}),
     "Kernels.products": Flip("measured", f"{_SM}.products", DROP, FITTED),
     "Products.operands": Flip("measured", f"{_16}.operands", "8 bit", FITTED),
     "Kernels.grouped": Flip("measured", f"{_SM}.grouped", DROP, EXPERTS),

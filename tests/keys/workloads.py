@@ -11,6 +11,9 @@ _DECODER = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
 
 _SERVED = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
 
+_DEALT = {name: EXPERTS[name] for name in ("work.phases", "work.sizes", "work.einsums", "work.tensors")}
+_DEALT |= {"mapper.axes": {"tp": {"degree": 8}}, "mapper.split": {"tp": ["x"]}}
+
 _RATES = {"16 bit": {"rate": "0.1 TFLOP/s"}, "8 bit": {"rate": "0.2 TFLOP/s"}}
 _NARROW = {"work.precision.weight": "8 bit", f"{_GPU}.compute.precisions": _RATES}
 
@@ -26,6 +29,7 @@ WORKLOADS = {
     "ServingSpec.new": Flip("layers", "work.serving.new", "tokens", _DECODER, refused="serving.new"),
     "ServingSpec.cached": Flip("layers", "work.serving.cached", "context", _DECODER, refused="serving.cached"),
     "ServingSpec.skew": Flip("measured", "work.serving.skew", 1.2, {**EXPERTS, **_SERVED}),
+    "WorkloadSpec.imbalance": Flip("graph", "work.imbalance", {"x": 1.5}, _DEALT),
     "WorkloadSpec.batch_rank": Flip("layers", "work.batch_rank", "s", {"mapper.micro_batch": 2}),
     "WorkloadSpec.optimizer": Flip("layers", "work.optimizer", "sgd"),
     "WorkloadSpec.tensors": Flip("layers", "work.tensors", {"H": {"precision": "8 bit"}}),

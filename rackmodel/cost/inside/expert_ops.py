@@ -20,7 +20,7 @@ from rackmodel.cost.inside.experts import RESULT_BYTES, ExpertDevice, compute_pa
 from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing, load_of
-from rackmodel.cost.program.tasks import Degrees, LocalOp
+from rackmodel.cost.program.tasks import Degrees, LocalOp, excess
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import Compute, width
 
@@ -76,7 +76,7 @@ def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row
     """Rows and duration [n] of it. rows: what the roofline charges."""
     # gate and up side by side are one product, whose weights are as large as each other
     weights = {operand.tensor for operand in local_op.operands if operand.weight} | {flow.tensor for flow in local_op.reads[2:]}
-    kernel = _kernel(product, local_op, len(degrees), gated=len(weights) > 1)
+    kernel = _kernel(product, local_op, degrees, gated=len(weights) > 1)
     each = kernel.hit_bytes / len(weights)
     priced = [_charged(product, kernel, row, each if row.tensor in weights else None) for row in rows]
     memory = sum((row.seconds for row in priced if row.level == product.memory and row.component == "memory"), np.zeros(len(degrees)))
@@ -100,9 +100,11 @@ class _Kernel:
     between: Array
 
 
-def _kernel(product: ExpertProduct, local_op: LocalOp, count: int, *, gated: bool) -> _Kernel:
+def _kernel(product: ExpertProduct, local_op: LocalOp, degrees: Degrees, *, gated: bool) -> _Kernel:
     """The kernel of each mesh. gated: whether the product is up with a gate beside it, which the activation follows."""
+    count = len(degrees)
     experts, tokens, n, k = (np.broadcast_to(np.asarray(x, dtype=np.float64), count) for x in product.sizes)
+    tokens = tokens * excess(local_op.cuts, degrees)
     density = np.broadcast_to(np.asarray(local_op.density, dtype=np.float64), count)
     found = _Kernel(*(np.empty(count) for _ in fields(_Kernel)))
     for own, share in np.unique(np.stack([experts, density]), axis=1).T:

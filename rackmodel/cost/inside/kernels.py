@@ -258,13 +258,13 @@ class KernelPricer:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
             batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
             rate = product.lasting * self.pace if self.lasting else 1.0
-            return local_op.density * compute_seconds(product, device, batch, m, n, k) / rate
+            return local_op.densest(degrees) * compute_seconds(product, device, batch, m, n, k) / rate
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
         roles = roles_of(local_op)
         if roles is None:
             return 2.0 * local_op.fullest(degrees) / rate
         batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
-        return local_op.density * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
+        return local_op.densest(degrees) * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
 
     def _named(self, facts: Kernels, kernel: str) -> Any:
         """Share of the peak rate of a named kernel: of the one that the profile asks for, where the part tells it apart."""
@@ -369,7 +369,7 @@ def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degr
     if not product.quantise:
         return product.start_s
     batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
-    return product.start_s + product.quantise * local_op.density * batch * m * k / gpu.bandwidth
+    return product.start_s + product.quantise * local_op.densest(degrees) * batch * m * k / gpu.bandwidth
 
 
 def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:
@@ -377,8 +377,11 @@ def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Deg
     multiplied, less what the product's own row reads. Their time is in the product's."""
     roles = roles_of(local_op) or ((),) * 4
     elements, most = (
-        local_op.density * batch * m * k + np.zeros(len(degrees))
-        for batch, m, _, k in ([points(local_op, indices, degrees) for indices in roles] for points in (_share, _points))
+        density * batch * m * k + np.zeros(len(degrees))
+        for density, (batch, m, _, k) in (
+            (density, [points(local_op, indices, degrees) for indices in roles])
+            for density, points in ((local_op.density, _share), (local_op.densest(degrees), _points))
+        )
     )
     more = times(most, elements) if local_op.paced else 1.0
     narrow, own = local_op.bits / 8, local_op.operands[0].bits / 8

@@ -4,9 +4,13 @@
     busy power of a kind of kernel (experts' products, attention, those that move rows): power + moved · bytes / duration
     waiting waiting power · what of the duration it waits for the host
     slowed  duration >= joules / (limit - static power)
+    capped  duration · (watts above static power / (cap - static power))^(1/exponent), where a cap is below what it draws
 
 joules: of the kernel's operations and bytes. At the limit the clock falls, and what the clock draws with it: rates that were measured at
-the limit hold as they are, so that a kernel takes longer only where what it moves and multiplies alone is over the limit.
+the limit hold as they are, so that a kernel takes longer only where what it moves and multiplies alone is over the limit. A cap is below
+that limit: the clock falls until power does, by more than the clock as the voltage falls with it. The exponent, 1.5, is ASSUMED: a chip of
+fixed voltage has 1, one of voltage in proportion to its clock 3; an H100 capped at 600 of 700 W is told to lose 10 to 15 % of a training
+step (factryze.ai, power capping; not measured here), which is 1.8 to 1.3.
 Source of the form: watts of long kernels of attention lie on static + busy + joules a byte, with the energies of the parts (H200, GB200:
 58 and 61 pJ a byte found, 56 stated); watts of kernels that quantise rise in proportion to the bytes a second, from what a GPU draws that
 works on next to nothing; the numbers are facts of the parts.
@@ -58,23 +62,34 @@ def powered(
     limited: whether its own power may slow it. Raises InputError for a limit that static power reaches."""
     own = facts.busy_power_w if busy is None else busy
     waits = facts.waiting_power_w * waiting
-    if not np.any(own) and not np.any(waits) and facts.power_limit_w is None:
+    if not np.any(own) and not np.any(waits) and facts.power_limit_w is None and facts.power_cap_w is None:
         return list(rows), duration
     joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))
     running = duration - waiting
     drawing, slowed = own + np.zeros_like(duration), running
     if facts.power_limit_w is not None:
-        left = facts.power_limit_w - architecture.accelerator.static_power_w
-        if not left > 0:
-            raise InputError("the power limit is no more than the static power", path="kernels.power_limit")
+        left = _above_static(architecture, facts.power_limit_w, "power_limit")
         slowed = np.maximum(running, joules / left) if limited else running
         drawing = np.minimum(drawing, np.maximum(left - joules / np.maximum(slowed, 1e-30), 0.0))
+    if facts.power_cap_w is not None:
+        left = _above_static(architecture, facts.power_cap_w, "power_cap")
+        over = (drawing + joules / np.maximum(slowed, 1e-30)) / left
+        slowed = slowed * np.maximum(over, 1.0) ** (1 / facts.cap_exponent)
+        drawing = np.where(over > 1, np.maximum(left - joules / np.maximum(slowed, 1e-30), 0.0), drawing)
     longer, found = duration + (slowed - running), list(rows)
     if (slowed != running).any():
         scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
         found = [row.exposing(row.exposed * scale) for row in rows]
     zero, drawn = np.zeros_like(duration), drawing * slowed * _working(rows, joules) + waits
     return [*found, Row("", architecture.accelerator.name, "static", BUSY, drawn, "joule", drawn, zero, zero)], longer
+
+
+def _above_static(architecture: Architecture, watts: float, key: str) -> float:
+    """What a limit leaves beside static power. Raises InputError where that is nothing."""
+    left = watts - architecture.accelerator.static_power_w
+    if not left > 0:
+        raise InputError(f"the {key.replace('_', ' ')} is no more than the static power", path=f"kernels.{key}")
+    return float(left)
 
 
 def _working(rows: Sequence[Row], most: Array) -> Any:

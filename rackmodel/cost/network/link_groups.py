@@ -63,6 +63,14 @@ class Fabric:
         network, children = self.tiers[index].network, self.tiers[index].children + self.offsets[index]
         return topology_of(network).ways(network, children)
 
+    def ports(self, index: int) -> int:
+        """The outermost tier that a child of tier `index` reaches by the links that join it there: of switches, as long as an accelerator
+        has as many links as fast in the next (a NIC for all tiers of a fat tree, NVLink for a node and its rack)."""
+        last = index
+        while last + 1 < len(self.tiers) and (links := _links(self.tiers[last])) and links == _links(self.tiers[last + 1]):
+            last += 1
+        return last
+
     @property
     def uniform(self) -> bool:
         """Whether any two children of any network are one hop apart, so that only who shares a child matters, not where it is."""
@@ -75,6 +83,12 @@ class Fabric:
     def measure_once(self, key: Any, make: Callable[[], Found]) -> Found:
         """The same of what depends on neither bandwidth, energy nor the start of a call."""
         return _once(self.measured, key, make)
+
+
+def _links(tier: Tier) -> tuple[float, float] | None:
+    """(bytes a second of a link, links of an accelerator) into a switch."""
+    network = tier.network
+    return (network.bandwidth_bytes_per_s, (network.links or tier.below) / tier.below) if topology_of(network).uniform else None
 
 
 def _once(known: dict[Any, Any], key: Any, make: Callable[[], Found]) -> Found:
@@ -227,31 +241,33 @@ def _by_path(phase: PhaseTraffic, shares: Array, slope: Array) -> tuple[Array, A
 
 @dataclass(frozen=True)
 class ExchangeFigures:
-    """A direct all-to-all. sent, senders: for each tier, distinct bytes that leave a child and its members that send · hops: [tiers] ·
+    """A direct all-to-all. leaving: for each tier, [3, n] of distinct children the bytes to others of the network, to these and beyond by
+    the same links (`Fabric.ports`), and its members that send · hops: [tiers] ·
     partners: most others of one member at the tier · starts: [tiers] of one partner · steps: [tiers] starts one after another, where the
     slowest link decides. What relays has its busiest link in the child's place, and a mesh of two dimensions one start. Bytes are in
     units of V / p."""
 
     p: int
     hops: Array
-    sent: tuple[Indices, ...]
-    senders: tuple[Indices, ...]
+    leaving: tuple[Indices, ...]
     partners: Array
     starts: Array
     steps: Array
 
     def price(self, fabric: Fabric, copies: Array, count: Array) -> Costs:
         """[tiers, n] costs of count [n] such groups, copies [tiers, n] of them in each child."""
-        slope = np.zeros(copies.shape)
+        slope, by_path = np.zeros(copies.shape), reading(fabric, self.hops) == "path_sum"
         for index in np.flatnonzero(self.hops):
             tier, network = fabric.tiers[index], fabric.tiers[index].network
             links = float(network.links or tier.below)
-            senders = self.senders[index][:, None] * copies[index]
+            inside, out, senders = self.leaving[index][:, :, None] * copies[index]
             usable = np.minimum(links, senders * (max(1.0, links / tier.below) if network.striped else 1.0))
-            crowd = np.divide(self.sent[index][:, None] * copies[index], usable, out=np.zeros_like(usable), where=usable > 0).max(axis=0)
-            slope[index] = crowd * network.oversubscription / (network.bandwidth_bytes_per_s * network.sustained) / self.p
+            inside = inside * network.oversubscription
+            busy = inside if by_path else np.maximum(inside, out)
+            crowd = np.divide(busy, usable, out=np.zeros_like(usable), where=usable > 0).max(axis=0)
+            slope[index] = crowd / (network.bandwidth_bytes_per_s * network.sustained) / self.p
         wire = self.hops[:, None] * count / self.p
-        if reading(fabric, self.hops) == "path_sum":
+        if by_path:
             return wire, slope, np.repeat((self.partners * self.starts)[:, None], copies.shape[1], axis=1)
         seconds, start = on_slowest(slope[None], np.array([[(self.steps * self.starts).max()]]))
         return wire, seconds[0], start[0]
@@ -365,7 +381,7 @@ def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures
     common_tier(tiers, rows.min(axis=1), rows.max(axis=1))
     hops, partners, starts = (np.zeros(len(tiers)) for _ in range(3))
     steps = np.full(len(tiers), p - 1.0)
-    sent, senders = [np.zeros(1, dtype=np.int64)] * len(tiers), [np.zeros(1, dtype=np.int64)] * len(tiers)
+    leaving = [np.zeros((3, 1), dtype=np.int64)] * len(tiers)
     row = np.repeat(np.arange(rows.shape[0]), p)
     for index, tier in enumerate(tiers):
         child = rows.reshape(-1) // tier.below
@@ -378,8 +394,9 @@ def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures
             continue
         where = runs % (reach * tier.children)
         hops[index], farthest = _pair_hops(fabric, index, inverse, where, count, others, weight[runs // (reach * tier.children)])
-        loads, many = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * (others > 0)))
-        sent[index], senders[index] = np.divmod(np.unique(loads * (many.max() + 1) + many), many.max() + 1)
+        out = _beside(rows, tiers[fabric.ports(index)], *np.divmod(runs, reach * tier.children), tier.below) - count
+        sums = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * out, count * (out > 0)))
+        leaving[index] = np.unique(np.stack(list(sums)), axis=1)
         partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
         grid, ways, links = fabric.grid(index), fabric.ways(index), tier.network.links or tier.below
         if grid is None and ways is None:
@@ -389,8 +406,17 @@ def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures
             most, partners[index], steps[index] = exchange_busiest(grid, *met), 1, 1
         elif ways is not None:
             most = exchange_sharing(ways, links, *met)
-        sent[index], senders[index] = np.array([round(most)]), np.array([links])
-    return ExchangeFigures(p, hops, tuple(sent), tuple(senders), partners, starts, steps)
+        leaving[index] = np.array([[round(most)], [round(most)], [links]])
+    return ExchangeFigures(p, hops, tuple(leaving), partners, starts, steps)
+
+
+def _beside(rows: Indices, outer: Tier, row: Indices, child: Indices, below: int) -> Indices:
+    """Members of a group in the instance of tier `outer` that holds a child. rows: [groups, p] · row: the group · child: of `below`
+    accelerators, numbered through all instances."""
+    size = outer.below * outer.children
+    reach = int(rows.max()) // size + 1
+    runs, count = _runs((np.arange(len(rows))[:, None] * reach + rows // size).reshape(-1))
+    return np.asarray(count[np.searchsorted(runs, row * reach + child * below // size)])
 
 
 def _runs(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indices]:

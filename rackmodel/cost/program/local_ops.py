@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.program.attention_roles import attention_roles, read_as_keys
-from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
+from rackmodel.cost.program.tasks import Crowd, Cut, Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
 from rackmodel.cost.program.update_ops import adds_in_place, whole_elements
 from rackmodel.model.einsum import Access
 from rackmodel.model.layout import REPLICATE, Layout, is_shard, rank_split
@@ -246,7 +246,15 @@ def _of_sizes(
         "density": _least([tensor.density for tensor in tensors if tensor.kind != "weight"]),
         "weight_density": _least([tensor.density for tensor in tensors if tensor.kind == "weight"]),
         "each": _experts(op, plan, workload),
+        "cuts": _crowds(op, tensors, plan, workload),
     }
+
+
+def _crowds(op: Op, tensors: list[Tensor], plan: Plan, workload: Workload) -> tuple[Cut, ...]:
+    """Of experts that are chosen unevenly, what splits them."""
+    crowds = {rank: most for tensor in tensors for rank, most in tensor.crowded}
+    split = {index: axes for index, _, axes in iteration_space(op, plan, workload) if axes} if crowds else {}
+    return tuple(((rank,), Crowd(most), split[rank]) for rank, most in crowds.items() if rank in split)
 
 
 def _read_parts(flows: tuple[Flow, ...], run: KernelRun) -> tuple[Flow, ...]:

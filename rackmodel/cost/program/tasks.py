@@ -20,8 +20,22 @@ from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
 HASHED, SAID = "hashed", "said"
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Experts that are chosen unevenly: of several accelerators that hold a part of them each, the one whose are chosen most has `most`
+    times the mean's tokens, and no more than there are."""
+
+    most: float
+
+    def over(self, ranks: Any) -> Any:
+        """[n] its tokens over the mean's."""
+        return np.where(ranks > 1, np.minimum(self.most, ranks), 1.0)
+
+
 Cut = tuple[tuple[str, ...], Any, tuple[int, ...]]
-"""Ranks of a tensor that axes split together, their size, the axes."""
+"""Ranks of a tensor that axes split together, their size (or the Crowd of what they count), the axes."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +103,20 @@ class Volume:
         whole = self.total / _product(degrees, self.axes)
         for _, size, axes in self.cuts:
             ranks = _product(degrees, axes)
-            whole = np.where(ranks > 1, whole * (np.ceil(size / ranks) * ranks) / size, whole)
+            if isinstance(size, Crowd):
+                whole = whole * size.over(ranks)
+            else:
+                whole = np.where(ranks > 1, whole * (np.ceil(size / ranks) * ranks) / size, whole)
         return share, np.where(more, self._moved(whole, degrees), share)
 
 
 def excess(cuts: tuple[Cut, ...], degrees: Degrees) -> NDArray[np.float64]:
-    """[n] how many times the mean the fullest accelerator has: the product of ceil(size / degree) degree / size; 1 where all divide."""
+    """[n] how many times the mean the fullest accelerator has: the product of ceil(size / degree) degree / size, and of what crowds have;
+    1 where all divide."""
     more = np.ones(degrees.shape[:-1])
     for _, size, axes in cuts:
         ranks = _product(degrees, axes)
-        more = more * np.where(ranks > 1, np.ceil(size / ranks) * ranks / size, 1.0)
+        more = more * (size.over(ranks) if isinstance(size, Crowd) else np.where(ranks > 1, np.ceil(size / ranks) * ranks / size, 1.0))
     return more
 
 
@@ -130,8 +148,8 @@ def _sharded(layout: Layout) -> tuple[int, ...]:
 
 def cuts_of(layouts: Sequence[Layout], tensor: Tensor, plan: Plan) -> tuple[Cut, ...]:
     """What layouts together split of a tensor where degrees need not divide it; of a flattening, those of its ranks that the tensor has. An
-    even split that names no rank (a sharded home) is of elements, and as good as even."""
-    if plan.uneven != "fullest":
+    even split that names no rank (a sharded home) is of elements, and as good as even. And of the experts that are chosen unevenly."""
+    if plan.uneven != "fullest" and not tensor.crowded:
         return ()
     found: dict[tuple[str, ...], set[int]] = {}
     for axis, placements in enumerate(zip(*layouts, strict=True)):
@@ -141,7 +159,10 @@ def cuts_of(layouts: Sequence[Layout], tensor: Tensor, plan: Plan) -> tuple[Cut,
             flat = plan.flat.get(plan.axes[axis], ())
             ranks = tuple(one for one in flat if one in tensor.ranks) if flat and flat[0] == rank else (rank,)
             found.setdefault(ranks, set()).add(axis)
-    return tuple((ranks, size_of(ranks, tensor), tuple(sorted(axes))) for ranks, axes in found.items())
+    sized = ((ranks, size_of(ranks, tensor), tuple(sorted(axes))) for ranks, axes in found.items()) if plan.uneven == "fullest" else ()
+    crowds = dict(tensor.crowded)
+    crowded = ((ranks, Crowd(crowds[ranks[0]]), tuple(sorted(axes))) for ranks, axes in found.items() if ranks[0] in crowds)
+    return (*sized, *crowded)
 
 
 def size_of(ranks: tuple[str, ...], tensor: Tensor) -> Any:
@@ -220,7 +241,8 @@ class LocalOp:
     power law by which tokens choose them, 0 = evenly · attention: of a contraction of a fused kernel, what its indices count ·
     attended: of a product, whether a fused attention writes its left operand ·
     kind: of a vector operation ('rmsnorm'), '' = it is not told · each: (size, axes that split it) of the indices that count experts,
-    where weights differ from one to the next · cuts: of a pass over a tensor's elements, how they are split unevenly ·
+    where weights differ from one to the next · cuts: of a pass over a tensor's elements, how they are split unevenly, of any over
+    experts the crowd at those that are chosen most ·
     mean: where the space is that of the fullest accelerator, what the mean one has of it.
     """
 
@@ -313,6 +335,10 @@ class LocalOp:
         for _, size, axes in self.space:
             points = points * -(-size // _product(degrees, axes)) if axes else points * size
         return np.asarray(points * excess(self.cuts, degrees) if self.cuts else points)
+
+    def densest(self, degrees: Degrees) -> Any:
+        """Share of the points that are there, on the accelerator whose experts are chosen most."""
+        return self.density * excess(self.cuts, degrees) if self.cuts else self.density
 
 
 @dataclass(frozen=True)

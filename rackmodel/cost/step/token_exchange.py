@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds
 from rackmodel.cost.program.sent_tokens import sent_tokens
-from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.program.tasks import Crowd, Task
 from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.model.exchanges import GATHERED, ExchangeMode
 
@@ -77,4 +77,5 @@ def gathered(pricer: Pricer, task: Task) -> tuple[Task, Array | None]:
     if sent is None:
         return task, None
     ranks = np.broadcast_to(pricer.degrees[:, list(task.axes)].prod(axis=1), (pricer.n,))
-    return replace(task, action="all_gather" if sent.way == "dispatch" else "reduce_scatter"), ranks / sent.top
+    every = replace(task.volume, cuts=tuple(cut for cut in task.volume.cuts if not isinstance(cut[1], Crowd)))  # whoever wants them
+    return replace(task, action="all_gather" if sent.way == "dispatch" else "reduce_scatter", volume=every), ranks / sent.top

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.errors import InfeasibleError
+from rackmodel.mapper.blocks import PLAIN
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.needs import NoCutFits, miss_of
@@ -53,7 +54,8 @@ def families(group: Group, per_layer: bool) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is open. per_layer: whether layers choose their policy · overlaps: (windows, beside) pairs."""
+    """What is open. schedules: of BOUNDED; none = pipelines are not · per_layer: whether layers choose their policy · overlaps: (windows,
+    beside) pairs."""
 
     schedules: Sequence[str]
     overlaps: Sequence[tuple[int, int]]
@@ -69,7 +71,7 @@ def candidates(groups: Sequence[Group], prices: Sequence[GroupPrice], asked: Ask
         columns = group.columns
         deep = np.arange(len(columns)) if asked.per_layer else np.flatnonzero(columns.stages > 1)
         layers = sum(repeat for repeat, layer in zip(price.repeats, price.layers, strict=True) if layer)
-        deep = deep[columns.stages[deep] <= layers]
+        deep = deep[columns.stages[deep] <= (layers if asked.schedules else 1)]
         p, m = columns.stages[deep][:, None].astype(float), columns.micro_batches[deep][:, None].astype(float)
         for family in families(group, asked.per_layer):
             total = np.zeros((len(deep), len(asked.overlaps)))
@@ -77,7 +79,7 @@ def candidates(groups: Sequence[Group], prices: Sequence[GroupPrice], asked: Ask
                 own = device_times(section.columns(deep).plans(np.array(family)), choices)
                 total = total + section.repeat * (own.forward + own.backward).min(axis=0)
             bound = total / (1.0 - (1.0 - 1.0 / m) ** p) * (1.0 - TIGHT)
-            for schedule in (one for one in asked.schedules if one in BOUNDED):
+            for schedule in asked.schedules or (PLAIN,):
                 for (at, column), (o, overlap) in itertools.product(enumerate(deep.tolist()), enumerate(asked.overlaps)):
                     yield Candidate(number, family, column, overlap, schedule, float(bound[at, o]))
 
