@@ -55,7 +55,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import BEST_FOUND, PROVEN
 from rackmodel.model.mapper_check import passed_over
 from rackmodel.model.mapping import BLENDS, SAME_ORDER, InsideSpec, MapperSpec, MappingSpec, homes_of
-from rackmodel.model.profile import Merged, ProfileSpec
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
@@ -214,9 +214,6 @@ def search_mapper(
     given = setting, workload, mapper, chosen, question.goal, watch
     laid_out, free, every = with_found_layouts(*given, worth if len(names) == 1 else None)
     space = replace(space_of(laid_out), note=NOTE if free else "")
-    if (free or space.problems) and chosen.merged != Merged():
-        fact = f"free choices are priced operation by operation, and profile '{chosen.name}' merges some: fix them in `split` or `choose`"
-        raise InputError(fact, path="profile")
     warnings = passed_over(mapper, workload)
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")

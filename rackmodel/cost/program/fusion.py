@@ -36,7 +36,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     apart = profile.accumulation == "separate"
     casts = {width(name): found for name, found in profile.casts.items()}
     joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
-    summed = {name: _summed(workload.ops[name], workload, plan) for name in handed} if profile.merged.reductions else {}
+    summed = {name: summed_axes(workload.ops[name], workload, plan) for name in handed} if profile.merged.reductions else {}
     if profile.merged.rotations:
         joined |= _rotations(workload, caching=profile.merged.caches)
     if profile.merged.gates:
@@ -122,15 +122,14 @@ def _picks(workload: Workload, flash: frozenset[str]) -> set[str]:
 def _residuals(workload: Workload, plan: Plan) -> tuple[set[str], set[str]]:
     """Sums that the kernel of a normalisation makes, and those normalisations; the sum that a layer hands on goes with that which the next
     layer begins with, where these lie alike."""
-    joined, handed = set(), set()
-    for norm in workload.ops.values():
-        if norm.kind.name not in NORMS:
-            continue
-        sum_ = _sum_before(norm, workload)
-        if sum_ is not None and plan.needs(norm, 0, workload) == plan.leaves(sum_):
-            joined.add(sum_.name)
-            handed.add(norm.name)
-    return joined, handed
+    pairs = [(norm, sum_) for norm, sum_ in sums_before_norms(workload) if plan.needs(norm, 0, workload) == plan.leaves(sum_)]
+    return {sum_.name for _, sum_ in pairs}, {norm.name for norm, _ in pairs}
+
+
+def sums_before_norms(workload: Workload) -> list[tuple[Op, Op]]:
+    """Normalisations that read a sum, and that sum."""
+    pairs = ((norm, _sum_before(norm, workload)) for norm in workload.ops.values() if norm.kind.name in NORMS)
+    return [(norm, sum_) for norm, sum_ in pairs if sum_ is not None]
 
 
 def _sum_before(norm: Op, workload: Workload) -> Op | None:
@@ -140,7 +139,7 @@ def _sum_before(norm: Op, workload: Workload) -> Op | None:
     return found if found is not None and found.kind.name == "add" else None
 
 
-def _summed(norm: Op, workload: Workload, plan: Plan) -> tuple[int, ...]:
+def summed_axes(norm: Op, workload: Workload, plan: Plan) -> tuple[int, ...]:
     """Axes of an all-reduce that sums what the sum before a normalisation takes: its kernel goes on with both."""
     sum_ = _sum_before(norm, workload)
     assert sum_ is not None
@@ -179,16 +178,23 @@ def scores(workload: Workload) -> set[str]:
 
 
 def loosest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
-    """The plan with all that could stay on the chip whatever the layouts: no plan of these choices moves less."""
-    fused = fuse(workload, plan, profile)
+    """The plan with all that could stay on the chip whatever the layouts: no plan of these choices moves less, but for merged sums."""
+    fused = _with_sums_apart(workload, plan, profile)
     if profile.pointwise != "fused":
         return fused
     return replace(fused, on_chip=fused.on_chip | {op.out.tensor for op, _ in _neighbours(workload)})
 
 
 def plainest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
-    """The plan with what stays on the chip under every layout."""
-    return replace(fuse(workload, plan, profile), on_chip=frozenset(scores(workload)) if profile.attention == "flash" else frozenset())
+    """The plan with what stays on the chip under every layout, but for merged sums."""
+    fused = _with_sums_apart(workload, plan, profile)
+    return replace(fused, on_chip=frozenset(scores(workload)) if profile.attention == "flash" else frozenset())
+
+
+def _with_sums_apart(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
+    """The plan in which no normalisation makes the sum before it: whether one does is of both layouts."""
+    merged = profile.merged.model_copy(update={"residuals": False, "reductions": False})
+    return fuse(workload, plan, profile.model_copy(update={"merged": merged}))
 
 
 def _attending(workload: Workload, within: set[str]) -> set[str]:

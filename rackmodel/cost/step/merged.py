@@ -9,7 +9,7 @@ first of them is charged with it; the others are there when it is done.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,9 @@ from rackmodel.model.workload import Workload
 COLUMNS = "columns"
 """The index of the columns that are put side by side."""
 
+RUNS = ("forward", "recompute", "operand", "weight")
+"""Products of an operation in a step: forward, again, of the gradient of what it reads, and of its weight's."""
+
 
 def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) -> dict[int, tuple[int, ...]]:
     """Number of a task → numbers of all that run as one with it, itself first; numbers of the others → ()."""
@@ -34,17 +37,28 @@ def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) ->
 
 def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
     """The same of products. apart: results of those that run alone."""
-    alike: dict[object, list[int]] = {}
-    for number, task in enumerate(tasks):
-        op = task.local_op
-        columns = _columns(op) if task.kind == "op" and op is not None else ()
-        if op is not None and columns and (op.operands[0].tensor if _backward(op) else op.written) not in apart:
-            shared = _shared(op)
-            space = tuple(one for one in op.space if one[0] not in columns)
-            split = sorted(axes for index, _, axes in op.space if index in columns and axes) if shared is op.result else ()
-            same = (shared.name, str(shared.access), _counted(space), tuple(split), _flow(op, shared).volume.axes, op.bits, op.family)
-            alike.setdefault((task.phase, task.stage, *same), []).append(number)
-    return _first_of(alike.values())
+    return _first_of([products_alike(task, apart) for task in tasks])
+
+
+def products_alike(task: Task, apart: Sequence[str] = ()) -> Hashable | None:
+    """What a product has in common with those that run as one with it; None where it runs alone."""
+    op = task.local_op
+    columns = _columns(op) if task.kind == "op" and op is not None else ()
+    if op is None or not columns or (op.operands[0].tensor if _backward(op) else op.written) in apart:
+        return None
+    shared = _shared(op)
+    space = tuple(one for one in op.space if one[0] not in columns)
+    split = sorted(axes for index, _, axes in op.space if index in columns and axes) if shared is op.result else ()
+    same = (shared.name, str(shared.access), _counted(space), tuple(split), _flow(op, shared).volume.axes, op.bits, op.family)
+    return (task.stage, run_of(task), *same)
+
+
+def run_of(task: Task) -> str:
+    """Which of the products it is that an operation makes in a step: one of RUNS."""
+    op = task.local_op
+    if op is None or not _backward(op):
+        return task.phase
+    return "operand" if op.operands[1].weight else "weight"
 
 
 def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tuple[int, ...]]:
@@ -53,15 +67,16 @@ def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tu
 
     Source: queries' and keys' of MiniMax M2 are one (vllm-project/vllm, pull request 31493; sgl-project/sglang, pull request 14416).
     """
-    alike: dict[object, list[int]] = {}
-    for number, task in enumerate(tasks):
-        op = workload.ops.get(task.einsum) if task.kind == "collective" and task.phase == "forward" else None
-        if op is None or op.kind.name not in NORMS or task.tensor != op.out.tensor:
-            continue
-        maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
-        if maker is not None and maker.kind.name == "einsum":
-            alike.setdefault((task.stage, task.action, task.axes, maker.ins[0].tensor), []).append(number)
-    return _first_of(alike.values())
+    return _first_of([statistics_alike(task, workload) for task in tasks])
+
+
+def statistics_alike(task: Task, workload: Workload) -> Hashable | None:
+    """What such an all-reduce has in common with those that run as one with it; None of all else."""
+    op = workload.ops.get(task.einsum) if task.kind == "collective" and task.action == "all_reduce" and task.phase == "forward" else None
+    if op is None or op.kind.name not in NORMS or task.tensor != op.out.tensor:
+        return None
+    maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
+    return None if maker is None or maker.kind.name != "einsum" else (task.stage, task.axes, maker.ins[0].tensor)
 
 
 def summed_message(tasks: Sequence[Task]) -> Task:
@@ -69,10 +84,14 @@ def summed_message(tasks: Sequence[Task]) -> Task:
     return replace(tasks[0], volume=replace(tasks[0].volume, total=sum(one.volume.total for one in tasks)))
 
 
-def _first_of(groups: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
-    """Of each group of several its first → all of it, the others → ()."""
+def _first_of(alike: Sequence[Hashable | None]) -> dict[int, tuple[int, ...]]:
+    """Of those that have the same in common the first → all of them, the others → (). alike: of each task; None: it runs alone."""
+    groups: dict[Hashable, list[int]] = {}
+    for number, same in enumerate(alike):
+        if same is not None:
+            groups.setdefault(same, []).append(number)
     found: dict[int, tuple[int, ...]] = {}
-    for numbers in groups:
+    for numbers in groups.values():
         if len(numbers) > 1:
             found |= {numbers[0]: tuple(numbers), **dict.fromkeys(numbers[1:], ())}
     return found

@@ -93,7 +93,7 @@ def fix(factors: Factors, weights: Weights) -> tuple[dict[str, Index], float, As
 def _rounding(factors: Factors, weights: Weights) -> float:
     """What rounding every table to the grid of prices can change a sum by."""
     tables = [weights.latency * f.seconds + weights.energy * f.joules for f in factors.factors]
-    return GRID * len(tables) * sum(float(table.max()) for table in tables)
+    return GRID * len(tables) * sum(float(np.abs(table).max()) for table in tables)
 
 
 def least_working(factors: Factors) -> float:

@@ -146,7 +146,7 @@ class _Problem:
 
     def _terms(self, latency: float, energy: float) -> tuple[Any, float]:
         tables = [(latency * f.seconds + energy * f.joules).reshape(-1) for f, _ in self.cells]
-        scale = sum(float(t.max(initial=0.0)) for t in tables)
+        scale = sum(float(np.abs(t).max(initial=0.0)) for t in tables)
         unit = scale / SCALE if scale > 0 else 1.0
         terms = []
         for (_, literals), table in zip(self.cells, tables, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.footprint import working_volumes
-from rackmodel.cost.program.fusion import loosest, plainest
+from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
     backward_ops,
@@ -34,6 +34,8 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.pricer import Pricer, Setting, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
 from rackmodel.mapper.layouts.kernel_groups import KernelGroup, alone, groups_of
+from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer
+from rackmodel.mapper.layouts.min_sum import Table, least_of_operations
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.region_savings import priced
@@ -250,6 +252,7 @@ class FactorBuilder:
         factors = [self._op_factor(op) for op in self.workload.ops.values()]
         opened = [OpenFactor(len(factors) + n, one, partial(self._group_factor, n, one)) for n, one in enumerate(self._opened)]
         factors += [one.make() for one in opened]
+        factors += [self._change_factor(n, one) for n, one in enumerate(self._merged.changes(wide=False))]
         setting = TableSetting(
             self.workload,
             self.mesh.axes,
@@ -272,10 +275,46 @@ class FactorBuilder:
 
     def least_operations(self) -> tuple[float, float]:
         """The sum over operations of each one's least seconds, and of its least joules."""
-        each = [[self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]] for op in self.workload.ops.values()]
+        each = {
+            op.name: [self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]] for op in self.workload.ops.values()
+        }
         times, fused = self.workload.repeat * self.micro_batches, [group.least() for group in self._opened]
-        seconds = sum(min(s for s, _, _ in costs) for costs in each) + sum(s for s, _ in fused) * times
-        return seconds, sum(min(j for _, j, _ in costs) for costs in each) + sum(j for _, j in fused) * times
+        found = []
+        for kind in (0, 1):
+            alone = {name: np.array([cost[kind] for cost in costs])[:, None] for name, costs in each.items()}
+            changed = [Table(one.operations, one.of_values((one.seconds, one.joules)[kind])[..., None] * times) for one in self._changes]
+            found.append(least_of_operations(alone, changed, 1).item() + sum(figures[kind] for figures in fused) * times)
+        return found[0], found[1]
+
+    # -- operations that a profile's kernels take together ---------------------------------------------------------------------
+
+    @cached_property
+    def _merged(self) -> MergedLayer:
+        """The operations whose kernels may be merged."""
+        return MergedLayer(
+            workload=self.workload,
+            merged=self.profile.merged,
+            strategies=self.strategies,
+            plan=self._plan,
+            tasks=self._op_tasks,
+            degrees=self.pricer.degrees,
+            spend=self._spend,
+            unknown=self._unknown,
+        )
+
+    @property
+    def _changes(self) -> list[Change]:
+        """What merged kernels change, at most nothing: over axes that are not looked at, less may be merged."""
+        each = self._merged.changes(wide=True)
+        return [replace(one, **{name: np.minimum(getattr(one, name), 0.0) for name in ("ahead", "behind", "joules")}) for one in each]
+
+    def _change_factor(self, number: int, change: Change) -> Factor:
+        times = self.workload.repeat * self.micro_batches
+        figures = (change.seconds * times, change.joules * times, np.zeros(change.seconds.shape))
+        return self._factor(f"merged {number}", change.operations, change.classes, *figures)
+
+    def _unknown(self, task: Task) -> tuple[float, float]:
+        return priced(self.pricer, task)
 
     # -- operations that may be one kernel -----------------------------------------------------------------------------------
 
@@ -405,12 +444,19 @@ class FactorBuilder:
         if self.pricer.architecture.adds_on_the_way:
             return np.zeros(len(self.strategies[op.name]))
         for strategy in self.strategies[op.name]:
-            plan = self._plan({op.name: strategy})
+            plan = self._leanest({op.name: strategy})
             local_ops = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
             volumes = [working_volumes(local_op, self.workload) for local_op in local_ops]
             each = [sum(float(volume.fullest(self.pricer.degrees)[0]) for volume in own) for own in volumes]
             sizes.append(max(each, default=0.0))
         return np.array(sizes)
+
+    def _leanest(self, choices: dict[str, Strategy]) -> Plan:
+        """The plan whose passes hold least: normalisations that may make the sum before them do."""
+        plan = self._plan(choices)
+        if not (self.bound and self.profile.merged.residuals):
+            return plan
+        return replace(plan, handed=frozenset(norm.name for norm, _ in sums_before_norms(self.workload)))
 
     # -- pieces ----------------------------------------------------------------------------------------------------------
 

@@ -26,11 +26,13 @@ from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.merged import run_of
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.interfaces import Interfaces
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Prices
-from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_sum
+from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer
+from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_of_operations, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.layouts.window_rooms import in_windows
@@ -97,13 +99,17 @@ class LayerTables(FactorBuilder):
         """Seconds and joules [n] of a task; equal tasks are priced once."""
         key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level, task.local_op)
         if key not in self.figures:
-            rows, duration = self.pricer.task(task)
-            joules = sum((np.asarray(row.joules) for row in rows), np.zeros(self.n))
-            self.figures[key] = np.broadcast_to(duration, (self.n,)), np.broadcast_to(joules, (self.n,))
+            self.figures[key] = self._unknown(task)
         return self.figures[key]  # type: ignore[no-any-return]
 
+    def _unknown(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
+        rows, duration = self.pricer.task(task)
+        joules = sum((np.asarray(row.joules) for row in rows), np.zeros(self.n))
+        return np.broadcast_to(duration, (self.n,)), np.broadcast_to(joules, (self.n,))
+
     def _op_tasks(self, op: Op, plan: Plan) -> list[Task]:
-        return self._once(("tasks", op.name, plan.choices[op.name]), lambda: super(LayerTables, self)._op_tasks(op, plan))
+        merged = op.name in plan.joined, op.name in plan.handed, plan.summed.get(op.name, ())
+        return self._once(("tasks", op.name, plan.choices[op.name], merged), lambda: super(LayerTables, self)._op_tasks(op, plan))
 
     def _spend(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
         seconds, joules = self.whole(task)
@@ -152,7 +158,24 @@ class LayerTables(FactorBuilder):
         for name, (seconds, _, masks) in self.operations.items():
             held = {"remade": masks * self.workload.repeat} if name in self.recompute.rerun else {"bytes": masks}
             found.append(Part((name,), {"seconds": seconds, **held, "ahead": self._phases[name][0], "behind": self._phases[name][1]}))
+        for one in self._changes:
+            each = {"seconds": one.seconds, "ahead": one.ahead, "behind": one.behind}
+            found.append(Part(one.operations, {kind: one.of_values(figures) for kind, figures in each.items()}))
         return [*found, *self._copies, *self._weights, *self._lane_parts]
+
+    @cached_property
+    def _merged(self) -> MergedLayer:
+        return replace(super()._merged, tail=(self.n,))
+
+    @property
+    def _changes(self) -> list[Change]:
+        return self._once(("changes",), lambda: self._merged.changes(wide=True))
+
+    def beside(self, name: str, number: int, task: Task) -> Array:
+        """Seconds of the kernel that a contraction of a choice of an operation is, at most."""
+        seconds, longest = self.whole(task)[0], self._once(("longest",), lambda: self._merged.longest)
+        key = name, run_of(task)
+        return np.maximum(seconds, longest[key][number]) if key in longest else seconds
 
     @property
     def _copies(self) -> list[Part]:
@@ -364,10 +387,12 @@ class LayerTables(FactorBuilder):
     @property
     def alone(self) -> tuple[Array, Array]:
         """[n] seconds and joules of a micro-batch's operations, each under its own best choice."""
-        found = [np.zeros(self.n), np.zeros(self.n)]
-        for name, costs in self.operations.items():
-            least = [np.where(self.fits[name], cost, INF).min(axis=0) for cost in costs[:2]]
-            found = [total + np.where(np.isinf(part), 0.0, part) for total, part in zip(found, least, strict=True)]
+        found = []
+        for kind in (0, 1):
+            costs = {name: np.where(self.fits[name], each[kind], INF) for name, each in self.operations.items()}
+            alone = {name: np.where(np.isinf(cost.min(axis=0)), 0.0, cost) for name, cost in costs.items()}
+            changed = [Table(one.operations, one.of_values((one.seconds, one.joules)[kind])) for one in self._changes]
+            found.append(least_of_operations(alone, changed, self.n))
         return found[0], found[1]
 
     @property
@@ -407,7 +432,7 @@ class LayerTables(FactorBuilder):
         for op in self.workload.ops.values():
             rows = []
             for strategy in self.strategies[op.name] if not self.pricer.architecture.adds_on_the_way else ():
-                plan = self._plan({op.name: strategy})
+                plan = self._leanest({op.name: strategy})
                 passes = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
                 each = [sum((v.fullest(self.degrees) for v in working_volumes(one, self.workload)), np.zeros(self.n)) for one in passes]
                 rows.append(np.maximum.reduce([np.zeros(self.n), *each]))

@@ -47,6 +47,17 @@ def least_sum(tables: Sequence[Table], counts: Mapping[str, int], columns: int, 
     return np.asarray(sum((t.figures for t in left), np.zeros(columns)))
 
 
+def least_of_operations(alone: Mapping[str, Array], coupled: Sequence[Table], columns: int) -> Array:
+    """[columns] the least sum of what operations take. alone: operation → [choices, columns] · coupled: what some take more, or less,
+    together."""
+    linked = {name for table in coupled for name in table.variables}
+    least = sum((figures.min(axis=0) for name, figures in alone.items() if name not in linked), np.zeros(columns))
+    if not coupled:
+        return np.asarray(least)
+    tables = [Table((name,), alone[name]) for name in alone if name in linked]
+    return least + least_sum([*tables, *coupled], {name: len(alone[name]) for name in linked}, columns)
+
+
 def least_choice(tables: Sequence[Table], counts: Mapping[str, int]) -> dict[str, int]:
     """Variable → its value in an assignment of the least sum, the first of several, on one column: the least where no table is left out."""
     left, joined = list(tables), []

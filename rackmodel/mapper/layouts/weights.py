@@ -44,7 +44,7 @@ def prices(factors: Factors, weights: Weights) -> dict[str, NDArray[np.complex12
 
 
 def _grid(tables: dict[str, NDArray[np.float64]]) -> float:
-    scale = sum(float(table.max(initial=0.0)) for table in tables.values())
+    scale = sum(float(np.abs(table).max(initial=0.0)) for table in tables.values())
     return float(2.0 ** np.floor(np.log2(scale)) * GRID) if scale > 0 else 1.0
 
 

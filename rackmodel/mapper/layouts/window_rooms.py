@@ -23,8 +23,8 @@ MOST_PARTNERS = 2  # operations that a tensor's table takes in for their contrac
 
 
 class Layer(Protocol):
-    """A layer on n columns. contention: share of what is hidden that slows the device · whole: seconds and joules [n] of a task · tasks:
-    what a choice of an operation runs in one micro-batch."""
+    """A layer on n columns. contention: share of what is hidden that slows the device · beside: seconds [n] of a contraction of a choice of
+    an operation, at most · tasks: what a choice of an operation runs in one micro-batch."""
 
     workload: Workload
     profile: ProfileSpec
@@ -32,7 +32,7 @@ class Layer(Protocol):
     contention: float
     n: int
 
-    def whole(self, task: Task) -> tuple[Array, Array]: ...
+    def beside(self, name: str, number: int, task: Task) -> Array: ...
     def tasks(self, name: str, number: int) -> list[Task]: ...
 
 
@@ -113,5 +113,5 @@ def _rooms(layer: Layer, name: str, tensor: str, share: float) -> Array:
             if task.local_op is not None and task.local_op.macs:
                 flows = [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
                 times = max(flows.count(tensor), made if task.phase != "backward" else 1)
-                found[int(task.phase != "forward"), number] += (1.0 - (1.0 - share) ** times) * layer.whole(task)[0]
+                found[int(task.phase != "forward"), number] += (1.0 - (1.0 - share) ** times) * layer.beside(name, number, task)
     return found
