@@ -104,7 +104,7 @@ def test_what_tasks_take_tells_profiles_apart_but_not_what_hides_them() -> None:
 
 
 def test_columns_that_call_one_library_stand_beside_those_that_call_none() -> None:
-    nemo, plain = profile_of("nemo", ()), profile_of("megatron_lm", ())
+    nemo, plain = profile_of("nemo", ()), profile_of("calculon", ())
     other = profile_of("nemo", ("profile.collectives.mode=eager",))
     assert all(map(one_library, ([nemo, plain], [plain, plain], [other, plain])))
     assert not one_library([nemo, other])
