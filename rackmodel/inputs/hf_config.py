@@ -27,14 +27,15 @@ from rackmodel.model.sizes import array_value, size_names
 
 HARMLESS = re.compile(
     r"_name_or_path|architectures|attention_(bias|dropout)|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|torch_dtype|"
-    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|max_window_layers|mlp_bias|"
+    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|mlp_bias|"
     r"model_type|norm_eps|norm_topk_prob|original_max_position_embeddings|output_router_logits|partial_rotary_factor|pretraining_tp|"
     r"quantization_config|rms_norm_eps|rope_\w+|router_(aux_loss_coef|jitter_noise)|input_jitter_noise|transformers_version|use_cache|"
     r"(hidden|attention|resid|embd|embed|attn|classifier)_?(dropout|pdrop)(_prob)?|lm_head_bias|\w+_dropout|\w+_token_(id|index)|"
     r"torchscript|use_bfloat16|return_dict|output_(attentions|hidden_states|past)|id2label|label2id|vision_\w+|"
-    r"rotary_\w+|sliding_window|use_sliding_window|tie_word_embeddings|layer_types|hidden_act|tf_legacy_loss|pruned_heads|num_labels"
+    r"rotary_\w+|tie_word_embeddings|hidden_act|tf_legacy_loss|pruned_heads|num_labels|tokenizer_class|task_specific_params|"
+    r"(max|min)_length|num_beams|num_beam_groups|num_return_sequences|temperature|top_[kp]|typical_p|\w+_penalty|chunk_size_feed_forward"
 )
-"""Keys that change neither sizes nor operations, or that families read where they do."""
+"""Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
 
 PRECISIONS = {"fp8": "fp8_block", "mxfp4": "mxfp4", "modelopt": "fp8", "compressed-tensors": "fp8"}
 """quant_method → precision of weights (of experts alone where only these are quantised)."""
@@ -115,13 +116,31 @@ def family_called(name: str) -> FamilySpec:
 
 def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
     yield from ((key, float(value)) for key, value in family.defaults.items())
+    named = _named(family)
     for key, child in node.mapping.items():
         value = child.value
-        if key in family.counted:
-            counts = Counter(str(item.value) for item in child.items)
-            yield from ((f"{key}__{word}", float(count)) for word, count in counts.items())
+        each = {str(item.value) for item in child.items}
+        if key in family.counted or key in family.letters:
+            counts = Counter(_words_of_layers(family, key, child))
+            yield from ((name, float(counts[name.removeprefix(f"{key}__")])) for name in named if name.startswith(f"{key}__"))
         elif isinstance(value, bool | int | float):
             yield key, float(value)
+        elif len(each) == 1 and isinstance(child.items[0].value, int | float):  # of every layer the same
+            yield key, float(child.items[0].value)
+
+
+def _named(family: FamilySpec) -> set[str]:
+    """What the expressions of a family name."""
+    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.mtp] if family.mtp else [])))]
+    return {name for one in said for text in _options(one) for name in size_names(text)}
+
+
+def _words_of_layers(family: FamilySpec, key: str, child: Marked) -> Iterator[str]:
+    """A word for each layer: of a list, or of a text's letters."""
+    if key in family.letters:
+        yield from (family.letters[key].get(letter, letter) for letter in str(child.value or ""))
+    else:
+        yield from (str(item.value) for item in child.items)
 
 
 def _refused(config: _Config) -> Iterator[InputError]:
@@ -130,8 +149,14 @@ def _refused(config: _Config) -> Iterator[InputError]:
     for key, child in config.node.mapping.items():
         value, where = child.value, config.node.keys.get(key, child.where)
         inert = value is None or value is False or value == 0 or value in ([], {})
-        if key in family.words:
-            if str(value) not in family.words[key]:
+        if key in family.counted or key in family.letters:
+            known_words = sorted(name.removeprefix(f"{key}__") for name in _named(family) if name.startswith(f"{key}__"))
+            for word in dict.fromkeys(_words_of_layers(family, key, child)):
+                if word not in known_words:
+                    fact = f"family {family.name} has no layers such as '{short(word)}'"
+                    yield InputError(fact, where=where, path=key, known=known_words, given=word)
+        elif key in family.words:
+            if value is not None and str(value) not in family.words[key]:
                 fact = f"'{short(str(value))}' is not what the blocks of family {family.name} compute"
                 yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
         elif key in family.empty and not inert:
@@ -144,10 +169,8 @@ def _refused(config: _Config) -> Iterator[InputError]:
 
 
 def _read_keys(family: FamilySpec) -> set[str]:
-    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.mtp] if family.mtp else [])))]
-    texts = [text for one in said for text in (one if isinstance(one, list) else [one])]
-    read = {name.partition("__")[0] for text in texts for name in size_names(text)}
-    return {*read, *family.defaults, *family.words, *family.counted, *family.ignored, family.inside or "model_type"}
+    read = {name.partition("__")[0] for name in _named(family)}
+    return {*read, *family.defaults, *family.words, *family.counted, *family.letters, *family.ignored, family.inside or "model_type"}
 
 
 def _known(config: _Config, said: Expression | list[Expression]) -> bool:
