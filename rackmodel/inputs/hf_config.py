@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ def _config(root: Marked) -> _Config:
     return _Config(family, node, dict(_numbers(node, family)))
 
 
+@cache
 def family_called(name: str) -> FamilySpec:
     """A family of the library. Raises InputError."""
     return build(FamilySpec, load("family", name))
