@@ -18,6 +18,7 @@ from typing import Any
 from rackmodel.errors import InputError, Where, together
 from rackmodel.inputs.decoders import LayerCount, compose_decoder, parameters
 from rackmodel.inputs.graph import build_graph
+from rackmodel.inputs.hf_precision import Quantised, quantised
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, short
@@ -37,12 +38,6 @@ HARMLESS = re.compile(
     r"(max|min)_length|num_beams|num_beam_groups|num_return_sequences|temperature|top_[kp]|typical_p|\w+_penalty|chunk_size_feed_forward"
 )
 """Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
-
-PRECISIONS = {"fp8": "fp8_block", "mxfp4": "mxfp4", "modelopt": "fp8", "compressed-tensors": "fp8"}
-"""quant_method → precision of weights (of experts alone where only these are quantised)."""
-
-EXPERTS_ALONE = ("mxfp4",)
-
 
 @dataclass(frozen=True)
 class ImportedModel:
@@ -84,8 +79,11 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
     tied = bool(config.numbers.get("tie_word_embeddings", 0))
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
     data = _checked_sizes(config, data)
-    label = name or _label(Path(path))
-    return _written(label, data, config, _precision(root), Path(path).name)
+    found = _quantised(root, config)
+    if found is not None:
+        data = _left_as_they_are(data, found)
+    precision = found.precision() if found is not None else {"activation": "bf16", "weight": "bf16"}
+    return _written(name or _label(Path(path)), data, config, precision, Path(path).name)
 
 
 def _module(config: _Config) -> LayerCount | None:
@@ -213,21 +211,27 @@ def _indices(section: dict[str, Any]) -> Iterator[str]:
             yield from (index.strip() for index in inside.split(","))
 
 
-def _precision(root: Marked) -> dict[str, str]:
-    quantised = root.child("quantization_config")
+def _quantised(root: Marked, config: _Config) -> Quantised | None:
+    """What a config says of quantised weights, of the model or of its inner config; None: nothing."""
     inner = root.child("text_config")
-    if quantised is None and inner is not None:
-        quantised = inner.child("quantization_config")
-    method = quantised.child("quant_method") if quantised is not None else None
-    plain = {"activation": "bf16", "weight": "bf16"}
-    if method is None or quantised is None:
-        return plain
-    if method.text not in PRECISIONS:
-        fact = f"unknown quant_method '{short(str(method.value))}'"
-        raise InputError(fact, where=method.where, path="quantization_config.quant_method", known=list(PRECISIONS), given=method.text)
-    if method.text in EXPERTS_ALONE:
-        return plain | {"experts": PRECISIONS[method.text], "product": "bf16"}
-    return plain | {"weight": PRECISIONS[method.text], "product": PRECISIONS[method.text]}
+    said = [one.child("quantization_config") for one in (root, inner, config.node) if one is not None]
+    found = next((one for one in said if one is not None and one.mapping), None)
+    layers = next((int(config.numbers[key]) for key in ("num_hidden_layers", "n_layer") if key in config.numbers), 1)
+    return quantised(found, layers) if found is not None else None
+
+
+def _left_as_they_are(data: dict[str, Any], found: Quantised) -> dict[str, Any]:
+    """Weights that the checkpoint does not quantise say so."""
+    operands = {name for part in ("sections", "mtp") for said in data.get(part, {}).values() for name in _weights(said)}
+    for name in sorted(operands):
+        if "precision" not in data["tensors"].get(name, {}) and found.leaves(name):
+            data["tensors"].setdefault(name, {})["precision"] = "bf16"
+    return data
+
+
+def _weights(section: dict[str, Any]) -> Iterator[str]:
+    for text in (*section["einsums"].values(), *filter(None, section.get("prompts", {}).values())):
+        yield from re.findall(r"\bW\w*(?=\[)", text)
 
 
 def _label(path: Path) -> str:
