@@ -231,6 +231,7 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
     assert "not a whole number" in _refused(tmp_path, num_key_value_heads=7)
     assert "no layers such as 'chunked_attention'" in _refused(tmp_path, layer_types=["full_attention", "chunked_attention"])
     assert "no layers such as 'X'" in _refused(tmp_path, "nemotron_h_8b", hybrid_override_pattern="M*X-")
+    assert "says 31 layers, num_hidden_layers 32" in _refused(tmp_path, layer_types=["full_attention"] * 31)
     assert "layer_types: unknown key" in _refused(tmp_path, "glm45", layer_types=["full_attention"])
 
 

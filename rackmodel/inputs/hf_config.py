@@ -150,11 +150,7 @@ def _refused(config: _Config) -> Iterator[InputError]:
         value, where = child.value, config.node.keys.get(key, child.where)
         inert = value is None or value is False or value == 0 or value in ([], {})
         if key in family.counted or key in family.letters:
-            known_words = sorted(name.removeprefix(f"{key}__") for name in _named(family) if name.startswith(f"{key}__"))
-            for word in dict.fromkeys(_words_of_layers(family, key, child)):
-                if word not in known_words:
-                    fact = f"family {family.name} has no layers such as '{short(word)}'"
-                    yield InputError(fact, where=where, path=key, known=known_words, given=word)
+            yield from _refused_layers(config, key, child)
         elif key in family.words:
             if value is not None and str(value) not in family.words[key]:
                 fact = f"'{short(str(value))}' is not what the blocks of family {family.name} compute"
@@ -166,6 +162,19 @@ def _refused(config: _Config) -> Iterator[InputError]:
         elif not (inert or key in known or key in family.empty or key in family.ones or HARMLESS.fullmatch(key)):
             fact = f"unknown key: family {family.name} does not say whether it changes what is computed"
             yield InputError(fact, where=where, path=key, known=sorted(known), given=key)
+
+
+def _refused_layers(config: _Config, key: str, child: Marked) -> Iterator[InputError]:
+    """Layers of kinds that the family does not have, and a list that is not of all layers."""
+    family, words = config.family, list(_words_of_layers(config.family, key, child))
+    known = sorted(name.removeprefix(f"{key}__") for name in _named(family) if name.startswith(f"{key}__"))
+    for word in dict.fromkeys(words):
+        if word not in known:
+            fact = f"family {family.name} has no layers such as '{short(word)}'"
+            yield InputError(fact, where=child.where, path=key, known=known, given=word)
+    layers = config.numbers.get("num_hidden_layers", len(words))
+    if words and len(words) != layers:
+        yield InputError(f"says {len(words)} layers, num_hidden_layers {layers:g}", where=child.where, path=key)
 
 
 def _read_keys(family: FamilySpec) -> set[str]:
