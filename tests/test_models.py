@@ -253,6 +253,14 @@ def test_windows_are_of_the_layers_that_a_config_says(tmp_path: Path) -> None:
     assert layers("gemma3_1b") == {"window": 22, "full": 4}
 
 
+def test_a_size_that_is_no_number_is_refused_where_it_stands(tmp_path: Path) -> None:
+    assert "config.json:3:17: hidden_size: 'big' is no number" in _refused(tmp_path, hidden_size="big")
+    path = tmp_path / "broken.json"
+    path.write_text('{"model_type": "llama",\n "hidden_size": }', encoding="utf-8")
+    with pytest.raises(InputError, match=r"broken.json:2:17: is no JSON"):
+        import_config(path)
+
+
 def test_keys_that_are_off_change_nothing(tmp_path: Path) -> None:
     config = json.loads((CONFIGS / "llama3_8b.json").read_text(encoding="utf-8")) | {"num_memory_slots": None, "mixer": False, "taps": []}
     path = tmp_path / "config.json"

@@ -64,6 +64,8 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
     text = read_text(Path(path), shown)
     try:
         json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise InputError(f"is no JSON: {short(problem.msg, 120)}", where=Where(shown, problem.lineno, problem.colno))
     except (ValueError, RecursionError) as problem:
         raise InputError(f"is no JSON: {short(problem, 120)}", where=Where(shown))
     root = compose(text, shown)
@@ -197,6 +199,9 @@ def _whole(config: _Config, said: Expression | list[Expression], path: str) -> i
     text = next((one for one in options if size_names(one) <= set(config.numbers)), None)
     if text is None:
         missing = sorted(size_names(options[0]) - set(config.numbers))
+        wrong = config.node.child(missing[0])
+        if wrong is not None and wrong.value is not None:
+            raise InputError(f"'{short(str(wrong.value))}' is no number", where=wrong.where, path=missing[0])
         fact = f"no {', '.join(missing)}, which family {config.family.name} needs"
         raise InputError(fact, where=config.node.where, path=missing[0])
     value = float(array_value(text, config.numbers, path))

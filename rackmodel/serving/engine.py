@@ -84,8 +84,10 @@ class ServingEngine:
         weights = self.weights_each[mesh.astype(np.int64)]
         free = self.capacity_bytes - weights
         if np.any(free <= 0):
-            fact = "the weights leave no room for a cache"
-            raise InfeasibleError(fact, resource="memory", need=float(weights.max()), have=self.capacity_bytes)
+            need, have = float(weights.max()), max(self.capacity_bytes, 0.0)
+            taken = f"they take {bytes_text(need)} of an accelerator, whose engine has {bytes_text(have)}"
+            fact = f"the weights leave no room for a cache: {taken}"
+            raise InfeasibleError(fact, resource="memory", need=need, have=have, unit="byte")
         return np.asarray(free * self.facts.memory_share if self.facts.memory_share_of == "free" else free)
 
     def room(self, requests: Requests, schedule: Schedule) -> Array:
