@@ -37,7 +37,7 @@ SIZES = {
     "c": 64,
     "o": 16,
 }
-SIZES |= {"a3": 4, "p1": 32, "n2": 16}
+SIZES |= {"a3": 4, "p1": 32, "n2": 16, "c1": 512, "r1": 16}
 SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "w1": 4, "w2": 3, "h1": 4, "e1": 32, "n1": 1024}
 ATTENTION = [
     "gqa",
@@ -53,11 +53,12 @@ ATTENTION = [
     "delta",
     "gqa_normed_whole_window",
     "mla_direct",
+    "mamba",
     "mamba2",
     "lightning",
 ]
 FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
-ALONE = ["gqa_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
+ALONE = ["gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 
 def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:

@@ -98,6 +98,8 @@ PUBLISHED = {
     "nemotron_h_8b": 8.1e9,
     "nemotron3_nano": 31.6e9,  # its model card
     "mamba2_2_7b": 2.7e9,
+    "falcon_mamba_7b": 7_272_665_088,
+    "jamba_mini": 51.57e9,
     "qwen3_vl_235b": 235_093_634_560,
 }
 
@@ -118,6 +120,7 @@ CACHED = {
     "minimax_text_01": 10 * 8 * 128 * 2 * 2,  # 70 layers keep matrices
     "nemotron3_nano": 6 * 2 * 128 * 2 * 2,
     "mamba2_2_7b": 0,
+    "jamba_mini": 4 * 8 * 128 * 2 * 2,
 }
 
 SHIPPED = ["deepseek_v3", "glm5", "gpt_oss_120b", "kimi_k2", "llama2_70b", "llama3_405b", "llama3_70b", "llama3_8b", "minimax_m2"]
