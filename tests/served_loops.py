@@ -82,7 +82,7 @@ class Loop:
         """What requests that are run one by one meet, in the middle of the run."""
         served = self.served()
         trace = replace(drawn_trace(self.count, (self.prompt, self.output, self.least), None, 1), reused=self.reused)
-        found = simulate(served, trace, served.scheduled(1, self.settings), served.cache_tokens, self.clients)
+        found = simulate(served, trace, served.scheduled(1, self.settings), served.cache_tokens, self.clients, served.held_tokens)
         middle = slice(self.clients, self.count - self.clients)
         several = trace.output[middle] > 1
         tpot = float(found.tpot_s[middle][several].mean()) if several.any() else 0.0

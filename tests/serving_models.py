@@ -35,6 +35,10 @@ class LinearModel:
         """Of its one deployment."""
         return np.array([self.kv_bytes_per_token])
 
+    def held_each(self, tokens: np.ndarray) -> np.ndarray:
+        """As many bytes for each token."""
+        return np.multiply.outer(self.kv_each, tokens)
+
     @property
     def stages_each(self) -> np.ndarray:
         """Of its one deployment."""

@@ -37,6 +37,7 @@ SIZES = {
     "c": 64,
     "o": 16,
 }
+SIZES |= {"a3": 4, "p1": 32, "n2": 16, "c1": 512, "r1": 16}
 SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "w1": 4, "w2": 3, "h1": 4, "e1": 32, "n1": 1024}
 ATTENTION = [
     "gqa",
@@ -50,12 +51,19 @@ ATTENTION = [
     "mla",
     "mla_indexed",
     "delta",
+    "gqa_normed_whole_window",
+    "mla_direct",
+    "mamba",
+    "mamba2",
+    "lightning",
 ]
-FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared"]
+FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
+ALONE = ["gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 
 def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:
-    counts = [LayerCount(f"layer{number}", [one, two], count) for number, (one, two, count) in enumerate(layers)]
+    """layers: blocks of attention and of a feed-forward layer, '' = there is none, and how many."""
+    counts = [LayerCount(f"layer{number}", [one, two] if two else [one], count) for number, (one, two, count) in enumerate(layers)]
     data = compose_decoder(family_called("llama"), SIZES, counts, tied=False)
     path = tmp_path / "made.yaml"
     path.write_text(render("made", data, {"weight": "bf16"}, "a test", None), encoding="utf-8")
@@ -73,10 +81,10 @@ def served(workload: Workload, **degrees: int) -> ServedModel:
 
 def test_every_block_of_a_layer_is_tried_here() -> None:
     ends = {"embedding", "embedding_positions", "head", "tied_head", "next_token"}  # (the last: tests/test_modules.py)
-    assert {*ATTENTION, *FEED_FORWARD} == set(names("block")) - ends
+    assert {*ATTENTION, *FEED_FORWARD, *ALONE} == set(names("block")) - ends
 
 
-@pytest.mark.parametrize(("attention", "feed_forward"), samples.some(product(ATTENTION, FEED_FORWARD), 2))
+@pytest.mark.parametrize(("attention", "feed_forward"), samples.some([*product(ATTENTION, FEED_FORWARD), *product(ALONE, [""])], 2))
 def test_any_two_blocks_make_a_layer_that_is_priced(attention: str, feed_forward: str, tmp_path: Path) -> None:
     model = served(decoder(tmp_path, (attention, feed_forward, 2), ("gqa", "gated", 1)), tensor=4, attention_data=2)
     figures = model.price(Steps.of(decodes=[4, 0, 4], context=[100, 0, 300], prefill=[0, 256, 256], prompts=1, before=[0, 0, 64]))
@@ -102,6 +110,22 @@ def test_a_state_of_a_linear_mixer_does_not_grow(tmp_path: Path) -> None:
     assert model.cache_bytes(10) == model.cache_bytes(100_000) == state + last
     moved = {row.action: float(row.amount[0]) for row in model.price(Steps.of(decodes=1, context=9)).ledger.where(tensor="SC", level="gpu")}
     assert moved == {"read": state, "write": state}
+
+
+def test_state_space_and_lightning_layers_keep_their_matrices_and_last_tokens(tmp_path: Path) -> None:
+    """Mamba-2: 2 x 4 heads of 32 x 16 in fp32, and three tokens of values, keys and queries in bf16; lightning: 8 heads of 32 x 32."""
+    for kind in ("mamba2", "lightning"):
+        model = served(decoder(tmp_path, (kind, "gated", 3)))
+        channels = 2 * 4 * 32 + 2 * 2 * 16
+        kept = 3 * (2 * 4 * 32 * 16 * 4 + channels * 3 * 2) if kind == "mamba2" else 3 * 8 * 32 * 32 * 4
+        assert model.kv_bytes_per_token == 0
+        assert model.cache_bytes(10) == model.cache_bytes(100_000) == kept
+
+
+def test_a_layer_of_one_mixer_alone_hands_on_the_residual_stream(tmp_path: Path) -> None:
+    """Two of attention among five keep a cache: 4 heads x 32 elements x (key + value) x 2 bytes a layer."""
+    model = served(decoder(tmp_path, ("mamba2_alone", "", 2), ("gqa_alone", "", 2), ("relu2_alone", "", 1)))
+    assert model.kv_bytes_per_token == 2 * 4 * 32 * 2 * 2
 
 
 def test_blocks_that_are_not_there_are_refused() -> None:

@@ -295,6 +295,9 @@ def test_an_uneven_cut_is_a_layout_string() -> None:
     assert words(translation("torchtitan", GPT, found))["parallelism.pipeline_parallel_split_points"] == "layers.23,layers.48,layers.73"
     assert noted(translation("deepspeed", GPT, found), "uneven cut of 23, 25, 25, 23 layers")
     assert "pipeline-model-parallel-layout" not in words(translation("megatron", GPT, mapping(GPT, {}, stages=4, layers=[24] * 4)))
+    ends = mapping(GPT, {}, stages=2, layers=[0, 48, 48, 0], schedule="interleaved", interleave=2)  # embedding and head alone
+    assert words(translation("megatron", GPT, ends))["pipeline-model-parallel-layout"] == "'E|t*48|t*48|L'"
+    assert words(translation("torchtitan", GPT, ends))["parallelism.pipeline_parallel_split_points"] == "layers.0,layers.48,norm"
 
 
 def test_recomputing_and_offload() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -15,7 +16,10 @@ from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.inputs.decoders import parameters
 from rackmodel.inputs.hf_config import import_config
 from rackmodel.inputs.library import MODELINE, library_root
+from rackmodel.model.profile import Engine
 from rackmodel.model.workload import Workload
+from rackmodel.serving.engine import ServingEngine
+from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment
 
@@ -64,6 +68,39 @@ PUBLISHED = {
     "gemma3_27b": 27_009_346_304,
     "minitron_4b": 4.19e9,
     "minitron_8b": 8.27e9,
+    # configs with every key that is published
+    "mistral_7b_v01": 7_241_732_096,
+    "mistral_small_31": 23_572_403_200,
+    "phi35_moe": 41_873_153_344,
+    "phi4_mini": 3_836_021_760,
+    "command_r_plus": 103_810_674_688,
+    "command_a": 111_057_580_032,
+    "olmo2_32b": 32_234_279_936,
+    "olmo3_32b": 32_234_279_936,
+    "olmoe": 6_919_161_856,
+    "falcon_7b": 6_921_720_704,
+    "falcon_40b": 41_303_293_952,
+    "granite33_8b": 8_170_848_256,
+    "granite_3b_a800m": 3.299e9,
+    "seed_oss_36b": 36_151_104_512,
+    "dots1": 142_774_381_696,
+    "ernie45_21b": 21_825_437_888,
+    "hunyuan_a13b": 80_393_183_232,
+    "glm4_32b": 32.57e9,
+    "exaone4_32b": 32.0e9,
+    "gemma3_4b": 3_880_099_328,
+    "gemma3_1b": 999_885_952,
+    "gemma2_27b": 27_227_128_320,
+    "deepseek_v2_lite": 15_706_484_224,
+    "qwen25_vl_72b": 72_706_203_648,
+    "starcoder2_15b": 15_957_889_024,
+    "minimax_text_01": 456e9,  # MiniMax-01 (arXiv 2501.08313), abstract
+    "nemotron_h_8b": 8.1e9,
+    "nemotron3_nano": 31.6e9,  # its model card
+    "mamba2_2_7b": 2.7e9,
+    "falcon_mamba_7b": 7_272_665_088,
+    "jamba_mini": 51.57e9,
+    "qwen3_vl_235b": 235_093_634_560,
 }
 
 CACHED = {
@@ -74,6 +111,16 @@ CACHED = {
     "deepseek_v3": 70_272,  # DeepSeek-V3: 61 x (512 + 64) x 2
     "qwen3_32b": 262_144,
     "gpt_oss_120b": 36_864,  # of the 18 layers without a window
+    "mistral_7b_v01": 0,  # every layer has one
+    "gemma2_27b": 23 * 16 * 128 * 2 * 2,  # every other layer has none
+    "gemma3_1b": 4 * 256 * 2 * 2,  # 22 of 26 layers have one
+    "command_a": 16 * 8 * 128 * 2 * 2,
+    "olmo3_32b": 16 * 8 * 128 * 2 * 2,
+    "deepseek_v2_lite": 27 * 576 * 2,
+    "minimax_text_01": 10 * 8 * 128 * 2 * 2,  # 70 layers keep matrices
+    "nemotron3_nano": 6 * 2 * 128 * 2 * 2,
+    "mamba2_2_7b": 0,
+    "jamba_mini": 4 * 8 * 128 * 2 * 2,
 }
 
 SHIPPED = ["deepseek_v3", "glm5", "gpt_oss_120b", "kimi_k2", "llama2_70b", "llama3_405b", "llama3_70b", "llama3_8b", "minimax_m2"]
@@ -96,8 +143,8 @@ def served(workload: Workload, **degrees: int) -> ServedModel:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_model_has_as_many_weights_as_published(name: str, tmp_path: Path) -> None:
-    assert parameters(imported(name, tmp_path)) == pytest.approx(PUBLISHED[name], rel=0.005)
+def test_a_model_has_as_many_weights_as_published(name: str) -> None:
+    assert import_config(CONFIGS / f"{name}.json").parameters == pytest.approx(PUBLISHED[name], rel=0.005)
 
 
 def test_every_config_here_is_checked() -> None:
@@ -105,9 +152,9 @@ def test_every_config_here_is_checked() -> None:
 
 
 @pytest.mark.parametrize(("name", "published"), [("glm45", 355e9), ("glm45_air", 106e9)])
-def test_weights_published_in_whole_billions(name: str, published: float, tmp_path: Path) -> None:
+def test_weights_published_in_whole_billions(name: str, published: float) -> None:
     """GLM-4.5 (arXiv 2508.06471), table 1, with or without a prediction layer: it does not say which."""
-    assert parameters(imported(name, tmp_path)) == pytest.approx(published, rel=0.01)
+    assert import_config(CONFIGS / f"{name}.json").parameters == pytest.approx(published, rel=0.01)
 
 
 @pytest.mark.parametrize("name", CACHED)
@@ -121,6 +168,35 @@ def test_a_window_keeps_no_more_than_it_is_wide(tmp_path: Path) -> None:
     windows = 18 * 8 * 128 * 2  # bytes a token of the layers with windows
     assert model.cache_bytes(4096) == 36_864 * 4096 + windows * 128
     assert model.cache_bytes(64) == (36_864 + windows) * 64
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "kept"),
+    [
+        ("mistral_7b_v01", 10_000, 131_072 * 4096),
+        ("mistral_7b_v01", 1000, 131_072 * 1008),  # pages of 16 tokens
+        ("gemma3_1b", 4000, 4096 * 4000 + 22 * 1024 * 512),
+        ("mamba2_2_7b", 4000, 64 * (80 * 64 * 128 * 4 + (5120 + 2 * 128) * 3 * 2)),  # states in fp32, the last three tokens in bf16
+        ("llama3_8b", 1000.5, 131_072 * 1000.5),
+    ],
+)
+def test_a_server_keeps_windows_and_states_of_a_request(name: str, tokens: float, kept: float, tmp_path: Path) -> None:
+    """(Whole pages of what ends growing, tokens of what does not.) The batch that fits follows."""
+    model = served(imported(name, tmp_path))
+    engine = ServingEngine(captured=model, launched=model, facts=Engine(memory_share=0.9))
+    tokens_of, none = np.array([tokens]), np.zeros(1)
+    assert engine.held(tokens_of, none)[0] == pytest.approx(kept, rel=1e-12)
+    requests, schedule = Requests.of(prompt=tokens, output=0), Schedule.of(sequences=1e9)
+    assert engine.room(requests, schedule)[0] == np.floor(engine.cache_bytes / kept)
+    assert engine.cache_tokens / engine.held_tokens(tokens_of)[0] == pytest.approx(engine.cache_bytes / kept, rel=1e-12)
+
+
+@pytest.mark.parametrize("degrees", [{"tensor": 4}, {"tensor": 2, "pipeline": 2}, {"tensor": 2, "attention_data": 2}])
+def test_what_a_request_keeps_is_what_its_caches_hold(degrees: dict[str, int], tmp_path: Path) -> None:
+    """Where its tokens fill whole pages; layers are cut into stages after what they keep."""
+    model = served(imported("gpt_oss_120b", tmp_path), **degrees)
+    for tokens in (64.0, 4096.0):
+        assert model.held_each(np.array([tokens]))[0, 0] == pytest.approx(model.cache_bytes(tokens), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -156,6 +232,36 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
     assert "moe_layer_freq" in _refused(tmp_path, "deepseek_v3", moe_layer_freq=2)
     assert "unknown quant_method 'gguf'" in _refused(tmp_path, quantization_config={"quant_method": "gguf"})
     assert "not a whole number" in _refused(tmp_path, num_key_value_heads=7)
+    assert "no layers such as 'chunked_attention'" in _refused(tmp_path, layer_types=["full_attention", "chunked_attention"])
+    assert "no layers such as 'X'" in _refused(tmp_path, "nemotron_h_8b", hybrid_override_pattern="M*X-")
+    assert "says 31 layers, num_hidden_layers 32" in _refused(tmp_path, layer_types=["full_attention"] * 31)
+    assert "layer_types: unknown key" in _refused(tmp_path, "glm45", layer_types=["full_attention"])
+
+
+def test_windows_are_of_the_layers_that_a_config_says(tmp_path: Path) -> None:
+    def layers(name: str, **changes: Any) -> dict[str, int]:
+        config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")) | changes
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        sections = read_workload_text(import_config(path).text, tmp_path).sections
+        return {one.name: one.repeat for one in sections if one.name not in ("embed", "head")}
+
+    qwen = {"sliding_window": 4096, "max_window_layers": 21}
+    assert layers("qwen2_7b", **qwen) == {"block": 28}  # use_sliding_window is absent: off
+    assert layers("qwen2_7b", **qwen, use_sliding_window=True) == {"block": 21, "window": 7}
+    assert layers("mistral_7b", sliding_window=None) == {"block": 32}
+    assert layers("mistral_7b", sliding_window=4096) == {"window": 32}
+    assert layers("mistral_7b", sliding_window=4096, layer_types=["full_attention"] * 32) == {"block": 32}
+    assert layers("gemma2_27b") == {"window": 23, "full": 23}
+    assert layers("gemma3_1b") == {"window": 22, "full": 4}
+
+
+def test_a_size_that_is_no_number_is_refused_where_it_stands(tmp_path: Path) -> None:
+    assert "config.json:3:17: hidden_size: 'big' is no number" in _refused(tmp_path, hidden_size="big")
+    path = tmp_path / "broken.json"
+    path.write_text('{"model_type": "llama",\n "hidden_size": }', encoding="utf-8")
+    with pytest.raises(InputError, match=r"broken.json:2:17: is no JSON"):
+        import_config(path)
 
 
 def test_keys_that_are_off_change_nothing(tmp_path: Path) -> None:

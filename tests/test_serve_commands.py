@@ -452,6 +452,18 @@ def test_a_wafer_is_no_faster_than_a_signal_crosses_it() -> None:
     assert 4 * layers * crossing < found < 16 * layers * crossing
 
 
+def test_weights_that_leave_no_room_say_how_much_they_take_and_on_how_many_they_fit() -> None:
+    """405 billion weights of 16 bits over eight: 101.5 GB each, over sixteen 50.7; of 8 bits over six, which powers of two do not fill."""
+    for more, taken, change in (
+        (("accelerators=8", "--tensor", "8"), "101.5 GB", "--set accelerators=16"),
+        (("accelerators=6", "--precision", "fp8"), "GB", "--tensor 2 --pipeline 3"),
+    ):
+        result = CliRunner().invoke(app, ["serve", "dgx_h100", "llama3_405b_decoder", "--set", *more])
+        assert isinstance(result.exception, InfeasibleError)
+        assert f"{taken} of an accelerator, whose engine has 74.95 GB" in str(result.exception)
+        assert result.exception.change == change
+
+
 def test_flags_say_the_drafts_and_the_exchange_that_were_asked_for() -> None:
     sets = ["accelerators=8", "profile.collectives.exchange=deepep", "profile.collectives.exchange_mode=low_latency"]
     plain = service_of("dgx_h200", "deepseek_v3_decoder", sets, "sglang", (1024.0, 1024.0, 0.0))

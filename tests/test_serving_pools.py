@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
 from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop, priced_batches, steps_of_pools
@@ -19,11 +20,15 @@ REQUESTS = Requests.of(prompt=4000, output=400)
 PER_TOKEN = 131072.0
 
 
+def held(tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+    return PER_TOKEN * tokens
+
+
 def _found(clients: float, prompts: float = 2, decodes: float = 2, bandwidth: float = 50e9, fast: LinearModel | None = None) -> PoolsSteady:
     room = np.array([1e6])
     first = Pool(fast or LinearModel(), Schedule.of(mixed=0), prompts, room)
     then = Pool(LinearModel(), Schedule.of(), decodes, room)
-    return pools_closed_loop(first, then, Transfer(PER_TOKEN, bandwidth), REQUESTS, np.array([clients]))
+    return pools_closed_loop(first, then, Transfer(held, bandwidth), REQUESTS, np.array([clients]))
 
 
 @pytest.mark.parametrize("clients", [1.0, 16.0, 300.0])
@@ -95,7 +100,7 @@ def test_where_places_are_many_all_are_served() -> None:
 def test_clients_beyond_the_places_wait_in_the_first_token() -> None:
     room = np.array([4.0])
     first, then = Pool(LinearModel(), Schedule.of(mixed=0), 1, np.array([1e6])), Pool(LinearModel(), Schedule.of(), 2, room)
-    found = pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), REQUESTS, np.array([16.0]))
+    found = pools_closed_loop(first, then, Transfer(held, 50e9), REQUESTS, np.array([16.0]))
     assert found.decodes[0] < 8
     assert found.ttft_s[0] > 399 * found.tpot_s[0]
 
@@ -111,7 +116,7 @@ def test_pools_of_one_model_price_their_steps_together_and_each_once() -> None:
         for steps in steps_of_pools(first, then, REQUESTS, clients):
             known.want(steps)
     assert not asked
-    found = [pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), REQUESTS, clients) for first, then in each]
+    found = [pools_closed_loop(first, then, Transfer(held, 50e9), REQUESTS, clients) for first, then in each]
     assert len(asked) == 1
     assert asked[0] <= 2 * 2 + len(priced_batches(8.0))
     for n, one in zip((1, 2), found, strict=True):
@@ -127,7 +132,7 @@ def test_a_loop_is_the_same_alone_and_beside_others(clients: float, workers: int
         n = len(every)
         first = Pool(LinearModel(), Schedule.of(n, mixed=0), 2, np.full(n, 1e6))
         then = Pool(Captured(), Schedule.of(n), workers, np.full(n, 1e6))
-        return pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), Requests.of(n, prompt=4000, output=400), np.array(every))
+        return pools_closed_loop(first, then, Transfer(held, 50e9), Requests.of(n, prompt=4000, output=400), np.array(every))
 
     alone, beside = found([clients]), found([5000.0, clients, 1.0])
     for figure in ("tpot_s", "ttft_s", "joules_per_token", "requests_per_s"):
@@ -141,7 +146,7 @@ def test_batches_between_those_that_are_priced_are_as_all_of_them_say(monkeypatc
 
     def tpot() -> np.ndarray:
         first, then = Pool(LinearModel(), Schedule.of(40, mixed=0), 8, room), Pool(Captured(), Schedule.of(40), 1, room)
-        return pools_closed_loop(first, then, Transfer(PER_TOKEN, 50e9), requests, clients).tpot_s
+        return pools_closed_loop(first, then, Transfer(held, 50e9), requests, clients).tpot_s
 
     some = tpot()
     monkeypatch.setattr("rackmodel.serving.pools.priced_batches", lambda most: np.arange(1.0, np.ceil(most) + 1.0))

@@ -14,8 +14,10 @@ from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_workload
+from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.vector import VectorKernel
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.validation.products import PRICERS, local_operation
 from rackmodel.validation.run import validate
 from rackmodel.validation.score import ScoredRow
@@ -36,6 +38,18 @@ def test_a_row_takes_a_block_however_few_there_are() -> None:
     # 40 kB a row at 10 GB/s: 4 us; what it moves in all at 4 TB/s is next to nothing
     assert vector_seconds(facts(), DEVICE, 40e3, 1) == pytest.approx(2e-6 + 4e-6, rel=1e-4)
     assert vector_seconds(facts(), DEVICE, 400e3, 10) == pytest.approx(2e-6 + np.hypot(4e-6, 1e-7), rel=1e-4)
+
+
+def test_rows_share_a_norm_s_weights() -> None:
+    """Each of one and of two rows of 20 kB comes in and goes out in 4 us, whatever both read of 20 kB of weights."""
+    for rows in (1, 2):
+        assert vector_seconds(facts(), DEVICE, rows * 40e3 + 20e3, rows, shared=20e3) == pytest.approx(2e-6 + 4e-6, rel=1e-3)
+    machine, profile = read_architecture("dgx_h100"), read_profile("vllm")
+    model = ServedModel(
+        workload=read_workload("llama3_70b_decoder"), architecture=machine, profile=profile, deployment=Deployment(tensor=8)
+    )
+    few = model.price(Steps.of(decodes=[1.0, 2.0, 4.0], context=1000)).seconds
+    assert (np.diff(few) > 0).all()  # a step of more sequences takes longer
 
 
 def test_what_the_cache_holds_is_fast_and_the_rest_is_the_memory_s() -> None:

@@ -76,7 +76,7 @@ def serve_trace(
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
-    figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency)
+    figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency, server.held_tokens)
     found = summary(made, figures)
     if output is not None:
         write_figures(output, made, figures)

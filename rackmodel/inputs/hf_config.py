@@ -11,12 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rackmodel.errors import InputError, Where, together
 from rackmodel.inputs.decoders import LayerCount, compose_decoder, parameters
 from rackmodel.inputs.graph import build_graph
+from rackmodel.inputs.hf_precision import Quantised, quantised
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, short
@@ -27,20 +29,15 @@ from rackmodel.model.sizes import array_value, size_names
 
 HARMLESS = re.compile(
     r"_name_or_path|architectures|attention_(bias|dropout)|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|torch_dtype|"
-    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|max_window_layers|mlp_bias|"
+    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|mlp_bias|"
     r"model_type|norm_eps|norm_topk_prob|original_max_position_embeddings|output_router_logits|partial_rotary_factor|pretraining_tp|"
     r"quantization_config|rms_norm_eps|rope_\w+|router_(aux_loss_coef|jitter_noise)|input_jitter_noise|transformers_version|use_cache|"
     r"(hidden|attention|resid|embd|embed|attn|classifier)_?(dropout|pdrop)(_prob)?|lm_head_bias|\w+_dropout|\w+_token_(id|index)|"
     r"torchscript|use_bfloat16|return_dict|output_(attentions|hidden_states|past)|id2label|label2id|vision_\w+|"
-    r"rotary_\w+|sliding_window|use_sliding_window|tie_word_embeddings|layer_types|hidden_act|tf_legacy_loss|pruned_heads|num_labels"
+    r"rotary_\w+|tie_word_embeddings|hidden_act|tf_legacy_loss|pruned_heads|num_labels|tokenizer_class|task_specific_params|"
+    r"(max|min)_length|num_beams|num_beam_groups|num_return_sequences|temperature|top_[kp]|typical_p|\w+_penalty|chunk_size_feed_forward"
 )
-"""Keys that change neither sizes nor operations, or that families read where they do."""
-
-PRECISIONS = {"fp8": "fp8_block", "mxfp4": "mxfp4", "modelopt": "fp8", "compressed-tensors": "fp8"}
-"""quant_method → precision of weights (of experts alone where only these are quantised)."""
-
-EXPERTS_ALONE = ("mxfp4",)
-
+"""Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
 
 @dataclass(frozen=True)
 class ImportedModel:
@@ -67,6 +64,8 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
     text = read_text(Path(path), shown)
     try:
         json.loads(text)
+    except json.JSONDecodeError as problem:
+        raise InputError(f"is no JSON: {short(problem.msg, 120)}", where=Where(shown, problem.lineno, problem.colno))
     except (ValueError, RecursionError) as problem:
         raise InputError(f"is no JSON: {short(problem, 120)}", where=Where(shown))
     root = compose(text, shown)
@@ -82,8 +81,11 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
     tied = bool(config.numbers.get("tie_word_embeddings", 0))
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
     data = _checked_sizes(config, data)
-    label = name or _label(Path(path))
-    return _written(label, data, config, _precision(root), Path(path).name)
+    found = _quantised(root, config)
+    if found is not None:
+        data = _left_as_they_are(data, found)
+    precision = found.precision() if found is not None else {"activation": "bf16", "weight": "bf16"}
+    return _written(name or _label(Path(path)), data, config, precision, Path(path).name)
 
 
 def _module(config: _Config) -> LayerCount | None:
@@ -108,6 +110,7 @@ def _config(root: Marked) -> _Config:
     return _Config(family, node, dict(_numbers(node, family)))
 
 
+@cache
 def family_called(name: str) -> FamilySpec:
     """A family of the library. Raises InputError."""
     return build(FamilySpec, load("family", name))
@@ -115,13 +118,31 @@ def family_called(name: str) -> FamilySpec:
 
 def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
     yield from ((key, float(value)) for key, value in family.defaults.items())
+    named = _named(family)
     for key, child in node.mapping.items():
         value = child.value
-        if key in family.counted:
-            counts = Counter(str(item.value) for item in child.items)
-            yield from ((f"{key}__{word}", float(count)) for word, count in counts.items())
+        each = {str(item.value) for item in child.items}
+        if key in family.counted or key in family.letters:
+            counts = Counter(_words_of_layers(family, key, child))
+            yield from ((name, float(counts[name.removeprefix(f"{key}__")])) for name in named if name.startswith(f"{key}__"))
         elif isinstance(value, bool | int | float):
             yield key, float(value)
+        elif len(each) == 1 and isinstance(child.items[0].value, int | float):  # of every layer the same
+            yield key, float(child.items[0].value)
+
+
+def _named(family: FamilySpec) -> set[str]:
+    """What the expressions of a family name."""
+    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.mtp] if family.mtp else [])))]
+    return {name for one in said for text in _options(one) for name in size_names(text)}
+
+
+def _words_of_layers(family: FamilySpec, key: str, child: Marked) -> Iterator[str]:
+    """A word for each layer: of a list, or of a text's letters."""
+    if key in family.letters:
+        yield from (family.letters[key].get(letter, letter) for letter in str(child.value or ""))
+    else:
+        yield from (str(item.value) for item in child.items)
 
 
 def _refused(config: _Config) -> Iterator[InputError]:
@@ -130,8 +151,10 @@ def _refused(config: _Config) -> Iterator[InputError]:
     for key, child in config.node.mapping.items():
         value, where = child.value, config.node.keys.get(key, child.where)
         inert = value is None or value is False or value == 0 or value in ([], {})
-        if key in family.words:
-            if str(value) not in family.words[key]:
+        if key in family.counted or key in family.letters:
+            yield from _refused_layers(config, key, child)
+        elif key in family.words:
+            if value is not None and str(value) not in family.words[key]:
                 fact = f"'{short(str(value))}' is not what the blocks of family {family.name} compute"
                 yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
         elif key in family.empty and not inert:
@@ -143,11 +166,22 @@ def _refused(config: _Config) -> Iterator[InputError]:
             yield InputError(fact, where=where, path=key, known=sorted(known), given=key)
 
 
+def _refused_layers(config: _Config, key: str, child: Marked) -> Iterator[InputError]:
+    """Layers of kinds that the family does not have, and a list that is not of all layers."""
+    family, words = config.family, list(_words_of_layers(config.family, key, child))
+    known = sorted(name.removeprefix(f"{key}__") for name in _named(family) if name.startswith(f"{key}__"))
+    for word in dict.fromkeys(words):
+        if word not in known:
+            fact = f"family {family.name} has no layers such as '{short(word)}'"
+            yield InputError(fact, where=child.where, path=key, known=known, given=word)
+    layers = config.numbers.get("num_hidden_layers", len(words))
+    if words and len(words) != layers:
+        yield InputError(f"says {len(words)} layers, num_hidden_layers {layers:g}", where=child.where, path=key)
+
+
 def _read_keys(family: FamilySpec) -> set[str]:
-    said = [*family.sizes.values(), *(kind.count for kind in (*family.layers, *([family.mtp] if family.mtp else [])))]
-    texts = [text for one in said for text in (one if isinstance(one, list) else [one])]
-    read = {name.partition("__")[0] for text in texts for name in size_names(text)}
-    return {*read, *family.defaults, *family.words, *family.counted, *family.ignored, family.inside or "model_type"}
+    read = {name.partition("__")[0] for name in _named(family)}
+    return {*read, *family.defaults, *family.words, *family.counted, *family.letters, *family.ignored, family.inside or "model_type"}
 
 
 def _known(config: _Config, said: Expression | list[Expression]) -> bool:
@@ -165,6 +199,9 @@ def _whole(config: _Config, said: Expression | list[Expression], path: str) -> i
     text = next((one for one in options if size_names(one) <= set(config.numbers)), None)
     if text is None:
         missing = sorted(size_names(options[0]) - set(config.numbers))
+        wrong = config.node.child(missing[0])
+        if wrong is not None and wrong.value is not None:
+            raise InputError(f"'{short(str(wrong.value))}' is no number", where=wrong.where, path=missing[0])
         fact = f"no {', '.join(missing)}, which family {config.family.name} needs"
         raise InputError(fact, where=config.node.where, path=missing[0])
     value = float(array_value(text, config.numbers, path))
@@ -188,21 +225,27 @@ def _indices(section: dict[str, Any]) -> Iterator[str]:
             yield from (index.strip() for index in inside.split(","))
 
 
-def _precision(root: Marked) -> dict[str, str]:
-    quantised = root.child("quantization_config")
+def _quantised(root: Marked, config: _Config) -> Quantised | None:
+    """What a config says of quantised weights, of the model or of its inner config; None: nothing."""
     inner = root.child("text_config")
-    if quantised is None and inner is not None:
-        quantised = inner.child("quantization_config")
-    method = quantised.child("quant_method") if quantised is not None else None
-    plain = {"activation": "bf16", "weight": "bf16"}
-    if method is None or quantised is None:
-        return plain
-    if method.text not in PRECISIONS:
-        fact = f"unknown quant_method '{short(str(method.value))}'"
-        raise InputError(fact, where=method.where, path="quantization_config.quant_method", known=list(PRECISIONS), given=method.text)
-    if method.text in EXPERTS_ALONE:
-        return plain | {"experts": PRECISIONS[method.text], "product": "bf16"}
-    return plain | {"weight": PRECISIONS[method.text], "product": PRECISIONS[method.text]}
+    said = [one.child("quantization_config") for one in (root, inner, config.node) if one is not None]
+    found = next((one for one in said if one is not None and one.mapping), None)
+    layers = next((int(config.numbers[key]) for key in ("num_hidden_layers", "n_layer") if key in config.numbers), 1)
+    return quantised(found, layers) if found is not None else None
+
+
+def _left_as_they_are(data: dict[str, Any], found: Quantised) -> dict[str, Any]:
+    """Weights that the checkpoint does not quantise say so."""
+    operands = {name for part in ("sections", "mtp") for said in data.get(part, {}).values() for name in _weights(said)}
+    for name in sorted(operands):
+        if "precision" not in data["tensors"].get(name, {}) and found.leaves(name):
+            data["tensors"].setdefault(name, {})["precision"] = "bf16"
+    return data
+
+
+def _weights(section: dict[str, Any]) -> Iterator[str]:
+    for text in (*section["einsums"].values(), *filter(None, section.get("prompts", {}).values())):
+        yield from re.findall(r"\bW\w*(?=\[)", text)
 
 
 def _label(path: Path) -> str:

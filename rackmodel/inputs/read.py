@@ -28,7 +28,7 @@ from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import OF_PROFILE, apply_overrides, override_profile, sorted_sets
 from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.inputs.yaml_marks import read_yaml
-from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.architecture import Architecture, Level, Network
 from rackmodel.model.calls import CollectivesSpec, LibraryCall
 from rackmodel.model.exchanges import ExchangeMode, ExpertExchange
 from rackmodel.model.mapping import MapperSpec, MappingSpec
@@ -149,19 +149,24 @@ def machine_calls(architecture: Architecture, asked: LibraryCall | None, *, goin
     normalisation as far as the networks say. Raises InputError."""
     if asked is None:
         return None
-    named = {tier.level: tier.network.calls for tier in architecture.tiers if tier.network.calls is not None}
-    files = {level: read_collectives(name) for level, name in named.items()}
+    files = {tier.level: _measured_on(tier.network) for tier in architecture.tiers if tier.network.calls is not None}
     exchanges = {level: file.exchanges for level, file in files.items()}
     listed = {level: file.going_on[asked.library] for level, file in files.items() if going_on and asked.library in file.going_on}
     return MachineCalls({level: file.calls for level, file in files.items()}, asked, exchanges, listed)
+
+
+def _measured_on(network: Network) -> CollectivesSpec:
+    """What was measured on a network that names a file, at the bandwidth that it has here."""
+    assert network.calls is not None
+    return read_collectives(network.calls).at(network.bandwidth_bytes_per_s)
 
 
 def machine_exchange(
     architecture: Architecture, level: str, library: str, release: str | None, mode: ExchangeMode
 ) -> ExpertExchange | None:
     """How a library exchanges tokens over one network of a machine: of the release, else of the newest; None where nothing is known."""
-    name = next((tier.network.calls for tier in architecture.tiers if tier.level == level), None)
-    own = read_collectives(name).exchanges.get(library, ()) if name is not None else ()
+    found = next((tier.network for tier in architecture.tiers if tier.level == level and tier.network.calls is not None), None)
+    own = _measured_on(found).exchanges.get(library, ()) if found is not None else ()
     same = [one for one in own if one.mode == mode]
     return next((one for one in same if release in one.releases), same[0] if same else None)
 

@@ -382,7 +382,7 @@ class _Search:
         found, left = self._run(dealt.points(), best.points, top)
         self.short_of, self.counts["open cuts"] = dealt.nearest, self.counts["open cuts"] + dealt.listed
         self.bound = min(self.bound, dealt.least_s, left)
-        return found, cuts
+        return found[:top], cuts
 
     # -- the front -----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from pydantic import Field, PlainValidator, PositiveInt, model_validator
 from rackmodel.model.exchanges import ExpertExchange
 from rackmodel.model.resources import width
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, Seconds, series_reader
+from rackmodel.units import Bytes, BytesPerSecond, Seconds, series_reader
 
 CallKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]
 Mode = Literal["graph", "eager"]
@@ -44,6 +44,10 @@ class CallTimes(Spec):
             raise ValueError("rate: want more than 0 bytes a second")
         return self
 
+    def times_as_fast(self, factor: float) -> CallTimes:
+        """The same kernels at rates `factor` times as high."""
+        return self.model_copy(update={"rate_bytes_per_s": tuple(rate * factor for rate in self.rate_bytes_per_s)})
+
 
 class Calls(Spec):
     """One collective of one library: who calls it how, and what it takes by number of members."""
@@ -62,6 +66,10 @@ class Calls(Spec):
         for word in self.widths:
             width(word)
         return self
+
+    def times_as_fast(self, factor: float) -> Calls:
+        """The same at rates `factor` times as high."""
+        return self.model_copy(update={"members": {count: times.times_as_fast(factor) for count, times in self.members.items()}})
 
     @property
     def bits(self) -> tuple[int, ...]:
@@ -94,6 +102,12 @@ class CollectivesSpec(Spec):
     """A file of specs/collectives: what libraries' collectives and exchanges of tokens take on one network."""
 
     name: str = Field(alias="collectives", description="the file's name")
+    bandwidth_bytes_per_s: BytesPerSecond | None = Field(
+        default=None,
+        alias="bandwidth",
+        description="of the network that was measured, as its machine's file states it: at another every rate is as many times as high; "
+        "absent = rates follow no bandwidth",
+    )
     calls: dict[str, tuple[Calls, ...]] = Field(default_factory=dict, description="library → its collectives, what is newest first")
     going_on: dict[str, GoingOn] = Field(
         default_factory=dict, description="library → whose all-reduces go on with a normalisation, and up to which messages"
@@ -101,6 +115,15 @@ class CollectivesSpec(Spec):
     exchanges: dict[str, tuple[ExpertExchange, ...]] = Field(
         default_factory=dict, description="library → how it sends tokens to their experts and back, what is newest first"
     )
+
+    def at(self, bandwidth_bytes_per_s: float) -> CollectivesSpec:
+        """The same over a network of some bandwidth: rates follow it, starts stay."""
+        if self.bandwidth_bytes_per_s is None or self.bandwidth_bytes_per_s == bandwidth_bytes_per_s:
+            return self
+        faster = bandwidth_bytes_per_s / self.bandwidth_bytes_per_s
+        calls = {library: tuple(one.times_as_fast(faster) for one in own) for library, own in self.calls.items()}
+        exchanges = {library: tuple(one.times_as_fast(faster) for one in own) for library, own in self.exchanges.items()}
+        return self.model_copy(update={"calls": calls, "exchanges": exchanges})
 
 
 def age_of(release: str) -> list[int]:

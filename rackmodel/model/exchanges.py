@@ -51,3 +51,10 @@ class ExpertExchange(Spec):
     releases: Annotated[tuple[str, ...], Field(min_length=1)] = Field(description="releases of the library, newest first")
     dispatch: ExchangeTimes = Field(description="tokens to their experts")
     combine: ExchangeTimes = Field(description="results back")
+
+    def times_as_fast(self, factor: float) -> ExpertExchange:
+        """The same over links `factor` times as fast."""
+        ways = {"dispatch": self.dispatch, "combine": self.combine}
+        return self.model_copy(
+            update={name: way.model_copy(update={"link_bytes_per_s": way.link_bytes_per_s * factor}) for name, way in ways.items()}
+        )

@@ -51,7 +51,12 @@ class FamilySpec(Spec):
     )
     defaults: dict[str, bool | int] = Field(default_factory=dict, description="key → what it is where the config does not say")
     words: dict[str, list[str]] = Field(default_factory=dict, description="key → words that the blocks mean; another is refused")
-    counted: list[str] = Field(default_factory=list, description="keys that list a word a layer: KEY__WORD is how often")
+    counted: list[str] = Field(
+        default_factory=list, description="keys that list a word a layer: KEY__WORD is how often; a word that no count names is refused"
+    )
+    letters: dict[str, dict[str, str]] = Field(
+        default_factory=dict, description="key whose text has a letter a layer → letter → WORD: KEY__WORD is how often"
+    )
     empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
     ones: list[str] = Field(default_factory=list, description="keys that must be absent or 1")
     ignored: list[str] = Field(default_factory=list, description="keys that change neither operations nor sizes")

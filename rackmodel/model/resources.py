@@ -437,12 +437,13 @@ class Compute(Spec):
 
 
 SCALES = {"nvfp4": 8 / 16, "mxfp4": 8 / 32, "mxfp8": 8 / 32, "fp8_block": 32 / 128**2}
+SCALES |= {f"int4_g{size}": 16 / size for size in (32, 64, 128)}
 """Quantised format → bits an element of the scales that a block of elements shares."""
 
 FAMILIES = ("fp8_block",)
 """Formats whose products are slower or faster than their width says."""
 
-_BLOCKS = {"nvfp4": 4, "mxfp4": 4, "mxfp8": 8, "fp8_block": 8}
+_BLOCKS = {"nvfp4": 4, "mxfp4": 4, "mxfp8": 8, "fp8_block": 8, "int4_g32": 4, "int4_g64": 4, "int4_g128": 4}
 _WIDTHS = {**_BLOCKS, "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
 
 WIDEST = 65536

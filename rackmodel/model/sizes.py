@@ -1,7 +1,8 @@
 """Sizes of indices: whole numbers, names of each other, and what + - * / and brackets make of them.
 
     sum = product (("+" | "-") product)*      product = factor (("*" | "/") factor)*
-    factor = number | name | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")"      number = 4096, 14_336, 0.25 or 1e-3
+    factor = number | name | "(" sum ")" | ("min" | "max") "(" sum ("," sum)* ")" | "floor" "(" sum ")"
+    number = 4096, 14_336, 0.25 or 1e-3
 
 Text → tokens → one exact fraction; nothing is rounded on the way. The same text makes arrays of sizes that
 are arrays. A sign in front, a power and two values side by side are no part of it: they are refused with the character at which they
@@ -16,6 +17,7 @@ from collections.abc import Mapping as AbcMapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
+from math import floor
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,14 @@ _LONGEST_TEXT = 1000
 _DEEPEST = 16
 
 
-_CHOICES: dict[str, tuple[Any, Any]] = {"min": (min, np.minimum), "max": (max, np.maximum)}
+_CALLS: dict[str, tuple[Any, Any]] = {
+    "min": (min, lambda values: reduce(np.minimum, values)),
+    "max": (max, lambda values: reduce(np.maximum, values)),
+    "floor": (lambda values: Fraction(floor(values[0])), lambda values: np.floor(values[0])),
+}
+"""Word → what it makes of a list of exact values, and of one of arrays."""
+
+_OF_ONE = ("floor",)
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ def array_value(text: str | float, sizes: AbcMapping[str, Any], path: str) -> An
 
 def size_names(text: str | float) -> set[str]:
     """Names that an expression uses."""
-    return {token.text for token in _tokens(str(text)) if token.kind == "name"} - {*_CHOICES}
+    return {token.text for token in _tokens(str(text)) if token.kind == "name"} - {*_CALLS}
 
 
 def _exact(text: str, sizes: AbcMapping[str, int], path: str, known: Collection[str] | None) -> Fraction:
@@ -192,8 +201,8 @@ class _Reader:
         token = self._take()
         if token.kind == "number":
             return _number(token) if self.exact else float(_number(token))
-        if token.text in _CHOICES and self._sign() == "(":
-            return self._choice(token.text, depth)
+        if token.text in _CALLS and self._sign() == "(":
+            return self._call(token.text, depth)
         if token.kind == "name":
             if token.text not in self.sizes:
                 raise _Unknown(token.text)
@@ -210,8 +219,8 @@ class _Reader:
             raise ValueError("ends where a number or a name is due" if self.text.strip() else "is empty: want a number or a name")
         raise ValueError(f"'{token.text}' at character {token.at}, where a number or a name is due")
 
-    def _choice(self, word: str, depth: int) -> Any:
-        """min or max of the values in the bracket that follows."""
+    def _call(self, word: str, depth: int) -> Any:
+        """min, max or floor of the values in the bracket that follows."""
         opened = self._take()
         if depth >= _DEEPEST:
             raise ValueError(f"more than {_DEEPEST} brackets inside one another")
@@ -222,8 +231,10 @@ class _Reader:
         if self._sign() != ")":
             raise ValueError(f"the bracket at character {opened.at} is never closed")
         self._take()
-        exact, arrays = _CHOICES[word]
-        return exact(values) if self.exact else reduce(arrays, values)
+        if word in _OF_ONE and len(values) > 1:
+            raise ValueError(f"{word} of {len(values)} values at character {opened.at}: want one")
+        exact, arrays = _CALLS[word]
+        return exact(values) if self.exact else arrays(values)
 
     def _sign(self) -> str:
         token = self.tokens[self.here]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -56,9 +57,9 @@ class Waiting:
 
 class Rules:
     """A schedule of one engine as plain numbers. way_s: of a request to the queue, and of its tokens back: half of request_s each · ahead:
-    of a pipeline none, whose batches under way are as many as its stages."""
+    of a pipeline none, whose batches under way are as many as its stages · held_by: tokens of requests [n] → of kv_tokens."""
 
-    def __init__(self, schedule: Schedule, kv_tokens: float) -> None:
+    def __init__(self, schedule: Schedule, kv_tokens: float, held_by: Callable[[Array], Array] = np.asarray) -> None:
         def one(name: str) -> float:
             return float(np.ravel(np.asarray(getattr(schedule, name)))[0])
 
@@ -71,7 +72,7 @@ class Rules:
         self.polled, self.way_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s") / 2.0, one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
-        self.kv_tokens = kv_tokens
+        self.kv_tokens, self.held_by = kv_tokens, held_by
 
 
 class Lane:
@@ -111,6 +112,7 @@ class Admission:
 
     def __init__(self, trace: Trace, rules: Rules, clients: int | None) -> None:
         self.trace, self.rules = trace, rules
+        self.needs = rules.held_by(trace.prompt + trace.output * (1.0 if rules.whole else 0.5))
         self.clock = 0.0
         self.count = 0
         self.starts = deque([0.0] * rules.ahead, maxlen=rules.ahead)
@@ -157,7 +159,7 @@ class Admission:
         left = rules.budget - (here * rules.wide if rules.mixed else 0)
         found: list[tuple[Waiting, float]] = []
         for one in self.queue:
-            need, new = self._tokens_held(one.number), one.done == 0
+            need, new = float(self.needs[one.number]), one.done == 0
             full = there + len(found) >= rules.sequences or self.held_tokens + need > rules.kv_tokens
             if new and (here + len(found) >= most or (full and (there or found))):
                 break
@@ -182,9 +184,6 @@ class Admission:
             return enough or self.count - self.waited_from >= rules.held
         return True
 
-    def _tokens_held(self, number: int) -> float:
-        return float(self.trace.prompt[number] + self.trace.output[number] * (1.0 if self.rules.whole else 0.5))
-
     def taken(self, chosen: list[tuple[Waiting, float]]) -> list[int]:
         """A batch takes its prompts' tokens; those that are complete leave the queue."""
         done = []
@@ -208,6 +207,6 @@ class Admission:
     def end(self, number: int) -> None:
         """A request is complete; its client sends the next one."""
         self.ended[number] = self.clock
-        self.held_tokens -= self._tokens_held(number)
+        self.held_tokens -= float(self.needs[number])
         if self.closed:
             self.send(self.clock + self.rules.way_s)

@@ -43,6 +43,10 @@ class DraftedModel:
         """Of both caches."""
         return self.target.kv_each + self.draft.kv_each
 
+    def held_each(self, tokens: Array) -> Array:
+        """[deployments, n] bytes of both caches of a sequence of so many tokens."""
+        return self.target.held_each(tokens) + self.draft.held_each(tokens)
+
     @property
     def stages_each(self) -> Array:
         """Of the model that it drafts for."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
-from rackmodel.serving.requests import Requests, Schedule, most_sequences
+from rackmodel.serving.requests import Requests, Schedule, most_sequences, tokens_held
 from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps
 from rackmodel.units import bytes_text
@@ -43,6 +43,10 @@ class ServingEngine:
     def kv_each(self) -> Array:
         """As the model says."""
         return self.captured.kv_each
+
+    def held_each(self, tokens: Array) -> Array:
+        """As the model says."""
+        return self.captured.held_each(tokens)
 
     @property
     def weights_each(self) -> Array:
@@ -80,20 +84,27 @@ class ServingEngine:
         weights = self.weights_each[mesh.astype(np.int64)]
         free = self.capacity_bytes - weights
         if np.any(free <= 0):
-            fact = "the weights leave no room for a cache"
-            raise InfeasibleError(fact, resource="memory", need=float(weights.max()), have=self.capacity_bytes)
+            need, have = float(weights.max()), max(self.capacity_bytes, 0.0)
+            taken = f"they take {bytes_text(need)} of an accelerator, whose engine has {bytes_text(have)}"
+            fact = f"the weights leave no room for a cache: {taken}"
+            raise InfeasibleError(fact, resource="memory", need=need, have=have, unit="byte")
         return np.asarray(free * self.facts.memory_share if self.facts.memory_share_of == "free" else free)
 
     def room(self, requests: Requests, schedule: Schedule) -> Array:
         """[n] requests that are held at once."""
-        return most_sequences(self.caches(schedule.mesh), self.kv_each[schedule.mesh.astype(np.int64)], requests, schedule)
+        return most_sequences(self.caches(schedule.mesh), self.held(tokens_held(requests, schedule), schedule.mesh), schedule)
+
+    def held(self, tokens: Array, mesh: Array) -> Array:
+        """[n] bytes that a request of so many tokens [n] keeps on an accelerator, of some deployments [n]."""
+        each, which = np.unique(tokens, return_inverse=True)
+        return np.asarray(self.held_each(each)[mesh.astype(np.int64), which])
 
     def check_one_fits(self, tokens: float, mesh: int = 0) -> None:
         """Raise InfeasibleError where the caches of a deployment cannot hold one request of so many tokens, which engines refuse."""
         caches = float(self.caches(np.array([mesh]))[0])
-        need = float(self.kv_each[mesh]) * tokens
+        need = float(self.held(np.array([tokens]), np.array([mesh]))[0])
         if need > caches:
-            most = int(caches / float(self.kv_each[mesh]))
+            most = self._most_tokens(caches, tokens, mesh)
             raise InfeasibleError(
                 f"memory: a request of {tokens:,.0f} tokens keeps {bytes_text(need)} on an accelerator, whose caches have "
                 f"{bytes_text(caches)}: room for {most:,} tokens",
@@ -102,6 +113,11 @@ class ServingEngine:
                 have=caches,
                 unit="byte",
             )
+
+    def _most_tokens(self, caches: float, tokens: float, mesh: int) -> int:
+        """Tokens, fewer than some, of the longest request that caches of so many bytes hold."""
+        fewer = np.arange(int(tokens) + 1, dtype=np.float64)
+        return max(int(np.searchsorted(self.held_each(fewer)[mesh], caches, side="right")) - 1, 0)
 
     @property
     def schedule(self) -> Schedule:
@@ -116,8 +132,18 @@ class ServingEngine:
 
     @property
     def cache_tokens(self) -> float:
-        """Tokens that the caches of the replica hold."""
-        return self.cache_bytes / max(self.kv_bytes_per_token, 1e-300)
+        """Tokens that the caches of the replica hold, each as large as one more of a long sequence (held_tokens counts so too)."""
+        return self.cache_bytes / self._token_bytes
+
+    def held_tokens(self, tokens: Array) -> Array:
+        """[n] of such tokens that requests of so many [n] keep: more than these where windows or states are kept besides."""
+        besides = self.held(tokens, np.zeros(len(tokens))) - self.kv_bytes_per_token * tokens
+        return np.asarray((tokens if self.kv_bytes_per_token else 0.0) + besides / self._token_bytes)
+
+    @property
+    def _token_bytes(self) -> float:
+        """Of one more token of a long sequence; where it takes nothing, one."""
+        return self.kv_bytes_per_token or 1.0
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps. What is captured, or padded, is a batch: of a pipeline one for each stage."""

@@ -13,16 +13,20 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.serving.pools import Transfer
 from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Array
 
 
 def cache_transfer(prompts: ServedModel, decodes: ServedModel) -> Transfer:
     """The transfer between workers of two pools. Raises InputError where no network joins them."""
-    most = max(model.kv_bytes_per_token * model.deployment.attention_data for model in (prompts, decodes))
     ways = [_far(prompts.architecture), _far(decodes.architecture)]
     if prompts.architecture.name == decodes.architecture.name:
         ways = [_between(prompts, decodes)]
     per_byte, latency = (max(figures) for figures in zip(*ways, strict=True))
-    return Transfer(most, 1.0 / per_byte, latency)
+
+    def held(tokens: Array) -> Array:
+        return np.asarray(np.maximum(*(model.held_each(tokens)[0] * model.deployment.attention_data for model in (prompts, decodes))))
+
+    return Transfer(held, 1.0 / per_byte, latency)
 
 
 def _between(prompts: ServedModel, decodes: ServedModel) -> tuple[float, float]:

@@ -34,7 +34,7 @@ def percentiles_of(service: Service, offer: Offer) -> dict[str, dict[str, float]
     trace = drawn_trace(count, (service.prompt, service.output, (1.0 - wide) / (1.0 + wide)), offer.rate, 0)
     schedule = engine.scheduled(1, {"token_budget": float(offer.budget), **service.drafts})
     loop = clients if offer.rate is None else None
-    found = simulate(engine, replace(trace, reused=service.reused), schedule, engine.cache_tokens, loop)
+    found = simulate(engine, replace(trace, reused=service.reused), schedule, engine.cache_tokens, loop, engine.held_tokens)
     after = slice(clients, None)
     return {
         name: {f"p{share:g}": float(np.percentile(values[after], share)) for share in SHOWN}

@@ -12,6 +12,7 @@ as in steady.py: the k-th ones come within a window, and wait for each other ins
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,16 +54,16 @@ class Pool:
 
 @dataclass(frozen=True)
 class Transfer:
-    """How a prompt's cache gets to the decode pool. kv_bytes_per_token: on the accelerator that has most of it to send or to take ·
-    bandwidth_bytes_per_s: of its link · latency_s: of a transfer."""
+    """How a prompt's cache gets to the decode pool. held_bytes: tokens of prompts [n] → bytes of their caches on the accelerator that has
+    most of them to send or to take · bandwidth_bytes_per_s: of its link · latency_s: of a transfer."""
 
-    kv_bytes_per_token: float
+    held_bytes: Callable[[Array], Array]
     bandwidth_bytes_per_s: float
     latency_s: float = 0.0
 
     def seconds(self, requests: Requests) -> Array:
         """[n] seconds of a prompt's cache."""
-        return np.asarray(requests.prompt * self.kv_bytes_per_token / self.bandwidth_bytes_per_s + self.latency_s)
+        return np.asarray(self.held_bytes(requests.prompt) / self.bandwidth_bytes_per_s + self.latency_s)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -119,12 +119,15 @@ class Schedule(_Points):
         return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
 
 
-def most_sequences(kv_bytes: Array, kv_bytes_per_token: Array | float, requests: Requests, schedule: Schedule) -> Array:
+def tokens_held(requests: Requests, schedule: Schedule) -> Array:
+    """[n] tokens that a request keeps: its prompt and, on average, half its output; all of it where the engine reserves it."""
+    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, 0.5))
+
+
+def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Array:
     """[n] requests that the cache holds at once, at least one, and no more than the engine takes.
 
-    kv_bytes: [n] of one accelerator for the cache · kv_bytes_per_token: of one accelerator, a mean over all. A request holds its prompt
-    and, on average, half its output; all of it where the engine reserves it.
+    kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
-    held = requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, 0.5)
-    fit = kv_bytes / np.maximum(kv_bytes_per_token * held, 1e-300)
+    fit = kv_bytes / np.maximum(held_bytes, 1e-300)
     return np.asarray(np.maximum(np.minimum(np.floor(fit), schedule.sequences), 1.0))

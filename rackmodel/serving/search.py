@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
 from typing import Any
@@ -19,7 +19,7 @@ from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
 from rackmodel.serving.engine import engine_facts
-from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, offers_of
+from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, engine_of, offers_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
 from rackmodel.serving.steps import Deployment
 
@@ -118,7 +118,7 @@ def search_service(
                 if told and len(one) < points:
                     infeasible["overload" if space.rates else "clients"] += points - len(one)  # (fewer clients than its replicas)
     if not offers:
-        raise _nearest(problems) if problems else _none_divides(space, service)
+        raise _with_change(_nearest(problems), space, service) if problems else _none_divides(space, service)
     inside = within(offers, limits or {})
     best = min(inside, key=lambda one: (float(f"{sign * one.figures[name]:.12g}"), one.figures["joules_per_token"], one.order))
     value = best.figures[name]
@@ -208,6 +208,41 @@ def _nearest(problems: Sequence[InfeasibleError]) -> InfeasibleError:
     overloaded = [one for one in problems if one.resource == "overload"]
     short = overloaded or [one for one in problems if one.resource == "memory" and one.have > 0]
     return min(short, key=lambda one: one.need / one.have) if short else problems[0]
+
+
+def _with_change(problem: InfeasibleError, space: ServingSpace, service: Service) -> InfeasibleError:
+    """A shortage of memory with what holds one request: one replica of the whole machine, its pipeline of any length that divides it, or
+    of twice as many accelerators again and again."""
+    if problem.resource != "memory" or problem.change:
+        return problem
+    total = service.machine.used
+    any_length = replace(space, pipeline=space.pipeline or tuple(one for one in range(1, total + 1) if total % one == 0))
+    found = _whole_that_holds_one(any_length, service)
+    if found is not None:
+        problem.change = f"--tensor {found.tensor} --pipeline {found.pipeline}"
+        return problem
+    count = 2 * total
+    while count <= service.machine.available and not problem.change:
+        larger = replace(service, machine=service.machine.model_copy(update={"accelerators": count}))
+        if _whole_that_holds_one(space, larger) is not None:
+            problem.change = f"--set accelerators={count}"
+        count *= 2
+    return problem
+
+
+def _whole_that_holds_one(space: ServingSpace, service: Service) -> Deployment | None:
+    """A deployment of one replica that holds a request; the shortest pipelines are tried first."""
+    whole = [one for one in deployments(space, service) if one.accelerators == service.machine.used]
+    return next((one for one in whole if _holds_one(service, one, space.widths[0])), None)
+
+
+def _holds_one(service: Service, deployment: Deployment, widths: Widths) -> bool:
+    """Whether a replica holds a request beside its weights."""
+    try:
+        engine_of(service, deployment, widths).check_one_fits(service.prompt + service.output)
+    except (InfeasibleError, InputError):
+        return False
+    return True
 
 
 def _none_divides(space: ServingSpace, service: Service) -> InfeasibleError:

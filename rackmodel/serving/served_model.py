@@ -10,10 +10,11 @@ Operations are priced by cost/inside, collectives by cost/network: what `rackmod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
-from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.program.tasks import Task, Volume
 from rackmodel.cost.step.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
 from rackmodel.cost.step.items import Item
@@ -37,7 +38,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Tensor, Workload
 from rackmodel.serving.replica import Replica, replica_of
 from rackmodel.serving.step_layers import Bools, Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
 from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
@@ -154,6 +155,43 @@ class ServedModel:
         """Bytes of a sequence of so many tokens on the fullest accelerator, windows and pages counted, in the mean over the ranks."""
         return float(self._held("kv_cache", context)[0])
 
+    def held_each(self, tokens: Array) -> Array:
+        """[deployments, n] bytes that a sequence of so many tokens [n] keeps on the fullest accelerator: as many for each token, and of
+        windows and states what they have by then, pages counted."""
+        filled = self._filled
+        if not any(filled):
+            return np.multiply.outer(self.kv_each, tokens)
+        kept = self._cached_tensors(tokens)
+        each = np.multiply.outer(self._growth, tokens)
+        for x, shares in enumerate(filled):
+            for name, share in shares.items():
+                each[x] += np.multiply.outer(share, kept[name].held_bytes)
+        return np.array([(cut.busy @ own).max(axis=0) for cut, own in zip(self.replica.cuts, each.transpose(1, 0, 2), strict=True)])
+
+    @cached_property
+    def _growth(self) -> Array:
+        """[sections, deployments] bytes that a token takes of a layer on the fullest accelerator."""
+        return (self._bytes("kv_cache", 2 * FAR) - self._bytes("kv_cache", FAR)) / FAR
+
+    @cached_property
+    def _filled(self) -> list[dict[str, Array]]:
+        """Of each section: what it keeps of a sequence that ends growing (windows, states) → [deployments] share of its bytes on the
+        fullest accelerator."""
+        once, twice = (self._cached_tensors(np.full(1, tokens)) for tokens in (FAR, 2 * FAR))
+
+        def ended(name: str) -> bool:
+            return bool(np.all(once[name].held_bytes == twice[name].held_bytes) and np.all(once[name].held_bytes > 0))
+
+        return [
+            {name: volume.fullest(self.laid_out[0].pricer.degrees) for name, volume in caches.items() if ended(name)}
+            for caches in (dict(self._volumes(x, "kv_cache", lambda _: 1.0)) for x in range(len(self.workload.sections)))
+        ]
+
+    def _cached_tensors(self, tokens: Array) -> Mapping[str, Tensor]:
+        """Tensors of one sequence of so many tokens [n]."""
+        serving, one = serving_of(self.workload), np.ones(len(tokens))
+        return sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
+
     def _held(self, what: str, context: float, grown: float = 0.0) -> Array:
         """[deployments] bytes of one sequence on the fullest accelerator. grown: tokens; what as many more take than a context without."""
         each = self._bytes(what, context) - (self._bytes(what, context - grown) if grown else 0.0)
@@ -161,22 +199,26 @@ class ServedModel:
 
     def _bytes(self, what: str, context: float) -> Array:
         """[sections, deployments] bytes of a layer on an accelerator, of one sequence."""
+        tensors = self._cached_tensors(np.full(1, float(context)))
+        each = np.zeros((len(self.workload.sections), len(self.deployments)))
+        for x in range(len(each)):
+            for _, volume in self._volumes(x, what, lambda name: tensors[name].held_bytes):
+                each[x] += volume.fullest(self.laid_out[0].pricer.degrees)
+        return each
+
+    def _volumes(self, section: int, what: str, bytes_of: Callable[[str], Any]) -> Iterator[tuple[str, Volume]]:
+        """What a layer of a section holds, by tensor. bytes_of: of one sequence's tensor; weights are as they are."""
         serving = serving_of(self.workload)
-        one, tokens = np.ones(1), np.full(1, float(context))
-        tensors = sized(self.workload, {serving.sequences: one, serving.new: one, serving.cached: tokens}).tensors
         many = {serving.sequences, serving.new, serving.cached}
         own = self.laid_out[0]
         layers = LayerPricer(own.pricer, self.workload, self.profile, own.programs)
-        each = np.zeros((len(own.plans), len(self.deployments)))
-        for x, (section, plan) in enumerate(zip(self.workload.sections, own.plans, strict=True)):
-            for held in layers.program(section, plan).held:
-                if held.what == what:
-                    volume = held.volume
-                    if what != "weights":  # of many sequences, whose ranks have as many in the mean
-                        cuts = tuple(cut for cut in volume.cuts if not many & set(cut[0]))
-                        volume = replace(volume, total=tensors[held.tensor].held_bytes, cuts=cuts)
-                    each[x] += volume.fullest(own.pricer.degrees)
-        return each
+        for held in layers.program(self.workload.sections[section], own.plans[section]).held:
+            if held.what == what:
+                volume = held.volume
+                if what != "weights":  # of many sequences, whose ranks have as many in the mean
+                    cuts = tuple(cut for cut in volume.cuts if not many & set(cut[0]))
+                    volume = replace(volume, total=bytes_of(held.tensor), cuts=cuts)
+                yield held.tensor, volume
 
     # -- what all prices share -------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,10 @@ class Served(Protocol):
         """Its share of a token in the caches, in the mean over the sequences it keeps, of every deployment."""
         ...
 
+    def held_each(self, tokens: Array) -> Array:
+        """[deployments, n] its share of the caches of a sequence of so many tokens [n]: windows and states among them."""
+        ...
+
     @property
     def capacity_bytes(self) -> float:
         """Its memory, less what the engine reserves."""

@@ -7,6 +7,7 @@ of a pipeline are run one by one (batches.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -106,16 +107,25 @@ class _Steps(Admission):
         return max(self.lane.decoding[0][0] - self.lane.step, 1)
 
 
-def simulate(model: Served, trace: Trace, schedule: Schedule, kv_tokens: float, clients: int | None = None) -> RequestFigures:
-    """Every request's figures. kv_tokens: that the cache of the replica holds · clients: a closed loop of so many; None: as the trace says.
+def simulate(
+    model: Served,
+    trace: Trace,
+    schedule: Schedule,
+    kv_tokens: float,
+    clients: int | None = None,
+    held_by: Callable[[Array], Array] = np.asarray,
+) -> RequestFigures:
+    """Every request's figures. kv_tokens: that the cache of the replica holds · clients: a closed loop of so many; None: as the trace
+    says · held_by: tokens of requests [n] → what they keep of kv_tokens, absent = as many (ServingEngine.held_tokens).
 
     Raises InputError where a request alone does not fit the cache.
     """
-    rules = Rules(schedule, kv_tokens)
+    rules = Rules(schedule, kv_tokens, held_by)
     largest = float((trace.prompt + trace.output).max())
-    if largest > kv_tokens:
+    least, most_kept = held_by(np.array([float(trace.prompt.min()), largest])).tolist()
+    if most_kept > kv_tokens:
         raise InputError(f"a request of {largest:,.0f} tokens does not fit a cache of {kv_tokens:,.0f}", path="trace")
-    most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(float(trace.prompt.min()), 1.0)))
+    most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(least, 1.0)))
     mean = max(float(trace.prompt.mean()) * (1.0 - trace.reused), 1.0)
     extent = Extent(
         sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean

@@ -42,6 +42,6 @@ def simulated(point: Point) -> Found:
     engine = engine_of(server)
     trace = Trace(arrival_s=np.zeros(count), prompt=np.full(count, run.prompt), output=np.full(count, run.output))
     schedule = engine.scheduled(1, timed_facts(engine, [point.timed]))
-    figures = simulate(engine, trace, schedule, engine.cache_tokens)
+    figures = simulate(engine, trace, schedule, engine.cache_tokens, held_by=engine.held_tokens)
     rate = count * run.output / figures.seconds / server.deployment.accelerators
     return Found({"tokens_per_s": np.array([rate])}, [{}], over_capacity(engine))

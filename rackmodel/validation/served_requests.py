@@ -95,7 +95,7 @@ def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     service = Service(architecture, model.workload, sets, profile, 1.0, 1.0)
     server = engine_of(service, run.ranks.deployment(run.tensor), Widths())
     settings = {name: value for name, value in (("sequences", run.sequences), ("token_budget", run.budget)) if value}
-    return simulate(server, trace, server.scheduled(1, settings), server.cache_tokens)
+    return simulate(server, trace, server.scheduled(1, settings), server.cache_tokens, held_by=server.held_tokens)
 
 
 def _one(row: PublishedRow, ending: str, measured: float, predicted: float, run: _Run) -> ScoredRow:

@@ -53,6 +53,9 @@ WIDE_BYTES = 2.0
 """Of an element before it is quantised."""
 STREAMS = ("", "add", "scale", "multiply", "dropout", "repeat")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
+NORMS = ("rmsnorm", "layernorm")
+"""Operations whose further operands are weights, which all rows share."""
+
 POINTWISE = ("relu", "gelu", "silu", "swiglu", "clamp")
 """Kinds whose elements are made alone."""
 
@@ -411,9 +414,12 @@ def _vector_kernel(
     """Rows and duration [n] of a vector kernel: the memory's rows carry it, by their bytes. Its rows: tokens, whose indices come first."""
     tokens = _points(local_op, [index for index, _, _ in local_op.space[: min(2, len(local_op.space) - 1)]], degrees)
     own = [row.level == gpu.memory and row.component == "memory" for row in rows]
-    moved = sum((row.fullest for row, its in zip(rows, own, strict=True) if its), np.zeros(len(degrees)))
+    none = np.zeros(len(degrees))
+    moved = sum((row.fullest for row, its in zip(rows, own, strict=True) if its), none)
+    weights = {flow.name for flow in local_op.reads[1:]} if local_op.kind in NORMS else set()
+    shared = sum((row.fullest for row, its in zip(rows, own, strict=True) if its and row.tensor in weights), none)
     device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
-    seconds = vector_seconds(facts, device, moved, tokens)
+    seconds = vector_seconds(facts, device, moved, tokens, shared)
     duration = seconds + facts.start_s * (-1 if local_op.joined else local_op.starts(degrees, most_summed) - 1)
     share = np.divide(duration, moved, out=np.zeros_like(duration), where=moved > 0)
     priced = [

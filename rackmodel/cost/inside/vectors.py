@@ -2,7 +2,7 @@
 
     far     share of the bytes that the memory moves, the rest the cache:  1 / (1 + (cache capacity / bytes)^4)
     all     bytes · (far / (memory · bandwidth) + (1 - far) / cache)
-    one     bytes of a row / load                                   a block takes a row, however few there are
+    one     bytes of a row / load           a block takes a row, however few there are; rows share a norm's weights
     kernel  start + (all^2 + one^2)^(1/2),  and with a host that waits for each  (kernel^8 + host^8)^(1/8)
 
 Source of the form: least squares on 8,000 kernels of eleven GPUs (Vidur, LLMServingSim, NVIDIA aiconfigurator, LLMCompass); the numbers
@@ -33,11 +33,11 @@ class VectorDevice:
     cache: float
 
 
-def vector_seconds(facts: VectorKernel, device: VectorDevice, moved: Any, rows: Any) -> Array:
-    """[n] seconds of kernels that move so many bytes in so many rows."""
+def vector_seconds(facts: VectorKernel, device: VectorDevice, moved: Any, rows: Any, shared: Any = 0.0) -> Array:
+    """[n] seconds of kernels that move so many bytes in so many rows. shared: those of them that are no row's own, a norm's weights."""
     bytes_moved = np.maximum(np.asarray(moved, dtype=np.float64), 1.0)
     far = 1.0 / (1.0 + (device.cache / bytes_moved) ** EDGE)
     every = bytes_moved * (far / (facts.memory * device.bandwidth) + (1.0 - far) / facts.cache_bytes_per_s)
-    one = bytes_moved / np.maximum(rows, 1.0) / facts.load_bytes_per_s
+    one = np.maximum(bytes_moved - shared, 0.0) / np.maximum(rows, 1.0) / facts.load_bytes_per_s
     kernel = facts.start_s + np.hypot(every, one)
     return np.asarray((kernel**SHARP + facts.host_s**SHARP) ** (1 / SHARP), dtype=np.float64)

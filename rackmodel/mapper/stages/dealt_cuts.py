@@ -7,14 +7,16 @@ A stage takes at least m times what one micro-batch takes on it, and of p stages
 Of the cuts only some are tried: each layer goes to the stage that has least to do, where embedding and head are worth no layer, one
 each, or as many as they take the time of; a stage's layers are spread over its chunks, those beside embedding and head filled last, or the
 first chunks fuller or the last. So 126 layers in 16 x 8 chunks leave the first and the last chunk to embedding and head (RECALLED:
-Grattafiori 2024, section 3.3.2). Points are run by the clock in the order of m times their busiest stage. The bound above is what the
-certificate has, of columns in which some cut may fit (`most_layers`).
+Grattafiori 2024, section 3.3.2). Points are run by the clock in the order of the longest stage: m times its work, and the passes of one
+micro-batch that come before its first and after its last one (before alone where weight gradients are apart). What the certificate has is
+the bound above, of columns in which some cut may fit (`most_layers`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ from rackmodel.model.schedules import CHUNKED, SPLIT
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-TRIED = 256
+TRIED = 64
 """Points that the clock may run, those of least bound."""
 
 
@@ -79,6 +81,11 @@ def most_layers(sections: Sequence[Holding], schedule: str, stages: int, chunks:
         each = rests + flies * in_flight(schedule, stages, chunks, micro_batches, device)
         total += np.floor(np.divide(np.maximum(room, 0.0), each, out=np.full_like(room, np.inf), where=each > 0) * (1 + TIGHT))
     return np.asarray(total)
+
+
+def _total(layers: Ints, each: Sequence[Array]) -> Any:
+    """Seconds of so many layers of each section."""
+    return sum(count * seconds for count, seconds in zip(layers.tolist(), each, strict=True) if count)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,7 @@ class DealtCuts:
 
     def _of_depth(self, group: int, stages: int, columns: Ints) -> Iterator[_Shape]:
         price, layers = self.prices[group], layers_of(self.prices[group].repeats, self.prices[group].layers)
-        counts, known = price.columns.micro_batches[columns], {}
+        counts, known = price.columns.micro_batches[columns], dict[bool, list[tuple[Array, Array]]]()
         holdings = [one.holding((slice(None), columns)) for one in price.sections]
         for schedule, chunks in self.asked.kinds:
             if chunks > layers or stages > layers:
@@ -146,7 +153,8 @@ class DealtCuts:
             split = schedule in SPLIT
             if split not in known:
                 known[split] = self._seconds(price, columns, split=split)
-            took = known[split]
+            took = [forward + backward for forward, backward in known[split]]
+            fills = [forward for forward, _ in known[split]] if split else took
             whole = sum(repeat * each for repeat, each in zip(price.repeats, took, strict=True)) * counts[:, None] / stages
             runs = self.asked.home_fits[group] & (price.first == np.arange(len(price.first)))
             if not mine.size or not runs.any():
@@ -154,8 +162,8 @@ class DealtCuts:
             some = runs[:, None] & (most_layers(holdings, schedule, stages, chunks, counts, self.asked.capacity) >= layers)
             self.least_s = min(self.least_s, float(np.where(some[..., None], whole, np.inf)[:, mine].min()) * (1 - TIGHT))
             for made in self._cuts(price, stages, chunks, took):
-                work = np.max([sum(n * each for n, each in zip(busy, took, strict=True) if n) for busy in made.busy.tolist()], axis=0)
-                bounds = work * counts[:, None] * (1 - TIGHT)
+                devices = [(last, counts[:, None] * _total(made.busy[last], took)) for _, last in made.kinds]
+                bounds = np.max([_total(made.before[device], fills) + work for device, work in devices], axis=0) * (1 - TIGHT)
                 self.listed += bounds.size
                 if float(bounds.min()) > self.asked.most_s:
                     continue
@@ -167,10 +175,10 @@ class DealtCuts:
                 self._near(shape)
                 yield shape
 
-    def _seconds(self, price: GroupPrice, columns: Ints, *, split: bool) -> list[Array]:
-        """Of a layer of each section, both passes: [plans, columns, overlaps]."""
+    def _seconds(self, price: GroupPrice, columns: Ints, *, split: bool) -> list[tuple[Array, Array]]:
+        """Of a layer of each section, forward and backward pass: [plans, columns, overlaps]."""
         times = (device_times(one.columns(columns), self.choices, split=split) for one in price.sections)
-        return [one.forward + one.backward for one in times]
+        return [(one.forward, one.backward) for one in times]
 
     def _cuts(self, price: GroupPrice, stages: int, chunks: int, took: Sequence[Array]) -> list[Cut]:
         """Cuts that are not even."""

@@ -114,7 +114,7 @@ def _megatron_pipeline(shape: Shape, found: Meaning, notes: list[str], cannot: l
     if step.schedule not in ("1f1b", "interleaved"):
         cannot.append(f"schedule {step.schedule} has no argument in Megatron-LM, which runs 1f1b (zero bubble: a fork of it)")
     if found.layers:
-        parts = ["t" if count == 1 else f"t*{count}" for count in found.layers]
+        parts = ["t" if count == 1 else f"t*{count}" if count else "" for count in found.layers]
         notes.append("an uneven cut needs --pipeline-model-parallel-layout, which versions to Core 0.12 lack")
         return [f"--pipeline-model-parallel-layout 'E{'|'.join(parts)}L'"]
     return said_if(step.interleave > 1, f"--num-layers-per-virtual-pipeline-stage {shape.layers // (stages * step.interleave)}")

@@ -39,7 +39,9 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
             cannot.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
         if found.layers:
             starts = [sum(found.layers[:stage]) for stage in range(1, len(found.layers))]
-            parallelism["pipeline_parallel_split_points"] = [f"layers.{start}" for start in starts]
+            parallelism["pipeline_parallel_split_points"] = [f"layers.{start}" if start < shape.layers else "norm" for start in starts]
+            if 0 in found.layers[1:-1]:
+                cannot.append("chunks between the first and the last that hold no layer: split points are distinct")
         else:
             parallelism["pipeline_parallel_layers_per_stage"] = shape.layers // (degrees["pipeline"] * step.interleave)
     training: dict[str, Any] = {
