@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
-from tests import certificate_cases, fused_layouts, open_cut_cases
+from tests import certificate_cases, fused_layouts, merged_layouts, open_cut_cases
 from tests.audit import options, served, verdicts, wild
 from tests.audit.answers import held_to_it
 from tests.audit.asked import questioned
@@ -163,8 +163,10 @@ def kept_verdicts(number: int, _out: Path) -> Asked:
 
 
 def _free(number: int) -> int:
-    """Of graphs priced operation by operation, and of some whose operations may be fused."""
-    return fused_layouts.check(number // 10) if number % 10 == 0 else certificate_cases.check_free([number])
+    """Of graphs priced operation by operation, of some whose operations may be fused, and of some whose kernels a profile merges."""
+    if number % 10 in (0, 5):
+        return (fused_layouts if number % 10 == 0 else merged_layouts).check(number // 10)
+    return certificate_cases.check_free([number])
 
 
 def _cut(number: int) -> bool:
