@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.calibration.call_kernels import known_kernels
 from rackmodel.errors import InputError
 from rackmodel.model.calls import age_of
 from rackmodel.validation.collectives import MeasuredCall, measured_call
@@ -42,7 +43,8 @@ def read_calls(paths: Sequence[Path], gpu: str | None, *, between_nodes: bool = 
     if gpu is not None and gpu not in names:
         raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
     chosen = [row for row in rows if gpu in (None, row.text("system", "machine", "gpu"))]
-    return names[0] if gpu is None else gpu, _alike(_by_release([call for call in map(_read, chosen) if (call.nodes > 1) == between_nodes]))
+    name = names[0] if gpu is None else gpu
+    return name, _alike(_by_release([call for call in map(_read, chosen) if (call.nodes > 1) == between_nodes]), name)
 
 
 def _by_release(calls: Sequence[MeasuredCall]) -> list[CallCurves]:
@@ -75,9 +77,14 @@ def _read(row: PublishedRow) -> MeasuredCall:
     return call
 
 
-def _alike(curves: Sequence[CallCurves]) -> list[CallCurves]:
-    """Releases whose calls of one width take the same are put together, then widths of the same releases."""
-    return _together(_together(curves, lambda one: one.widths), lambda one: one.releases)
+def _alike(curves: Sequence[CallCurves], gpu: str) -> list[CallCurves]:
+    """Releases whose calls of one width take the same are put together, where as far as is known they call the same kernels; then widths
+    of the same releases."""
+
+    def kernels(one: CallCurves) -> tuple[object, ...]:
+        return one.widths, *(known_kernels(one.library, one.releases, gpu, one.kind, p) for p in one.curves)
+
+    return _together(_together(curves, kernels), lambda one: one.releases)
 
 
 def _together(curves: Sequence[CallCurves], own: Callable[[CallCurves], tuple[object, ...]]) -> list[CallCurves]:

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.calibration.call_kernels import known_kernels
 from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
-from rackmodel.calibration.fit_calls import CallFit, fit_calls
+from rackmodel.calibration.fit_calls import CallCurve, CallFit, fit_curves
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.model.calls import CallTimes
 from rackmodel.validation.rows import kind_of_file
@@ -49,7 +50,24 @@ class CalibratedCalls:
 def calibrate_calls(paths: Sequence[Path], gpu: str | None = None, *, between_nodes: bool = False) -> list[CalibratedCalls]:
     """Fit the collectives of the files' GPU. gpu: of the files, where they hold several. Raises InputError."""
     name, every = read_calls(paths, gpu, between_nodes=between_nodes)
-    return [CalibratedCalls(gpu=name, curves=one, fits={p: fit_calls(*calls) for p, calls in one.curves.items()}) for one in every]
+    return [CalibratedCalls(gpu=name, curves=one, fits=fits) for one, fits in zip(every, _fitted(name, every), strict=True)]
+
+
+def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, CallFit]]:
+    """Members → fit of each; those of one mode together, for they share what a kernel's passes cost."""
+    found: list[dict[int, CallFit]] = [{} for _ in every]
+    for mode in dict.fromkeys(one.mode for one in every):
+        own = [(number, p) for number, one in enumerate(every) if one.mode == mode for p in one.curves]
+        fits = fit_curves([_curve(gpu, every[number], p, number) for number, p in own])
+        for (number, p), fit in zip(own, fits, strict=True):
+            found[number][p] = fit
+    return found
+
+
+def _curve(gpu: str, one: CallCurves, members: int, family: int) -> CallCurve:
+    volume, seconds = one.curves[members]
+    kernels = known_kernels(one.library, one.releases, gpu, one.kind, members)
+    return CallCurve(volume=volume, seconds=seconds, members=members, kernels=kernels, family=family)
 
 
 def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) -> tuple[str, list[str]]:

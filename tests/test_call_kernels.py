@@ -1,0 +1,105 @@
+"""What sources say of the kernels of all-reduces, fits that know it, and others' measurements between the sizes that were fitted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rackmodel.calibration.call_kernels import KIB, MIB, known_kernels
+from rackmodel.calibration.fit_calls import CallCurve, call_seconds, fit_curves
+from rackmodel.calibration.fit_passes import SteppedCurve, wait_of_pass
+from rackmodel.cost.network.calls import call_lines
+from rackmodel.inputs.read import read_collectives
+
+SIZES = np.array([0.5, 1, 2, 4, 8, 16, 64, 256, 512, 4096, 8192, 16384, 32768]) * KIB
+BETWEEN = np.array([600.0, 1024.0, 1500.0, 2048.0, 3000.0]) * KIB
+
+
+def priced(network: str, library: str, release: str, members: int, sizes: list[float]) -> np.ndarray:
+    """[n] us of all-reduces in a graph, by the shipped facts."""
+    calls = read_collectives(network).calls[library]
+    one = next(one for one in calls if one.kind == "all_reduce" and one.mode == "graph" and release in one.releases)
+    volume = np.array(sizes)
+    return call_lines(one, np.full(len(volume), members), volume).seconds(volume) * 1e6
+
+
+def test_four_b200_take_the_steps_that_others_measured() -> None:
+    """vLLM's pull requests 24111 and 24532, two stages forced: 17, 18, 27 (25), 27 (26), 35, 43 (42) us. Of these sizes the fit saw 0.5 and
+    4 MiB; a line between them is 19 % off at 1 MiB."""
+    told = priced("nvlink_b200", "sglang", "0.5.10", 4, [size * MIB for size in (0.5, 1, 1.5, 2, 3, 4)])
+    assert told == pytest.approx([17.0, 18.0, 26.0, 26.5, 35.0, 42.5], rel=0.06)
+
+
+def test_pytorchs_kernels_take_over_where_vllm_ends_its_own() -> None:
+    """B200: 1 MiB of eight members goes to the switch (`CUSTOM_ALL_REDUCE_MAX_SIZES`), which is faster than two stages of less."""
+    less, more = priced("nvlink_b200", "vllm", "0.24.0", 8, [0.9 * MIB, MIB])
+    assert less > 1.3 * more
+    same, beyond = priced("nvlink_b200", "sglang", "0.5.10", 8, [0.9 * MIB, MIB])  # has no such kernels
+    assert same == pytest.approx(beyond, rel=0.02)
+
+
+def test_kernels_are_known_by_library_release_and_gpu() -> None:
+    two = known_kernels("vllm", ["0.14.0"], "a100_sxm", "all_reduce", 8)
+    assert [round(one.up_to / KIB) for one in two] == [256, 8184]
+    assert two[1].passes == 8 * 36 * 512 * 16
+    assert known_kernels("sglang", ["0.5.10"], "h100_sxm", "all_reduce", 8)[-1].up_to == 8 * MIB
+    assert [round(one.up_to / MIB) for one in known_kernels("vllm", ["0.24.0"], "b200_sxm", "all_reduce", 2)] == [2, 8]
+    eight = known_kernels("vllm", ["0.24.0"], "h100_sxm", "all_reduce", 8)
+    assert [round(one.up_to / KIB) for one in eight] == [256, 65470]
+    for unknown in (
+        ("vllm", "0.24.0", "l40s", "all_reduce", 2),
+        ("vllm", "0.24.0", "h100_sxm", "all_gather", 2),
+        ("sglang", "0.5.14", "h100_sxm", "all_reduce", 8),
+        ("nccl", "2.29.2", "h100_sxm", "all_reduce", 8),
+        ("vllm", "0.24.0", "h100_sxm", "all_reduce", 16),
+    ):
+        library, release, gpu, kind, members = unknown
+        assert not known_kernels(library, [release], gpu, kind, members)
+
+
+def truth(members: int, volume: np.ndarray) -> np.ndarray:
+    """Seconds of SGLang's kernels on a made-up H100: one stage, two by passes of 1.5 us a member, NCCL."""
+    passes = np.ceil(volume / (members * 36 * 512 * 16))
+    two = 9e-6 + 2 * (members - 1) / members * volume / 450e9 + 1.5e-6 * members * passes
+    one = 4e-6 + volume / 50e9
+    first = known_kernels("sglang", ["0.5.9"], "h100_sxm", "all_reduce", members)[0].up_to
+    return np.where(volume <= first, one, np.where(volume <= 8 * MIB, two, 40e-6 + volume / 300e9))
+
+
+def curve(members: int, seconds: np.ndarray) -> CallCurve:
+    kernels = known_kernels("sglang", ["0.5.9"], "h100_sxm", "all_reduce", members)
+    return CallCurve(volume=SIZES, seconds=seconds, members=members, kernels=kernels)
+
+
+@pytest.mark.parametrize("bad", [None, 256 * KIB, 8192 * KIB])
+def test_steps_are_found_again_from_sizes_far_apart_though_one_call_was_disturbed(bad: float | None) -> None:
+    curves = [curve(p, truth(p, SIZES)) for p in (4, 8)]
+    if bad is not None:
+        curves[1] = replace(curves[1], seconds=curves[1].seconds * np.where(bad == SIZES, 1.7, 1.0))
+    for one, fit in zip(curves, fit_curves(curves), strict=True):
+        assert call_seconds(fit.times, BETWEEN) == pytest.approx(truth(one.members, BETWEEN), rel=0.01)
+
+
+def test_calls_that_do_not_go_in_passes_keep_their_line() -> None:
+    sizes = 2.0 ** np.arange(9, 25)
+    straight = 5e-6 + sizes / 40e9
+    kernels = known_kernels("sglang", ["0.5.9"], "h100_sxm", "all_reduce", 4)
+    fit = fit_curves([CallCurve(volume=sizes, seconds=straight, members=4, kernels=kernels)])[0]
+    assert call_seconds(fit.times, BETWEEN) == pytest.approx(5e-6 + BETWEEN / 40e9, rel=0.01)
+
+
+def test_no_call_takes_less_than_its_launch() -> None:
+    """Called one by one, a host's 30 us hide what is shorter: the flat part goes on until the steps are above it."""
+    hosted = np.maximum(truth(4, SIZES), 30e-6)
+    fit = fit_curves([curve(4, hosted)])[0]
+    wanted = np.maximum(truth(4, BETWEEN), 30e-6)
+    assert call_seconds(fit.times, BETWEEN) == pytest.approx(wanted, rel=0.02)
+
+
+def test_curves_of_one_pass_do_not_say_what_it_waits_for() -> None:
+    volume = np.array([256.0, 512.0]) * KIB
+    one = SteppedCurve(members=8, passes=8 * 294912.0, link=450e9, volume=volume, seconds=np.array([14e-6, 15e-6]), floor_s=5e-6)
+    assert wait_of_pass([one]) is None
+    assert wait_of_pass([one, replace(one, volume=8 * volume, seconds=np.array([14e-6, 30e-6]))]) is not None
