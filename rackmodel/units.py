@@ -123,8 +123,19 @@ def _registry() -> Any:
 
 
 _FACTORS = {
-    "byte/second": {"GB/s": 1e9, "TB/s": 1e12, "PB/s": 1e15},
-    "byte": {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30},
+    "byte/second": {"MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "PB/s": 1e15},
+    "byte": {
+        "B": 1.0,
+        "byte": 1.0,
+        "kB": 1e3,
+        "MB": 1e6,
+        "GB": 1e9,
+        "TB": 1e12,
+        "PB": 1e15,
+        "KiB": 2.0**10,
+        "MiB": 2.0**20,
+        "GiB": 2.0**30,
+    },
     "second": {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},
     "joule/byte": {"pJ/bit": 8e-12, "pJ/byte": 1e-12},
     "flop/second": {"GFLOP/s": 1e9, "TFLOP/s": 1e12, "PFLOP/s": 1e15, "GMAC/s": 2e9},

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rackmodel import units
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs import library_names
-from rackmodel.inputs.read import read_architecture
+from rackmodel.inputs.read import read_architecture, read_collectives, read_profile
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.inputs.yaml_marks import MAX_DEPTH, MAX_SCALAR, compose, compose_value, read_yaml
 from tests import samples
@@ -273,8 +273,13 @@ def test_units_that_are_known_are_what_the_library_of_units_says():
                 assert number * factor == units._converted(f"{number} {written}", number, written, unit), (written, unit)
 
 
-def test_machines_of_the_library_are_read_without_it(monkeypatch):
+def test_files_of_the_library_are_read_without_it(monkeypatch):
     monkeypatch.setattr(units, "_registry", lambda: pytest.fail("the library of units is loaded"))
     units.parse_quantity.cache_clear()
+    read_collectives.cache_clear()
     for name in library_names()["architecture"]:
         assert read_architecture(name).used
+    for name in library_names()["collectives"]:
+        assert read_collectives(name).calls or read_collectives(name).exchanges
+    for name in library_names()["profile"]:
+        assert read_profile(name).kernels
