@@ -32,7 +32,7 @@ SYMMETRIC = "0.18.0"  # release of vLLM from which rows show PyTorch's kernels o
 
 CAPABILITIES = {
     "a100": "8.0",
-    **dict.fromkeys(("h100", "h200", "h20", "h800"), "9.0"),
+    **dict.fromkeys(("h100", "h200", "h20"), "9.0"),
     **dict.fromkeys(("b200", "gb200"), "10.0"),
     **dict.fromkeys(("b300", "gb300"), "10.3"),
 }
