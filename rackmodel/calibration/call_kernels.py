@@ -63,7 +63,6 @@ UNLIMITED = {("gb200", "0.19.0"), ("gb200", "0.24.0")}
 """Rows of a later release without symmetric memory: four GB200 take 25 us for 4 MiB, the kernel of the smaller messages (it says so)."""
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class KnownKernel:
     """A kernel for messages of up to `up_to` bytes, from where the one before ends. passes: bytes that its blocks take at once, 0 = it does

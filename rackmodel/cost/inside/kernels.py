@@ -38,6 +38,7 @@ from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
+from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Volume
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
@@ -53,9 +54,6 @@ WIDE_BYTES = 2.0
 """Of an element before it is quantised."""
 STREAMS = ("", "add", "scale", "multiply", "dropout", "repeat")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
-NORMS = ("rmsnorm", "layernorm")
-"""Operations whose further operands are weights, which all rows share."""
-
 POINTWISE = ("relu", "gelu", "silu", "swiglu", "clamp")
 """Kinds whose elements are made alone."""
 
@@ -379,13 +377,12 @@ def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Deg
     """Bytes and joules of quantising the left operand of a product before it: read as the result is wide, written and read again as it is
     multiplied, less what the product's own row reads. Their time is in the product's."""
     roles = roles_of(local_op) or ((),) * 4
-    elements, most = (
-        density * batch * m * k + np.zeros(len(degrees))
-        for density, (batch, m, _, k) in (
-            (density, [points(local_op, indices, degrees) for indices in roles])
-            for density, points in ((local_op.density, _share), (local_op.densest(degrees), _points))
-        )
-    )
+
+    def of(density: Any, points: Callable[..., Any]) -> Any:
+        batch, m, _, k = (points(local_op, indices, degrees) for indices in roles)
+        return density * batch * m * k + np.zeros(len(degrees))
+
+    elements, most = of(local_op.density, _share), of(local_op.densest(degrees), _points)
     more = times(most, elements) if local_op.paced else 1.0
     narrow, own = local_op.bits / 8, local_op.operands[0].bits / 8
     read, written = elements * max(WIDE_BYTES + narrow - own, 0.0), elements * narrow

@@ -45,17 +45,8 @@ def sharded_sum_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload
     """What the shard that a reduction leaves here is added to: the sum of the micro-batches before is read (none before the first). The
     reduction itself writes the new sum and counts its additions."""
     volume = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
-    return LocalOp(
-        reads=(Flow(tensor.name, replace(volume, again=True), gradient=True),),
-        writes=(Flow(tensor.name, Volume(0.0), gradient=True),),
-        space=(("parameters", whole_elements(tensor.elements), volume.axes),),
-        macs=False,
-        per_element=0.0,
-        density=1.0,
-        bits=32,
-        joined=True,
-        cuts=volume.cuts,
-    )
+    read = Flow(tensor.name, replace(volume, again=True), gradient=True)
+    return _pass_over(tensor, volume, (read,), (Flow(tensor.name, Volume(0.0), gradient=True),), 0.0)
 
 
 def optimizer_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) -> LocalOp:
@@ -64,20 +55,10 @@ def optimizer_op(tensor: Tensor, shard: Layout, plan: Plan, workload: Workload) 
     state = local(tensor.elements * workload.state_bits / 8, shard, tensor, plan)
     gradient = local(tensor.elements * workload.gradient_bits / 8, shard, tensor, plan)
     passes = Flow(f"{tensor.name}.passes", local(tensor.elements * plan.updates.shard_bytes, shard, tensor, plan), gradient=True)
-    return LocalOp(
-        reads=(Flow(tensor.name, gradient, gradient=True), Flow(tensor.name, state, state=True)),
-        writes=(
-            *(Flow(tensor.name, state, state=True), Flow(tensor.name, local(tensor.bytes, shard, tensor, plan))),
-            *(() if passes.volume.empty else (passes,)),
-        ),
-        space=(("parameters", whole_elements(tensor.elements), state.axes),),
-        macs=False,
-        per_element=OPTIMIZER_FLOPS[workload.optimizer],
-        density=1.0,
-        bits=32,
-        joined=True,
-        cuts=state.cuts,
-    )
+    kept = Flow(tensor.name, state, state=True)
+    reads = Flow(tensor.name, gradient, gradient=True), kept
+    writes = kept, Flow(tensor.name, local(tensor.bytes, shard, tensor, plan)), *(() if passes.volume.empty else (passes,))
+    return _pass_over(tensor, state, reads, writes, OPTIMIZER_FLOPS[workload.optimizer])
 
 
 def swept_op(tensor: Tensor, summed: Layout, plan: Plan, workload: Workload) -> LocalOp | None:
@@ -87,16 +68,22 @@ def swept_op(tensor: Tensor, summed: Layout, plan: Plan, workload: Workload) -> 
     volume = local(gradient * plan.updates.whole, summed, tensor, plan)
     if volume.empty:
         return None
+    return _pass_over(tensor, volume, (), (Flow(f"{tensor.name}.passes", volume, gradient=True),), 1.0)
+
+
+def _pass_over(tensor: Tensor, split: Volume, reads: tuple[Flow, ...], writes: tuple[Flow, ...], flops: float) -> LocalOp:
+    """A pass over a tensor's elements in 32 bit, in a kernel that is started anyhow. split: as which volume they are split · flops:
+    operations an element."""
     return LocalOp(
-        reads=(),
-        writes=(Flow(f"{tensor.name}.passes", volume, gradient=True),),
-        space=(("parameters", whole_elements(tensor.elements), volume.axes),),
+        reads=reads,
+        writes=writes,
+        space=(("parameters", whole_elements(tensor.elements), split.axes),),
         macs=False,
-        per_element=1.0,
+        per_element=flops,
         density=1.0,
         bits=32,
         joined=True,
-        cuts=volume.cuts,
+        cuts=split.cuts,
     )
 
 
