@@ -170,6 +170,18 @@ def test_a_lone_group_with_a_member_a_node_has_one_rail_and_a_lone_send_too() ->
     assert collective(arch, np.array([[0, 8]]), "all_to_all").total(1.0) == pytest.approx(1 / 2 / 25e9)
 
 
+def test_a_tree_of_a_rack_of_one_switch_is_bound_by_the_links_of_its_inner_members() -> None:
+    rack = machine((4, {}), (18, {}))  # node and rack are one switch: a GPU has one link for both
+    lone = collective(rack, np.arange(18)[None, :] * 4, "all_reduce", "tree")
+    assert lone.total(1.0) == pytest.approx(2 / 100e9)  # two up and two down of V/2 on a link, whatever links its neighbours have free
+    whole = collective(rack, group(72), "all_reduce", "tree")
+    assert whole.total(1.0) == pytest.approx(3 / 100e9)  # and V down the chain of its node
+    two = collective(rack, group(8), "all_reduce", "tree")
+    assert two.total(1.0) == pytest.approx(2 / 100e9)  # V/2 in either tree, V down the chain
+    apart = machine((4, {}), (18, {"bandwidth": "50 GB/s"}))
+    assert collective(apart, group(72), "all_reduce", "tree").seconds_per_byte == pytest.approx((0, 2 / 50e9))  # a NIC carries no chain
+
+
 def test_a_tree_over_two_whole_nodes_leaves_each_once_over_all_rails() -> None:
     use = collective(dgx(2), group(16), "all_reduce", "tree")
     assert use.seconds_per_byte == pytest.approx((2 / 300e9, 0))  # 1 / 200e9 between nodes is less than the chain's two messages
@@ -286,6 +298,32 @@ def test_one_group_prices_a_mesh_as_all_groups_do(case: Any, kind: str) -> None:
         assert (one is None) == (every is None)
         for figure in FIGURES if one else ():
             np.testing.assert_allclose(getattr(one, figure), getattr(every, figure), rtol=1e-12)
+
+
+@settings(max_examples=samples.cases(60, 600))
+@given(st.lists(st.sampled_from([2, 3, 4, 8]), min_size=1, max_size=3), st.booleans(), st.sampled_from([1, 2]), st.data())
+def test_no_link_carries_more_than_it_can(sizes: list[int], one: bool, links: int, data: Any) -> None:
+    """All bytes of all groups take at least as long as all links need that could carry them. one: the switches of all tiers are joined by
+    the same links."""
+    striped = data.draw(st.booleans())
+    reach = np.cumprod([1, *sizes]).tolist()
+    rates = [100 if one else 100 - 30 * number for number in range(len(sizes))]
+    tiers = [
+        (size, {"bandwidth": f"{rate} GB/s", "links": links * below, "striped": striped})
+        for size, rate, below in zip(sizes, rates, reach, strict=False)
+    ]
+    near = data.draw(st.sampled_from(reach))
+    degree = data.draw(st.sampled_from([d for d in range(2, reach[-1] + 1) if reach[-1] % (d * near) == 0] or [1]))
+    mesh = Mesh(("far", "group", "near"), (max(1, reach[-1] // (degree * near)), degree, near), (degree * near, near, 1))
+    for kind, name in itertools.product(KINDS, [name for name in ALGORITHMS if name != "in_network"]):
+        use = priced(mesh_collective, machine(*tiers), mesh, ["group"], kind, name)
+        if use is None:
+            continue
+        least = [
+            wire / (reach[-1] * links * (100e9 if one else (100 - 30 * number) * 1e9))
+            for number, wire in enumerate(use.wire_bytes_per_byte)
+        ]
+        assert use.total(1.0) >= (sum(least) if one else max(least)) * (1 - 1e-12)
 
 
 @settings(max_examples=60)

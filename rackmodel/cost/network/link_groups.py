@@ -4,7 +4,8 @@
     energy                  Σ edges bytes · traversals · J/byte            (all groups together)
     slowest_link            T = load · V · max_tiers crowd / bandwidth + steps · max_tiers (latency · traversals)
     path_sum                T = Σ_l n_l · (load / steps · V · crowd / bandwidth + latency · traversals)_l, n_l = steps · edges_l / edges
-    crowd                   max(1, o · flows / links); striped: max(o · flows / links, 1 / rails), rails = members · max(1, links / below)
+    crowd                   max(o · flows / links, own), own = most flows of an accelerator; striped: most flows of a group / rails,
+                            rails = members · max(1, links / below)
 
 Groups run at once: the flows that leave (or enter) the busiest child of a tier share its links, and an oversubscribed switch leaves
 1/o of them; on a mesh network of two dimensions those on its busiest link (network/mesh_links) share it, whoever's they are, and so do all
@@ -20,7 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
+from itertools import groupby
 from math import prod
 from typing import Any, TypeVar
 
@@ -63,13 +66,12 @@ class Fabric:
         network, children = self.tiers[index].network, self.tiers[index].children + self.offsets[index]
         return topology_of(network).ways(network, children)
 
-    def ports(self, index: int) -> int:
-        """The outermost tier that a child of tier `index` reaches by the links that join it there: of switches, as long as an accelerator
-        has as many links as fast in the next (a NIC for all tiers of a fat tree, NVLink for a node and its rack)."""
-        last = index
-        while last + 1 < len(self.tiers) and (links := _links(self.tiers[last])) and links == _links(self.tiers[last + 1]):
-            last += 1
-        return last
+    @cached_property
+    def ports(self) -> tuple[tuple[int, int], ...]:
+        """Of each tier the innermost and the outermost that the same links join: of switches, as long as an accelerator has as many links
+        as fast in the next (a NIC for all tiers of a fat tree, NVLink for a node and its rack)."""
+        runs = [[tier for tier, _ in run] for _, run in groupby(enumerate(self.tiers), lambda one: _links(one[1]) or one[0])]
+        return tuple((run[0], run[-1]) for run in runs for _ in run)
 
     @property
     def uniform(self) -> bool:
@@ -192,13 +194,14 @@ Phase = Flows | Passes | Exchange | Lines
 
 @dataclass(frozen=True)
 class PhaseTraffic:
-    """One phase of the measured groups. hops, flows, rails: [tiers] traversals, flows at the busiest child, least links of a striped
-    group · starts: [tiers] of one step · shares: [k, tiers] part of a group's edges at each tier, where path_sum applies."""
+    """One phase of the measured groups. hops, flows: [tiers] traversals, flows of all groups at the busiest child (those through an
+    oversubscribed switch as often as it is) · own: [tiers] most flows to a link of those that a group or accelerator may use · starts:
+    [tiers] of one step · shares: [k, tiers] part of a group's edges at each tier, where path_sum applies."""
 
     load: float
     hops: Array
     flows: Array
-    rails: Array
+    own: Array
     efficiency: Array
     steps: int
     starts: Array
@@ -210,9 +213,9 @@ def priced_together(fabric: Fabric, phases: Sequence[PhaseTraffic], which: Indic
     """[slots, tiers, n] costs of the phase in each slot of each column. which: [slots, n] its number, their count = none · of count [n]
     such groups, copies [tiers, n] of them in each child."""
     tiers = range(len(fabric.tiers))
-    hops, flows, rails, efficiency = (
+    hops, flows, own, efficiency = (
         np.array([getattr(one, name) for one in phases] + [[none] * len(tiers)])[which].transpose(0, 2, 1)
-        for name, none in (("hops", 0.0), ("flows", 0.0), ("rails", 1.0), ("efficiency", 1.0))
+        for name, none in (("hops", 0.0), ("flows", 0.0), ("own", 1.0), ("efficiency", 1.0))
     )
     load, start_s = (np.array([getattr(one, name) for one in phases] + [0.0])[which] for name in ("load", "start_s"))
     slope = np.zeros(hops.shape)
@@ -220,8 +223,7 @@ def priced_together(fabric: Fabric, phases: Sequence[PhaseTraffic], which: Indic
         if not flows[:, index].any():
             continue
         network, links = fabric.tiers[index].network, fabric.tiers[index].network.links or fabric.tiers[index].below
-        crowd = flows[:, index] * copies[index] * network.oversubscription / links
-        crowd = np.maximum(1 / rails[:, index] if network.striped else 1.0, crowd)
+        crowd = np.maximum(flows[:, index] * copies[index] / links, own[:, index])
         pace = network.bandwidth_bytes_per_s * network.sustained * efficiency[:, index]
         slope[:, index] = np.where(flows[:, index] > 0, load * crowd / pace, 0.0)
     seconds, start = on_slowest(slope, start_s)
@@ -287,10 +289,10 @@ def measure(
 
 def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows, of: Hashable) -> PhaseTraffic:
     moves = phase.moves if phase.moves is not None else (phase.alone, _digest(phase.source), _digest(phase.target))
-    hops, flows, rails, starts, counts = fabric.remember(("flows", of, moves), lambda: _moved(fabric, rows, weight, extents, phase))
+    hops, flows, own, starts, counts = fabric.remember(("flows", of, moves), lambda: _moved(fabric, rows, weight, extents, phase))
     shares = _distinct(counts) / phase.source.shape[1] if phase.path and reading(fabric, hops) == "path_sum" else None
     start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
-    return PhaseTraffic(phase.load, hops, flows, rails, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
+    return PhaseTraffic(phase.load, hops, flows, own, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
 
 
 def _digest(part: Indices) -> bytes:
@@ -301,10 +303,9 @@ def _digest(part: Indices) -> bytes:
 def _moved(
     fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows
 ) -> tuple[Array, Array, Array, Array, Indices]:
-    """Of a phase, whatever its load: [tiers] hops, flows at the busiest child or link, rails, start-up, [groups, tiers] transfers."""
+    """Of a phase, whatever its load: [tiers] hops, flows and own as `PhaseTraffic` has them, start-up, [groups, tiers] transfers."""
     joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
-    hops, flows, starts = (np.zeros(len(tiers)) for _ in range(3))
-    rails = np.ones(len(tiers))
+    hops, flows, starts, own = *(np.zeros(len(tiers)) for _ in range(3)), np.ones(len(tiers))
     counts = np.zeros((phase.source.shape[0], len(tiers)), dtype=np.int64)
     parts = np.broadcast_to(1.0 if phase.parts is None else phase.parts, phase.source.shape)
     for index, tier in enumerate(tiers):
@@ -312,18 +313,35 @@ def _moved(
         if not here.any():
             continue
         a, b, network = phase.source[here], phase.target[here], tier.network
+        uniform, held, wide = topology_of(network).uniform, 1, max(1.0, (network.links or tier.below) / tier.below)
         counts[:, index] = here.sum(axis=1)
-        if topology_of(network).uniform:
+        if uniform:
             hops[index], starts[index] = (parts * here).sum(axis=1) @ weight, network.latency_s
         else:
             far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
             hops[index] = (far * parts[here]) @ np.repeat(weight, counts[:, index])
             starts[index] = network.latency_s * float(far.max())
-        flows[index] = _most_flows(fabric, index, a, b, parts[here])
+        flows[index] = _most_flows(fabric, index, a, b, parts[here]) * network.oversubscription
+        first, last = fabric.ports[index]
+        beyond, through = (here if first == last else (joined >= inner) & (joined <= last) for inner in (index, first))
+        flows[index] = max(flows[index], _most(phase, beyond, tier.below) if last > index else 0.0)
         if network.striped:
             held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
-            rails[index] = held * max(1.0, (network.links or tier.below) / tier.below)
-    return hops, flows, rails, starts, counts
+            own[index] = (_most(phase, beyond, tier.below, apart=True) if uniform else 1.0) / (held * wide)
+        elif uniform:
+            own[index] = max(1.0, _most(phase, through, 1) / wide)
+    return hops, flows, own, starts, counts
+
+
+def _most(phase: Flows, here: NDArray[np.bool_], below: int, *, apart: bool = False) -> float:
+    """Most of the flows `here` that leave or enter a child of `below` accelerators; apart: of one group."""
+    if apart and phase.alone:
+        return 1.0
+    children = [end[here] // below for end in (phase.source, phase.target)]
+    if apart and len(here) > 1:
+        group = np.repeat(np.arange(len(here)), here.sum(axis=1))
+        children = [group * (int(child.max()) + 1) + child for child in children]
+    return float(max(_runs(child)[1].max() for child in children))
 
 
 def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, parts: Array) -> float:
@@ -350,7 +368,7 @@ def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:
     ahead = np.broadcast_to(np.arange(p - 1, 0, -1), apart.shape).reshape(-1)  # blocks that land beyond each gap; the others come back
     both = np.concatenate([near, far]), np.concatenate([far, near])
     most = transfers_busiest(grid, np.tile(instance[:, :-1].reshape(-1), 2), *both, np.concatenate([ahead, p - ahead]))
-    hops[phase.tier], flows[phase.tier] = apart.sum() * p / (p - 1), most / (p - 1)
+    hops[phase.tier], flows[phase.tier] = apart.sum() * p / (p - 1), most / (p - 1) * tier.network.oversubscription
     start = tier.network.latency_s * float(apart.sum(axis=1).max())
     return PhaseTraffic(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
 
@@ -366,14 +384,15 @@ def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -
 
 def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> PhaseTraffic:
     hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
-    efficiency, rails = np.ones(len(fabric.tiers)), np.ones(len(fabric.tiers))
+    efficiency, own = np.ones(len(fabric.tiers)), np.ones(len(fabric.tiers))
     for index, sources, traversals in phase.tiers:
         tier = fabric.tiers[index]
         child = sources // tier.below
-        hops[index], flows[index] = sources.shape[1] * int(weight.sum()) * traversals, int(np.bincount(child.reshape(-1)).max())
+        hops[index] = sources.shape[1] * int(weight.sum()) * traversals
+        flows[index] = int(np.bincount(child.reshape(-1)).max()) * tier.network.oversubscription
         efficiency[index] = tier.network.in_network_efficiency
-        rails[index] = max(1.0, (tier.network.links or tier.below) / tier.below)
-    return PhaseTraffic(phase.load, hops, flows, rails, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
+        own[index] = 1 / max(1.0, (tier.network.links or tier.below) / tier.below) if tier.network.striped else 1.0
+    return PhaseTraffic(phase.load, hops, flows, own, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
 
 
 def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures:
@@ -394,7 +413,7 @@ def _exchange(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures
             continue
         where = runs % (reach * tier.children)
         hops[index], farthest = _pair_hops(fabric, index, inverse, where, count, others, weight[runs // (reach * tier.children)])
-        out = _beside(rows, tiers[fabric.ports(index)], *np.divmod(runs, reach * tier.children), tier.below) - count
+        out = _beside(rows, tiers[fabric.ports[index][1]], *np.divmod(runs, reach * tier.children), tier.below) - count
         sums = (np.bincount(where, weights=weight).astype(np.int64) for weight in (count * others, count * out, count * (out > 0)))
         leaving[index] = np.unique(np.stack(list(sums)), axis=1)
         partners[index], starts[index] = others.max(), tier.network.latency_s * farthest
