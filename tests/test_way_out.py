@@ -52,3 +52,17 @@ def test_tries_that_would_take_too_long_are_left_out_and_that_is_said(monkeypatc
     assert change.startswith("gpu.memory.capacity=")
     assert change.endswith("(more accelerators than 32 were not tried)")
     assert MOST_TRIED >= 2 * 850_000  # two wafers of cores
+
+
+def test_where_sizes_do_not_divide_the_nearest_number_of_accelerators_is_named() -> None:
+    """9 of 72 accelerators divide neither 80 layers, 512 sequences, 8 heads of keys nor what else may be split."""
+    with pytest.raises(InfeasibleError) as problem:
+        api.search("gb200_nvl72", "llama3_70b", "parallel", sets=["accelerators=72"])
+    assert str(problem.value).splitlines() == [
+        "infeasible: no point of the space can run: layers do not divide (146,520 points)",
+        "  smallest change that fits: accelerators=64 (now 72)",  # as near as 80, and fewer
+    ]
+    for count in (68, 70, 75, 78):
+        with pytest.raises(InfeasibleError):
+            api.search("gb200_nvl72", "llama3_70b", "parallel", sets=[f"accelerators={count}"])
+    assert api.search("gb200_nvl72", "llama3_70b", "parallel", sets=["accelerators=64"]).result.latency_s > 0

@@ -17,13 +17,19 @@ from rackmodel.units import capacity_text
 
 MOST_TRIED = 2_000_000
 """Accelerators of all searches for a way out together; a mesh of so many takes about ten seconds."""
+MOST_APART = 32
+"""Accelerators more or fewer that are tried where degrees do not fit sizes."""
 
 
 def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> InfeasibleError:
-    """The same answer with the smallest change that fits: more accelerators, as far as they are tried, else more memory."""
+    """The same answer with the smallest change that fits: more accelerators, as far as they are tried, else more memory. Where it is the
+    sizes that degrees do not divide, the nearest number of accelerators."""
+    used = job.setting.architecture.used
+    if problem.unit == "point" and not problem.change:
+        nearest = next((count for count in _nearest(job.setting.architecture) if _fits_on(count, job, mapper)), None)
+        return _changed(problem, f"accelerators={nearest} (now {used})") if nearest else problem
     if problem.change or problem.unit != "byte":
         return problem
-    used = job.setting.architecture.used
     counts, left_out = _more_accelerators(job.setting.architecture)
     if mapper.cut == "free":  # of which the fastest is known, not the smallest
         counts, left_out = [], bool(counts) or left_out
@@ -34,9 +40,20 @@ def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Infe
         change = f"{problem.resource}.capacity='{capacity_text(_capacity_for(problem, job))}'"
         if left_out:
             change += f" (more accelerators than {max(counts, default=used)} were not tried)"
+    return _changed(problem, change)
+
+
+def _changed(problem: InfeasibleError, change: str) -> InfeasibleError:
     return InfeasibleError(
         problem.message, resource=problem.resource, need=problem.need, have=problem.have, unit=problem.unit, change=change
     )
+
+
+def _nearest(architecture: Architecture) -> list[int]:
+    """Numbers of accelerators about those in use, the nearest first, of two the smaller."""
+    used = architecture.used
+    counts = [used + apart for step in range(1, MOST_APART + 1) for apart in (-step, step)]
+    return [count for count in counts if 0 < count <= architecture.available and 2 * MOST_APART * count <= MOST_TRIED]
 
 
 def _capacity_for(problem: InfeasibleError, job: Job) -> float:
