@@ -100,3 +100,29 @@ def test_adapters_leave_two_of_three_products() -> None:
     full, lora = _case(model="LLAMA3_70B", seq_len="128"), _case(model="LLAMA3_70B", seq_len="128", notes="LoRA Performance")
     works = [step.flops for step in price_cases([replace(one, brief=True) for one in (full, lora)])]
     assert works[1] == pytest.approx(works[0] * 2 / 3, rel=0.01)  # so short that attention, without weights, is little
+
+
+LOOKUP = """
+workload: chosen
+phases: [forward, backward, optimizer]
+sizes: {b: 16, s: 32, d: 256, v: 65536}
+sections:
+  block:
+    einsums:
+      embed: X[b,s,d] = lookup(I[b,s], WE[v,d])
+      FC: Y[b,s,d1] = X[b,s,d] * W[d,d1]
+tensors: {I: {precision: 0 bit}}
+"""
+
+
+def test_a_table_is_read_by_the_row_and_not_in_the_backward_pass(tmp_path: Path) -> None:
+    """(Its backward pass read and, with sharded weights, gathered the whole table, of which it needs nothing; and a graph that takes
+    nothing but tokens ended in a traceback.)"""
+    (tmp_path / "chosen.yaml").write_text(LOOKUP.replace("v: 65536", "v: 65536, d1: 256"))
+    found = api.search("dgx_a100", str(tmp_path / "chosen.yaml"), "fsdp", sets=["accelerators=8", "micro_batch=2"]).result
+    table = [row for row in found.ledger if row.einsum == "embed" and row.tensor == "WE"]
+    read = {row.phase: row.amount for row in table if row.level == "gpu" and row.action == "read"}
+    assert read == {"forward": 16 * 32 * 256 * 2}  # a row of d numbers a token
+    gathers = [row.phase for row in table if row.action == "all_gather"]
+    assert gathers == ["forward"]
+    assert [row.action for row in table if row.component == "network"] == ["all_gather", "reduce_scatter"]

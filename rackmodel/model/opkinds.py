@@ -56,8 +56,8 @@ _ROWS = (
     OpKind("bias", False, "nothing", flops=(2, 2), operands=(2, 3)),
     OpKind("dropout", False, "nothing", mask_bytes=1),
     OpKind("softmax", False, "output", statistics=(2, 1), flops=(5, 4)),
-    OpKind("rmsnorm", False, "first", statistics=(1, 1), flops=(4, 8), operands=(1, 2)),
-    OpKind("layernorm", False, "first", statistics=(2, 2), flops=(6, 11), operands=(1, 3)),
+    OpKind("rmsnorm", False, "inputs", statistics=(1, 1), flops=(4, 8), operands=(1, 2)),
+    OpKind("layernorm", False, "inputs", statistics=(2, 2), flops=(6, 11), operands=(1, 3)),
     OpKind("cross_entropy", False, "first", statistics=(3, 0), flops=(5, 2)),
 )
 

@@ -44,7 +44,8 @@ def has_backward(op: Op, workload: Workload) -> bool:
 
 def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
     """Operands (and perhaps the output) that the backward pass reads, weights included. An einsum reads an operand for the gradients of
-    the others: the table of an embedding is not read, as nobody wants the gradient of its tokens."""
+    the others, and a lookup the rows that were chosen alone: the table of an embedding is not read, as nobody wants the gradient of its
+    tokens."""
     reads = op.kind.reads
     if op.kind.name == "einsum":
         wanting = {i for i in range(len(op.ins)) if wants_gradient(op, i, workload)}
@@ -52,7 +53,7 @@ def backward_reads(op: Op, workload: Workload) -> tuple[Access, ...]:
     if reads == "inputs":
         return op.ins
     if reads == "first":
-        return op.ins
+        return op.ins[:1]
     if reads == "second":
         return op.ins[1:]
     return (op.out,) if reads == "output" else ()

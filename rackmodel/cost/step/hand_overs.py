@@ -121,12 +121,15 @@ def first_said(keys: Sequence[Hashable]) -> Ints:
 def _same(workload: Workload, plan: Plan) -> list[int]:
     """Axes whose ranks hold the same part of the residual stream."""
     first = next(section for section in workload.sections if section.layer)
-    return [axis for axis, placed in enumerate(plan.boundary[first.stream_in][: plan.spatial]) if placed == REPLICATE]
+    layout = plan.boundary[first.stream_in] if first.stream_in else ()
+    return [axis for axis, placed in enumerate(layout[: plan.spatial]) if placed == REPLICATE]
 
 
 def stream_volume(workload: Workload, plan: Plan) -> Volume:
-    """Bytes of the residual stream that one accelerator hands over."""
+    """Bytes of the residual stream that one accelerator hands over; none where a graph starts from what costs nothing."""
     first = next(section for section in workload.sections if section.layer)
+    if not first.stream_in:
+        return Volume(0.0)
     stream = first.workload.tensors[first.stream_in]
     return local(stream.bytes, plan.boundary[stream.name], stream, plan)
 

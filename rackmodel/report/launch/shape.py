@@ -44,7 +44,7 @@ def model_shape(workload: Workload) -> Shape:
     layer = next((section for section in workload.sections if section.layer), None)
     body = layer.workload if layer is not None else workload
     scores = _scores(body)
-    if layer is None or scores is None:
+    if layer is None or not layer.stream_in or scores is None:
         raise InputError("no layer with attention (a softmax over a product of two activations)", path="--flags")
     size, ops = workload.sizes, list(body.ops.values())
     carried = {rank for weight in body.weights for rank in body.tensors[weight].ranks}
