@@ -126,3 +126,41 @@ def test_a_table_is_read_by_the_row_and_not_in_the_backward_pass(tmp_path: Path)
     gathers = [row.phase for row in table if row.action == "all_gather"]
     assert gathers == ["forward"]
     assert [row.action for row in table if row.component == "network"] == ["all_gather", "reduce_scatter"]
+
+
+NO_LAYERS = """
+workload: mlp
+phases: [forward, backward, optimizer]
+sizes: {b: 64, p: 784, f: 512, c: 10}
+sections:
+  hidden:
+    einsums:
+      W: H[b,f] = X[b,p] * W1[p,f]
+      act: A[b,f] = relu(H[b,f])
+  out:
+    einsums:
+      L: L[b,c] = A[b,f] * W2[f,c]
+      loss: C[b] = cross_entropy(L[b,c]) over c
+"""
+
+
+@pytest.mark.parametrize("mapper", ["data", "megatron", "auto"])
+def test_sections_none_of_which_is_a_layer_are_a_model_that_is_not_cut(tmp_path: Path, mapper: str) -> None:
+    """(It ended in a traceback, or its layers did not divide.) What its one stage costs is what its operations cost in one graph."""
+    rows = [line for line in NO_LAYERS.splitlines() if line.strip() not in ("hidden:", "out:", "einsums:")]
+    texts = {"sections": NO_LAYERS, "graph": "\n".join(rows).replace("sections:", "einsums:")}
+    found = []
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+        found.append(api.search("dgx_a100", str(tmp_path / f"{name}.yaml"), mapper, sets=["accelerators=8"]).result)
+    assert found[0].latency_s == pytest.approx(found[1].latency_s, rel=1e-12)
+    assert found[0].energy_j == pytest.approx(found[1].energy_j, rel=1e-12)
+    with pytest.raises(InputError, match="no mesh of 8"):
+        api.search("dgx_a100", str(tmp_path / "sections.yaml"), "megatron", sets=["accelerators=8", "axes.pp.degree=2"])
+
+
+@pytest.mark.parametrize("profile", ["megatron_2021", "megatron_core"])
+def test_a_lone_accelerator_runs_under_every_framework(tmp_path: Path, profile: str) -> None:
+    """(Hand-overs of frameworks that cost a host's time ended in a traceback where there is no network.)"""
+    (tmp_path / "two.yaml").write_text(TWO % "")
+    assert api.search("h100", str(tmp_path / "two.yaml"), "data", profile=profile).result.latency_s > 0

@@ -340,9 +340,7 @@ class MeshBuilder:
         return isinstance(said, list) and self.workload.batch in said
 
 
-def splits_of(
-    workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]
-) -> dict[tuple[str, tuple[int, ...]], str]:
+def splits_of(workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]) -> dict[tuple[str, tuple[int, ...]], str]:
     """(index, axes that split it together) → the first operation that does so, over all plans."""
     found: dict[tuple[str, tuple[int, ...]], str] = {}
     for variant in variants:
@@ -366,7 +364,7 @@ def _degrees(mapper: MapperSpec, names: Sequence[str], total: int, pipeline: str
     if len(rests) > 1:
         raise InputError("only one axis can take the rest", path=f"axes.{rests[1]}.degree")
     open_axes = [name for name in names if name not in rests]
-    found = False
+    most, found = max(1, layers), False
 
     def each(position: int, left: int, chosen: dict[str, int]) -> Iterator[dict[str, int]]:
         if position == len(open_axes):
@@ -379,11 +377,11 @@ def _degrees(mapper: MapperSpec, names: Sequence[str], total: int, pipeline: str
         said = mapper.axes[name].degree
         options = divisors(left) if said == "free" else [total] if said == "all" else _listed(said)
         for degree in options:
-            if left % degree == 0 and not (name == pipeline and degree > layers):
+            if left % degree == 0 and not (name == pipeline and degree > most):
                 yield from each(position + 1, left // degree, {**chosen, name: degree})
 
     for degrees in each(0, total, {}):
-        if not pipeline or degrees[pipeline] <= layers:
+        if not pipeline or degrees[pipeline] <= most:
             found = True
             yield degrees
     if not found:
@@ -472,4 +470,3 @@ def laid_out(mapper: MapperSpec, said: object) -> MapperSpec:
 def under(axes: Sequence[str], parents: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Sub-axes of some axes of the mapper."""
     return [sub for sub, parent in zip(axes, parents, strict=True) if parent in wanted]
-

@@ -262,9 +262,7 @@ def boundary_of(
     """Layout in which an input of a graph arrives or an output leaves. parents: sub-axis → axis of the file · alone: axes of degree 1."""
     said = mapper.boundary.get(tensor, {})
     twin = twin_input(tensor, workload)
-    default = (
-        boundary_of(mapper, workload, choices, parents, twin, alone) if twin else default_boundary(tensor, workload, choices)
-    )
+    default = boundary_of(mapper, workload, choices, parents, twin, alone) if twin else default_boundary(tensor, workload, choices)
     return tuple(
         REPLICATE if one else boundary_edge(workload, tensor, axis, said[axis]) if axis in said else default[i]
         for i, (axis, one) in enumerate(zip(parents, alone, strict=True))
@@ -279,13 +277,13 @@ def stream_layout(
     if len(workload.sections) == 1:
         ends, whole = (*workload.inputs, *workload.outputs), [False] * len(parents)
         return {tensor: boundary_of(mapper, workload, choices, parents, tensor, whole) for tensor in ends}
-    first = next(section for section in workload.sections if section.layer)
-    stream = default_boundary(first.stream_in, first.workload, choices)
+    first = workload.first_layer
+    stream = default_boundary(first.stream_in, first.workload, choices) if first is not None else None
     found: dict[str, Layout] = {}
     for section in workload.sections:
         for tensor in (*section.workload.inputs, *section.workload.outputs):
             crosses = tensor == section.stream_in or (tensor == section.stream_out and section is not workload.sections[-1])
-            layout = stream if crosses else default_boundary(tensor, section.workload, choices)
+            layout = stream if crosses and stream is not None else default_boundary(tensor, section.workload, choices)
             said = mapper.boundary.get(tensor, {})
             found[tensor] = tuple(
                 boundary_edge(workload, tensor, parent, said[parent]) if parent in said else p

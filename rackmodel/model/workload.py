@@ -260,6 +260,11 @@ class Workload:
         return sum(section.repeat for section in self.sections if section.layer)
 
     @property
+    def first_layer(self) -> Section | None:
+        """The first section of layers; None where none hands on what it takes."""
+        return next((section for section in self.sections if section.layer), None)
+
+    @property
     def backward(self) -> bool:
         """Whether gradients are computed."""
         return "backward" in self.phases

@@ -406,7 +406,8 @@ class _PricedSteps:
         none = np.zeros(self.n)
         if np.all(self.stages == 1):
             return _HandOver(none, ())
-        section = next(section for section in self.model.workload.sections if section.layer)
+        section = self.model.workload.first_layer
+        assert section is not None
         layers = self.layers[0]
         mean, fullest = stream_bytes(section, self.model.replica.plan, layers.sized["tokens"], layers.pricer.degrees)
         rows = link_rows(layers.pricer.between_stages(far=False), mean, "stream", "send", fullest)

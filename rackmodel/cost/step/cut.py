@@ -60,9 +60,9 @@ def layers_of(repeats: Sequence[int], is_layer: Sequence[bool]) -> int:
 
 @lru_cache(maxsize=4096)
 def even_cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int) -> Cut | None:
-    """The even cut; None where the layers do not divide."""
+    """The even cut; None where the layers do not divide, or a pipeline has none to cut."""
     total, parts = layers_of(repeats, is_layer), stages * chunks
-    if total % parts or not total:
+    if total % parts or (parts > 1 and not total):
         return None
     return cut(repeats, is_layer, stages, chunks, (total // parts,) * parts)
 

@@ -64,8 +64,7 @@ def hand_over(pricer: Pricer, workload: Workload, plan: Plan, links: LinkArrays,
     sent = Message(links, np.asarray(mean / parts), np.asarray(volume / parts), "send")
     if not same:
         return HandOver((sent,))
-    first = next(section for section in workload.sections if section.layer)
-    task = Task("collective", "forward", "", first.stream_in, 0, "all_gather", (), axes=tuple(same), volume=Volume(1.0))
+    task = Task("collective", "forward", "", _stream(workload), 0, "all_gather", (), axes=tuple(same), volume=Volume(1.0))
     return HandOver((sent, Message(pricer.links(task, volume), np.asarray(mean), np.asarray(volume), "all_gather")))
 
 
@@ -120,18 +119,22 @@ def first_said(keys: Sequence[Hashable]) -> Ints:
 
 def _same(workload: Workload, plan: Plan) -> list[int]:
     """Axes whose ranks hold the same part of the residual stream."""
-    first = next(section for section in workload.sections if section.layer)
-    layout = plan.boundary[first.stream_in] if first.stream_in else ()
-    return [axis for axis, placed in enumerate(layout[: plan.spatial]) if placed == REPLICATE]
+    name = _stream(workload)
+    return [axis for axis, placed in enumerate(plan.boundary[name][: plan.spatial]) if placed == REPLICATE] if name else []
+
+
+def _stream(workload: Workload) -> str:
+    """What layers take and hand on; '' where there are none, or a graph starts from what costs nothing."""
+    return workload.first_layer.stream_in if workload.first_layer else ""
 
 
 def stream_volume(workload: Workload, plan: Plan) -> Volume:
-    """Bytes of the residual stream that one accelerator hands over; none where a graph starts from what costs nothing."""
-    first = next(section for section in workload.sections if section.layer)
-    if not first.stream_in:
+    """Bytes of the residual stream that one accelerator hands over."""
+    first, name = workload.first_layer, _stream(workload)
+    if first is None or not name:
         return Volume(0.0)
-    stream = first.workload.tensors[first.stream_in]
-    return local(stream.bytes, plan.boundary[stream.name], stream, plan)
+    stream = first.workload.tensors[name]
+    return local(stream.bytes, plan.boundary[name], stream, plan)
 
 
 def tied_volumes(workload: Workload, plan: Plan) -> list[Volume]:

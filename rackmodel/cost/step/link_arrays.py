@@ -32,7 +32,7 @@ class LinkArrays:
 
     def later(self, seconds: Array | float) -> LinkArrays:
         """With so many seconds more ([n], or one for all) of each message, on the outermost tier that carries it."""
-        if not np.any(seconds):
+        if not np.any(seconds) or not self.levels:
             return self
         tiers = np.arange(len(self.levels))[:, None]
         return replace(self, latency_s=self.latency_s + np.where(tiers == self.outermost, seconds, 0.0))

@@ -159,7 +159,7 @@ class LeastOperations:
         if (degree, size) not in self.known:
             each = [(section, *self._least(section, degree, size)) for section in self.job.workload.sections]
             layers = [(section, seconds) for section, seconds, _ in each if section.layer]
-            after = len(each) - 1 - max(n for n, (section, *_) in enumerate(each) if section.layer)
+            after = len(each) - 1 - max((n for n, (section, *_) in enumerate(each) if section.layer), default=-1)
             self.known[degree, size] = ModelPass(
                 layers=sum(section.repeat * seconds for section, seconds in layers),
                 ends=sum(section.repeat * seconds for section, seconds, _ in each if not section.layer),

@@ -33,6 +33,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.schedules import SPLIT, TABLE
+from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
@@ -72,9 +73,14 @@ class LeastSteps:
         batch = space.workload.batch
         self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
         self.data = self.batched[0] if self.batched else "data"
-        self.layer = next(section for section in job.workload.sections if section.layer)
         self.static_w = static_watts(job.setting.architecture)
         self.capacity = math.inf if space.mapper.offload else room_of(job.setting.architecture, job.profile).bytes
+
+    @property
+    def layer(self) -> Section:
+        """The model's layers (of one kind, where the bounds apply)."""
+        assert self.job.workload.first_layer is not None
+        return self.job.workload.first_layer
 
     @property
     def applies(self) -> bool:
@@ -229,7 +235,7 @@ class LeastSteps:
     def _by_batch(self, row: Row) -> bool:
         """Whether a column is of layouts that split the batch over the free axis, too."""
         data, degree, count, *_, samples = row
-        return data * degree * count * samples <= self.job.workload.sizes[self.job.workload.batch]
+        return data * degree * count * samples <= self.job.workload.sizes.get(self.job.workload.batch, 1)
 
     def _shapes(self, group: Group, at: int) -> list[Shape]:
         """How a column runs under each schedule; of those that hold no less and take no less than another, that one."""

@@ -189,7 +189,7 @@ def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, 
     for degree in degrees:
         if 1 < degree <= MOST_DEGREE:
             for batch in sorted({1, *batches}):
-                if workload.sizes[workload.batch] % batch == 0:
+                if workload.sizes.get(workload.batch, 1) % batch == 0:
                     yield degree, batch
 
 

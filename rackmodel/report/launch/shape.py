@@ -41,7 +41,7 @@ class Shape:
 
 def model_shape(workload: Workload) -> Shape:
     """Sizes of a transformer in sections, by what its ranks do. Raises InputError where it has no attention or feed-forward."""
-    layer = next((section for section in workload.sections if section.layer), None)
+    layer = workload.first_layer
     body = layer.workload if layer is not None else workload
     scores = _scores(body)
     if layer is None or not layer.stream_in or scores is None:
