@@ -38,7 +38,7 @@ from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.settled import settled
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
-from rackmodel.mapper.limits import BLENDED, Limits, read_limits
+from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
@@ -193,6 +193,7 @@ def search_mapper(
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
+    check_open_cut(mapper, question.goal, question.limits)
     if len(architecture.pools) > 1:
         return _search_pools(architecture, workload, mapper, chosen, question, names)
     known = shared or Shared()

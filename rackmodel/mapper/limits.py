@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.errors import InputError
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
+from rackmodel.model.mapping import MapperSpec
 from rackmodel.units import parse_quantity
 
 UNITS = {
@@ -118,3 +119,15 @@ def read_limits(said: Mapping[str, float | str]) -> dict[str, float]:
             raise InputError(f"{name}={value}: a limit is positive and finite", path="--limit")
         found[name] = number
     return found
+
+
+def check_open_cut(mapper: MapperSpec, goal: Objective, limits: Limits) -> None:
+    """Raises InputError where an open cut, or open policies of layers, are asked for what they are not searched for."""
+    path = "cut" if mapper.cut == "free" else "recompute"
+    if path == "recompute" and mapper.recompute != "per layer":
+        return
+    if goal.name != "latency":
+        raise InputError("an open cut is searched for latency", path=path)
+    other = [name for name in limits.most if name not in ("memory", "latency")]
+    if other:
+        raise InputError(f"an open cut is searched under limits of memory and latency, not of {other[0]}", path=path)

@@ -386,7 +386,8 @@ def _degrees(mapper: MapperSpec, names: Sequence[str], total: int, pipeline: str
             yield degrees
     if not found:
         said = ", ".join(f"{name}: {mapper.axes[name].degree}" for name in names) or "no axes"
-        raise InputError(f"no mesh of {total} accelerators: the product of the degrees ({said}) must be {total}", path="axes")
+        stages = f", with a layer a stage at least: the model has {layers}" if pipeline else ""
+        raise InputError(f"no mesh of {total} accelerators: the product of the degrees ({said}) must be {total}{stages}", path="axes")
 
 
 def strides_of(mapper: MapperSpec, names: Sequence[str], degrees: dict[str, int]) -> Iterator[dict[str, int]]:

@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.families import FamilyBound
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
 from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_memory, unknown
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
-from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits
+from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
@@ -220,12 +220,7 @@ class _Search:
         per_layer = mapper.recompute == "per layer"
         if mapper.cut != "free" and not per_layer:
             return self.best(top)
-        path = "cut" if mapper.cut == "free" else "recompute"
-        if self.goal.name != "latency":
-            raise InputError("an open cut is searched for latency", path=path)
-        other = [name for name in self.limits.most if name not in ("memory", "latency")]
-        if other:
-            raise InputError(f"an open cut is searched under limits of memory and latency, not of {other[0]}", path=path)
+        check_open_cut(mapper, self.goal, self.limits)
         try:
             found = self.best(top)
         except InfeasibleError as problem:
