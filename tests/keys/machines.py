@@ -213,6 +213,7 @@ TREES = {
     "VectorKernel.load": Flip("measured", f"{_GELU}.load", "0.01 GB/s", MOVING),
     "VectorKernel.cache": Flip("measured", f"{_GELU}.cache", "0.01 TB/s", _CACHED),
     "VectorKernel.memory": Flip("measured", f"{_GELU}.memory", 0.01, MOVING),
+    "VectorKernel.at_once": Flip("measured", f"{_GELU}.at_once", 1e9, MOVING),
     "VectorKernel.host": Flip("measured", f"{_GELU}.host", "1 ms", MOVING),
     "Products.start": Flip("measured", f"{_16}.start", "9 us", FITTED),
     "Products.rate": Flip("measured", f"{_16}.rate", 0.001, FITTED),
