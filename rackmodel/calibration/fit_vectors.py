@@ -22,7 +22,7 @@ RANGES = {  # least and most that a fit may find
     "start_s": (0.2e-6, 200e-6),
     "load_bytes_per_s": (1e9, 5e12),
     "cache_bytes_per_s": (1e10, 3e13),
-    "memory": (0.05, 1.5),
+    "memory": (0.05, 1.0),  # no kernel has more than the memory gives
     "host_s": (1e-6, 200e-6),
 }
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
