@@ -97,6 +97,24 @@ def test_a_call_by_hand() -> None:
     assert call_seconds(facts(), DEVICE, layer([1.0]), load) == pytest.approx(20e-6 + products + moved)
 
 
+def test_blocks_that_nobody_tuned_follow_the_tokens_by_hand() -> None:
+    """8 tokens on each of 8 experts have 512 blocks of 16 x 32; 9 have 256 of 64 x 64, each eight times the work."""
+    device = replace(DEVICE, peak=1e12)
+    for tokens, (tm, tn) in ((8.0, (16, 32)), (9.0, (64, 64))):
+        load = load_of(np.array([tokens]), Routing(experts=8, chosen=8))
+        block = 1024 * max(2 * tm * tn / (0.5 * 1e12 / 100), (tokens + tn) * 2 / 100e9)
+        found = compute_part(facts(tuned=False), device, load, 2048.0, 1024.0)
+        assert found == pytest.approx(8 * 2048 / tn / 100 * block)
+        assert found >= compute_part(facts(), device, load, 2048.0, 1024.0)
+
+
+def test_rows_of_sglang_are_of_ranks_whose_first_expert_stands_in_for_others() -> None:
+    cases = {row.text("kernel_source"): expert_case(row) for row in read_rows(PUBLISHED) if (row.number("moe_ep_size") or 1) > 1}
+    assert cases["sglang_fused_moe_triton"].routing.stand_in
+    assert cases["sglang_marlin_moe"].routing.stand_in
+    assert not any(case.routing.stand_in for source, case in cases.items() if not source.startswith("sglang"))
+
+
 def test_a_call_that_is_laid_out_for_the_worst_case_by_hand() -> None:
     # 5 tokens, 2 of 8 experts each, 128 rows an expert: 10 + 8 x 127 = 1,026, in whole blocks 1,152, whatever is hit
     kernel, load = facts(laid_out=128), load_of(np.array([5.0]), Routing(experts=8, chosen=2))

@@ -58,7 +58,8 @@ def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machi
 def test_kernels_that_move_rows_grow_with_them_and_the_memory_gives_no_more_than_it_has(machine: str) -> None:
     """Some were fitted to rows that the cache held alone, and 1.5 times the memory's bandwidth was then as good as any."""
     gpu = gpu_of(read_architecture(machine))
-    assert gpu is not None and gpu.facts.vector
+    assert gpu is not None
+    assert gpu.facts.vector
     rows, columns = np.meshgrid(2.0 ** np.arange(19), [64.0, 100.0, 4096.0, 8192.0, 32768.0], indexing="ij")
     moved = rows * columns * 4.0
     for name, facts in gpu.facts.vector.items():

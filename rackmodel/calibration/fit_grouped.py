@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30
+SURELY = 0.999  # of the cost where all rows are moved: rows of one rank alone do not tell
 RANGES = {  # least and most that a fit may find
     "start_s": (0.5e-6, 300e-6),
     "spread_s": (1e-8, 100e-6),
@@ -91,7 +92,7 @@ def fit_grouped(calls: ExpertCalls, source: str) -> GroupedFit:
     ways: tuple[Literal["all", "local"], ...] = ("all", "local")
     tried = [replace_rows(calls, way) for way in ways]
     found = [_least(one) for one in tried]
-    best = min(range(len(tried)), key=lambda number: found[number][0])
+    best = 1 if found[1][0] < SURELY * found[0][0] else 0
     chosen = tried[best]
     facts = found[best][1]
     outside = np.full(len(calls.measured), np.nan)
@@ -157,7 +158,7 @@ def said_of(facts: Grouped) -> dict[str, Any]:
     said |= {"memory": _digits(facts.memory), "moving": _digits(facts.moving)}
     if facts.unaligned < 1:
         said["unaligned"] = _digits(facts.unaligned)
-    return said | {"rows": facts.rows}
+    return said | {"rows": facts.rows} | ({} if facts.tuned else {"tuned": False})
 
 
 def _time(seconds: float) -> str:

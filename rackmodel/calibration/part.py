@@ -186,6 +186,8 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibr
         if gpu is None or len(own) < LEAST_CALLS:
             continue
         like = like_of(look_up(words().expert_precisions, "precision", own[0][0].text("moe_dtype")))
+        if kernel in gpu.facts.grouped:  # what no fit finds
+            like = like.model_copy(update={"tuned": gpu.facts.grouped[kernel].tuned})
         device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
         source = Path(own[0][0].file).name
         found = fit_grouped(ExpertCalls.of(device, like, [case for _, case in own]), source)

@@ -29,6 +29,11 @@ class Grouped(Spec):
     rows: Literal["all", "local"] = Field(
         default="local", description="tokens that are moved: those of experts held here, or all that came with the call"
     )
+    tuned: bool = Field(
+        default=True,
+        description="whether someone tuned its blocks for each shape; else the library takes 16 rows by 32 columns where no more tokens "
+        "come than experts are held, and 64 by 64 where more do",
+    )
     laid_out: Plain = Field(
         default=0.0,
         description="rows to which the tokens of each expert held here are padded, hit or not, where whoever calls does not know how many "

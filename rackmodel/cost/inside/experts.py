@@ -3,6 +3,8 @@
     blocks    sum over the experts that are hit of ceil(their tokens / tm), times ceil(n / tn), of the tiles below
     one block k · max( 2 tm tn / (rate · peak of one SM),  (min(tm, tokens of an expert) · activation + tn · weight) bytes / load,  step )
     compute   min over tiles of  max(1, blocks / SMs) · one block
+              of a kernel that nobody tuned 16 x 32 where no more tokens come than experts are held, 64 x 64 where more do
+              (get_default_config of vLLM's and SGLang's fused_moe)
     memory    hit · n · k · weight / (memory · bandwidth) + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
     product   (compute^2.5 + memory^2.5)^(1 / 2.5)
     call      start + [ranks > 1] spread + product up (n = inter, or twice that with a gate, k = hidden) + product down
@@ -18,7 +20,10 @@ calls of nine GPUs (NVIDIA aiconfigurator's measurements, moe_perf), the numbers
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields, replace
+from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,6 +38,9 @@ Array = NDArray[np.float64]
 
 COLUMNS = (32, 64, 128, 256)
 MOST_IN_A_TILE = 128 * 256
+FEW_TOKENS, MORE_TOKENS = (16, 32), (64, 64)
+"""Tiles of kernels that nobody tuned: where no more tokens come than experts are held, and where more do."""
+
 RESULT_BYTES = 2.0
 ALIGNED_BYTES = 16.0
 
@@ -84,14 +92,15 @@ def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, ban
 def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load: ExpertLoad) -> Array:
     """[n] seconds of whole calls."""
     laid = laid_rows(facts, layer.every, load.held)
-    rows = laid if laid is not None else layer.every if facts.rows == "all" else load.pairs
+    rows = laid if laid is not None else layer.every * load.tokens / layer.tokens if facts.rows == "all" else load.pairs
     up = layer.inter * (1 + layer.gated)
     products = sum(
         there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k))
         for there, n, k in zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True)
     )
     whole = layer.has[0] * layer.has[1]
-    moved = RESULT_BYTES * rows * (up + layer.inter + layer.hidden) + 2 * RESULT_BYTES * np.minimum(layer.tokens, rows) * layer.hidden
+    tokens = np.minimum(load.tokens, rows)
+    moved = RESULT_BYTES * (rows * (up + layer.inter + layer.hidden) + 2 * tokens * layer.hidden)
     if laid is not None:
         moved = moved + laid * layer.inter * (RESULT_BYTES + device.activation)
     start = facts.start_s + facts.spread_s * layer.spread
@@ -110,15 +119,18 @@ def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any,
     """[n] seconds of the blocks of one product of all experts that are hit. laid: rows of the blocks, where they are laid out."""
     fetch = facts.load_bytes_per_s * _aligned(facts, device, k)
     each = load.pairs / np.maximum(load.hit, 1e-9) if laid is None else facts.laid_out
-    best: Any = np.inf
-    for number, tm in enumerate(ROWS):
-        for tn in (tn for tn in COLUMNS if tm * tn <= MOST_IN_A_TILE):
-            blocks = load.blocks[..., number] if laid is None else laid / tm
-            waves = np.maximum(1.0, blocks * np.ceil(n / tn) / device.blocks)
-            work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
-            fetched = (np.minimum(tm, each) * device.activation + tn * device.weight) / fetch
-            best = np.minimum(best, waves * np.maximum(np.maximum(work, fetched), facts.step_s))
-    return np.asarray(best * k, dtype=np.float64)
+
+    def of_tile(tm: int, tn: int) -> Array:
+        blocks = load.blocks[..., ROWS.index(tm)] if laid is None else laid / tm
+        waves = np.maximum(1.0, blocks * np.ceil(n / tn) / device.blocks)
+        work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
+        fetched = (np.minimum(tm, each) * device.activation + tn * device.weight) / fetch
+        return np.asarray(waves * np.maximum(np.maximum(work, fetched), facts.step_s) * k)
+
+    if not facts.tuned:
+        return np.where(load.tokens <= load.held, of_tile(*FEW_TOKENS), of_tile(*MORE_TOKENS))
+    tiles = (tile for tile in itertools.product(ROWS, COLUMNS) if prod(tile) <= MOST_IN_A_TILE)
+    return np.asarray(reduce(np.minimum, (of_tile(*tile) for tile in tiles)))
 
 
 def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any) -> Array:
