@@ -208,7 +208,7 @@ TREES = {
     "Grouped.memory": Flip("measured", f"{_MINE}.memory", 1e-4, EXPERTS),
     "Grouped.moving": Flip("measured", f"{_MINE}.moving", 1e-4, EXPERTS),
     "Grouped.unaligned": Flip("measured", f"{_MINE}.unaligned", 0.1, EXPERTS),
-    "Grouped.tuned": Flip("measured", f"{_MINE}.tuned", False, {**EXPERTS, f"{_MINE}.rate": 1e-6}),
+    "Grouped.tuned": Flip("measured", f"{_MINE}.tuned", False, {**EXPERTS, "work.sizes": {**_ROUTED, "f": 32}}),
     "Grouped.laid_out": Flip("measured", f"{_MINE}.laid_out", 128, EXPERTS),
     "Kernels.vector": Flip("measured", f"{_SM}.vector", DROP, MOVING),
     "VectorKernel.start": Flip("measured", f"{_GELU}.start", "9 us", MOVING),
