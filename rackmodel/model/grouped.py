@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import BytesPerSecond, Plain, Seconds
+from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
 
 
 class Grouped(Spec):
@@ -40,6 +40,9 @@ class Grouped(Spec):
         "came to it; 0 = what came",
     )
 
+    reuse_bytes: Bytes = Field(default=0.0, alias="reuse", description="weights that a loop over one call finds in a cache on the chip")
+    reuse_bytes_per_s: BytesPerSecond | None = Field(default=None, alias="reuse_bandwidth", description="bytes per second of that cache")
+
     @model_validator(mode="after")
     def _shares(self) -> Grouped:
         for key in ("rate", "memory", "unaligned"):
@@ -51,4 +54,6 @@ class Grouped(Spec):
             raise ValueError("a time cannot be negative")
         if self.laid_out < 0 or self.laid_out % 1:
             raise ValueError(f"laid_out is a number of rows (got {self.laid_out:g})")
+        if self.reuse_bytes < 0 or (self.reuse_bytes > 0) != bool(self.reuse_bytes_per_s):
+            raise ValueError("reuse: want bytes, and reuse_bandwidth with them")
         return self

@@ -5,7 +5,8 @@
     compute   min over tiles of  max(1, blocks / SMs) · one block
               of a kernel that nobody tuned 16 x 32 where no more tokens come than experts are held, 64 x 64 where more do
               (get_default_config of vLLM's and SGLang's fused_moe)
-    memory    hit · n · k · weight / (memory · bandwidth) + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
+    memory    hit · n · k · weight / own + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
+    own       memory · bandwidth; a loop over one call finds 1 / (1 + (weights of the call / reuse)^8) of them in a cache, at its rate
     product   (compute^2.5 + memory^2.5)^(1 / 2.5)
     call      start + [ranks > 1] spread + product up (n = inter, or twice that with a gate, k = hidden) + product down
               + (rows · (2 hidden + (1 or 2 + 1) inter · 2 B) + tokens · hidden · 4 B) / (moving · bandwidth)
@@ -43,17 +44,21 @@ FEW_TOKENS, MORE_TOKENS = (16, 32), (64, 64)
 
 RESULT_BYTES = 2.0
 ALIGNED_BYTES = 16.0
+SHARP = 8
+"""How suddenly a cache no longer holds what a loop reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertDevice:
-    """peak: FLOP/s of the whole GPU · blocks: SMs · bandwidth: bytes/s of its memory · weight, activation: bytes of an element."""
+    """peak: FLOP/s of the whole GPU · blocks: SMs · bandwidth: bytes/s of its memory · weight, activation: bytes of an element ·
+    looped: whether one call runs over and over."""
 
     peak: float
     blocks: int
     bandwidth: float
     weight: float
     activation: float
+    looped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +87,11 @@ class ExpertLayer:
         return 1.0 if self.up is None else self.up, 1.0 if self.down is None else self.down
 
 
-def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float) -> ExpertDevice:
+def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float, *, looped: bool = False) -> ExpertDevice:
     """What a kernel runs on. units: instances of `compute`. Raises InputError where the part has no such rate."""
     weight, activation = width(facts.weights), width(facts.activations)
     peak = compute.matrix(max(weight, activation)).rate_flop_per_s * units
-    return ExpertDevice(peak=peak, blocks=blocks, bandwidth=bandwidth, weight=weight / 8, activation=activation / 8)
+    return ExpertDevice(peak=peak, blocks=blocks, bandwidth=bandwidth, weight=weight / 8, activation=activation / 8, looped=looped)
 
 
 def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load: ExpertLoad) -> Array:
@@ -94,9 +99,11 @@ def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load:
     laid = laid_rows(facts, layer.every, load.held)
     rows = laid if laid is not None else layer.every * load.tokens / layer.tokens if facts.rows == "all" else load.pairs
     up = layer.inter * (1 + layer.gated)
+    sizes = tuple(zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True))
+    own = _own_rate(facts, device, load.hit * device.weight * sum(there * n * k for there, n, k in sizes))
     products = sum(
-        there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k))
-        for there, n, k in zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True)
+        there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k, own))
+        for there, n, k in sizes
     )
     whole = layer.has[0] * layer.has[1]
     tokens = np.minimum(load.tokens, rows)
@@ -133,12 +140,22 @@ def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any,
     return np.asarray(reduce(np.minimum, (of_tile(*tile) for tile in tiles)))
 
 
-def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any) -> Array:
-    """[n] seconds of what the memory moves for one product: weights that are hit, rows in and rows out."""
-    weights = load.hit * n * k * device.weight / (facts.memory * _aligned(facts, device, k))
+def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any, own: Any = None) -> Array:
+    """[n] seconds of what the memory moves for one product: weights that are hit, rows in and rows out. own: bytes/s at which weights
+    come, None = from the memory."""
+    weights = load.hit * n * k * device.weight / _aligned(facts, device, k) / (facts.memory * device.bandwidth if own is None else own)
     taken = rows if facts.laid_out else load.pairs
-    moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / facts.moving
-    return np.asarray((weights + moved) / device.bandwidth, dtype=np.float64)
+    moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / (facts.moving * device.bandwidth)
+    return np.asarray(weights + moved, dtype=np.float64)
+
+
+def _own_rate(facts: Grouped, device: ExpertDevice, weights: Any) -> Any:
+    """Bytes/s at which the weights of calls come. weights: bytes of all that a call reads."""
+    own = facts.memory * device.bandwidth
+    if not device.looped or facts.reuse_bytes_per_s is None:
+        return own
+    found = 1.0 / (1.0 + (weights / facts.reuse_bytes) ** SHARP)
+    return 1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own)
 
 
 def _aligned(facts: Grouped, device: ExpertDevice, k: Any) -> Array:
