@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
+from rackmodel.calibration.fit_grouped import BEGIN, ExpertCalls, _least_from, fit_grouped, like_of, said_of
 from rackmodel.calibration.part import calibrate, part_text
 from rackmodel.cost.inside.expert_ops import grouped_of
 from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, laid_rows, memory_part
@@ -95,6 +95,59 @@ def test_a_call_by_hand() -> None:
     products = (up**2.5 + work**2.5) ** 0.4 + (down**2.5 + (work / 2) ** 2.5) ** 0.4
     moved = (2 * 2 * (1024 + 512 + 1024) + 4 * 1024) / 0.5e12
     assert call_seconds(facts(), DEVICE, layer([1.0]), load) == pytest.approx(20e-6 + products + moved)
+
+
+def test_blocks_that_nobody_tuned_follow_the_tokens_by_hand() -> None:
+    """8 tokens on each of 8 experts have 512 blocks of 16 x 32; 9 have 256 of 64 x 64, each eight times the work."""
+    device = replace(DEVICE, peak=1e12)
+    for tokens, (tm, tn) in ((8.0, (16, 32)), (9.0, (64, 64))):
+        load = load_of(np.array([tokens]), Routing(experts=8, chosen=8))
+        block = 1024 * max(2 * tm * tn / (0.5 * 1e12 / 100), (tokens + tn) * 2 / 100e9)
+        found = compute_part(facts(tuned=False), device, load, 2048.0, 1024.0)
+        assert found == pytest.approx(8 * 2048 / tn / 100 * block)
+        assert found >= compute_part(facts(), device, load, 2048.0, 1024.0)
+
+
+def test_weights_that_a_loop_finds_in_a_cache_come_at_its_rate_and_in_a_step_from_the_memory() -> None:
+    """Experts of 3.1 MB: of two a cache of 12.6 MB holds 256 parts of 257, of four a half, of eight 1 of 257, at ten times the rate."""
+    kept = facts(reuse="12.582912 MB", reuse_bandwidth="8 TB/s")
+    looped = replace(DEVICE, looped=True)
+    for hit, found in ((2.0, 256 / 257), (4.0, 1 / 2), (8.0, 1 / 257)):
+        load = load_of(np.array([hit]), Routing(experts=64, chosen=1))
+        own = 1 / (found / 8e12 + (1 - found) / 0.8e12)
+        calls = [float(call_seconds(kept, device, layer([hit], chosen=1), load)[0]) for device in (DEVICE, looped)]
+        assert calls[0] == float(call_seconds(facts(), looped, layer([hit], chosen=1), load)[0])
+        parts = [compute_part(kept, looped, load, n, k) for n, k in ((1024.0, 1024.0), (1024.0, 512.0))]
+        moved = [memory_part(kept, looped, load, hit, n, k, own) for n, k in ((1024.0, 1024.0), (1024.0, 512.0))]
+        between = (2 * hit * (1024 + 512 + 1024) + 4 * hit * 1024) / 0.5e12
+        whole = 20e-6 + sum(together(*pair) for pair in zip(parts, moved, strict=True)) + between
+        assert calls[1] == pytest.approx(float(whole[0]))
+        assert calls[1] < calls[0]
+
+
+@pytest.mark.parametrize("said", [{"reuse": "1 MB"}, {"reuse_bandwidth": "1 TB/s"}])
+def test_a_cache_that_a_loop_uses_has_bytes_and_a_rate(said: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="reuse: want bytes"):
+        facts(**said)
+
+
+def test_a_fit_finds_the_cache_that_loops_used() -> None:
+    own = [row for row in read_rows(PUBLISHED) if row.text("system") == "rtx_pro_6000_server" and row.text("moe_dtype") == "bfloat16"]
+    cases, like, device = [expert_case(row) for row in own], like_of(words().expert_precisions["bf16"]), replace(DEVICE, looped=True)
+    true = like.model_copy(update={"start_s": 15e-6, "memory": 0.9, "reuse_bytes": 60e6, "reuse_bytes_per_s": 6e12})
+    seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
+    calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
+    found = _least_from(replace(calls, cache=96e6), BEGIN[0])[1]
+    assert found.start_s == pytest.approx(15e-6, rel=0.1)
+    assert found.reuse_bytes == pytest.approx(60e6, rel=0.1)
+    assert Grouped.model_validate(said_of(found)).reuse_bytes == pytest.approx(found.reuse_bytes, rel=1e-3)
+
+
+def test_rows_of_sglang_are_of_ranks_whose_first_expert_stands_in_for_others() -> None:
+    cases = {row.text("kernel_source"): expert_case(row) for row in read_rows(PUBLISHED) if (row.number("moe_ep_size") or 1) > 1}
+    assert cases["sglang_fused_moe_triton"].routing.stand_in
+    assert cases["sglang_marlin_moe"].routing.stand_in
+    assert not any(case.routing.stand_in for source, case in cases.items() if not source.startswith("sglang"))
 
 
 def test_a_call_that_is_laid_out_for_the_worst_case_by_hand() -> None:

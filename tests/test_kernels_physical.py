@@ -9,16 +9,18 @@ from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_devi
 from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds, together
 from rackmodel.cost.inside.routing import Routing, load_of
+from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.inputs import read_architecture
 from rackmodel.model.resources import Products
 
 SIZES = ([1, 8, 33, 64, 65, 128, 200, 300, 512, 4096, 16384, 65536], [64, 256, 3072, 28672, 200000], [64, 512, 768, 4096, 65536])
 BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "fp4": 4}
+GPUS = ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"]
 SLACK = 0.02
 """A sum over more elements may be split into more parts."""
 
 
-@pytest.mark.parametrize("machine", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"])
+@pytest.mark.parametrize("machine", GPUS)
 def test_products_grow_with_their_sizes_and_stay_below_the_peaks(machine: str) -> None:
     gpu = gpu_of(read_architecture(machine))
     assert gpu is not None
@@ -32,7 +34,7 @@ def test_products_grow_with_their_sizes_and_stay_below_the_peaks(machine: str) -
         assert (moved / seconds <= gpu.bandwidth).all(), name
 
 
-@pytest.mark.parametrize("machine", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "dgx_b300", "gb200_nvl72", "gb300_nvl72"])
+@pytest.mark.parametrize("machine", GPUS)
 def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machine: str) -> None:
     gpu = gpu_of(read_architecture(machine))
     assert gpu is not None
@@ -48,6 +50,23 @@ def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machi
             assert (np.diff(seconds) >= 0).all(), name
             assert (6.0 * hidden * inter * load.pairs / seconds <= device.peak).all(), name
             assert (3.0 * hidden * inter * device.weight * load.hit / seconds <= gpu.bandwidth).all(), name
+
+
+@pytest.mark.parametrize(
+    "machine", [*GPUS, "a40", "a6000", "dgx_h20", "dgx_h800", "gh200", "l40s_node", "rtx_3090", "rtx_4090", "rtx_pro_6000_node"]
+)
+def test_kernels_that_move_rows_grow_with_them_and_the_memory_gives_no_more_than_it_has(machine: str) -> None:
+    """Some were fitted to rows that the cache held alone, and 1.5 times the memory's bandwidth was then as good as any."""
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    assert gpu.facts.vector
+    rows, columns = np.meshgrid(2.0 ** np.arange(19), [64.0, 100.0, 4096.0, 8192.0, 32768.0], indexing="ij")
+    moved = rows * columns * 4.0
+    for name, facts in gpu.facts.vector.items():
+        seconds = vector_seconds(facts, VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache), moved, rows)
+        for axis in range(2):
+            assert (np.diff(seconds, axis=axis) >= 0).all(), (name, axis)
+        assert ((moved / seconds)[moved > 8 * gpu.cache] <= gpu.bandwidth).all(), name
 
 
 def _seconds(

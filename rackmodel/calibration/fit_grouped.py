@@ -24,6 +24,7 @@ Array = NDArray[np.float64]
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30
+SURELY = 0.999  # of the cost where all rows are moved: rows of one rank alone do not tell
 RANGES = {  # least and most that a fit may find
     "start_s": (0.5e-6, 300e-6),
     "spread_s": (1e-8, 100e-6),
@@ -34,6 +35,10 @@ RANGES = {  # least and most that a fit may find
     "moving": (0.02, 3.0),
     "unaligned": (0.05, 1.0),
 }
+REUSE = ("reuse_bytes", "reuse_bytes_per_s")
+OF_CACHE = (0.1, 1.5)  # of the cache that a loop finds its weights in, least and most
+OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
+CLEARLY = 0.9  # of the cost without, for a kernel whose loops find weights in the cache
 COMMON = {"start_s": 20e-6, "spread_s": 5e-6, "unaligned": 0.3}
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
     {**COMMON, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},
@@ -53,7 +58,8 @@ class GroupedFit:
 @dataclass(frozen=True, kw_only=True)
 class ExpertCalls:
     """Rows of one kernel. device: what they ran on · like: the facts that are not fitted · layer, load: their sizes and what falls on
-    the busiest rank · measured: seconds · shapes: of each row, what it is held out by."""
+    the busiest rank · measured: seconds · shapes: of each row, what it is held out by · cache: bytes in which a loop finds weights again,
+    0 = none."""
 
     device: ExpertDevice
     like: Grouped
@@ -61,6 +67,7 @@ class ExpertCalls:
     load: ExpertLoad
     measured: Array
     shapes: tuple[tuple[float, ...], ...]
+    cache: float = 0.0
 
     @classmethod
     def of(cls, device: ExpertDevice, like: Grouped, cases: Sequence[ExpertCase]) -> ExpertCalls:
@@ -84,16 +91,21 @@ class ExpertCalls:
         return replace(self, layer=self.layer.at(which), load=self.load.at(which), measured=self.measured[which], shapes=shapes)
 
 
-def fit_grouped(calls: ExpertCalls, source: str) -> GroupedFit:
-    """Fit a kernel to its rows, and every part of them without it. Raises InputError."""
+def fit_grouped(calls: ExpertCalls, source: str, cache: float = 0.0) -> GroupedFit:
+    """Fit a kernel to its rows, and every part of them without it. cache: bytes of the GPU's, 0 = there is none. Raises InputError."""
     if len(calls.measured) < LEAST_ROWS:
         raise InputError(f"{len(calls.measured)} calls of one kernel: want {LEAST_ROWS} or more", path=source)
     ways: tuple[Literal["all", "local"], ...] = ("all", "local")
     tried = [replace_rows(calls, way) for way in ways]
     found = [_least(one) for one in tried]
-    best = min(range(len(tried)), key=lambda number: found[number][0])
+    best = 1 if found[1][0] < SURELY * found[0][0] else 0
     chosen = tried[best]
-    facts = found[best][1]
+    cost, facts = found[best]
+    if cache:
+        kept = replace(chosen, cache=cache)
+        cost_kept, facts_kept = _least(kept)
+        if cost_kept < CLEARLY * cost:
+            chosen, facts = kept, facts_kept
     outside = np.full(len(calls.measured), np.nan)
     for held in kept_out(calls.shapes):
         outside[held] = _error(_least(chosen.only(~held))[1], chosen.only(held))
@@ -127,8 +139,15 @@ def _least_from(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, 
     """(cost, facts) of one fit."""
     from scipy.optimize import least_squares
 
-    names = _free(calls)
-    low, high = np.log(np.array([RANGES[name] for name in names])).T
+    names, ranges = _free(calls), dict(RANGES)
+    if calls.cache:
+        names, bandwidth = (*names, *REUSE), calls.device.bandwidth
+        ranges |= {
+            name: (unit * least, unit * most)
+            for name, unit, (least, most) in zip(REUSE, (calls.cache, bandwidth), (OF_CACHE, OF_MEMORY), strict=True)
+        }
+        begin = {**begin, "reuse_bytes": 0.7 * calls.cache, "reuse_bytes_per_s": 4.0 * bandwidth}
+    low, high = np.log(np.array([ranges[name] for name in names])).T
 
     def facts(logs: Array) -> Grouped:
         return calls.like.model_copy(update=dict(zip(names, map(float, np.exp(logs)), strict=True)))
@@ -157,7 +176,9 @@ def said_of(facts: Grouped) -> dict[str, Any]:
     said |= {"memory": _digits(facts.memory), "moving": _digits(facts.moving)}
     if facts.unaligned < 1:
         said["unaligned"] = _digits(facts.unaligned)
-    return said | {"rows": facts.rows}
+    if facts.reuse_bytes_per_s is not None:
+        said |= {"reuse": f"{facts.reuse_bytes / 1e6:.4g} MB", "reuse_bandwidth": f"{facts.reuse_bytes_per_s / 1e9:.4g} GB/s"}
+    return said | {"rows": facts.rows} | ({} if facts.tuned else {"tuned": False})
 
 
 def _time(seconds: float) -> str:

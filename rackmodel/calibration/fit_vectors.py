@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ RANGES = {  # least and most that a fit may find
     "start_s": (0.2e-6, 200e-6),
     "load_bytes_per_s": (1e9, 5e12),
     "cache_bytes_per_s": (1e10, 3e13),
-    "memory": (0.05, 1.5),
+    "memory": (0.05, 1.0),  # no kernel has more than the memory gives
     "host_s": (1e-6, 200e-6),
 }
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
@@ -34,7 +34,7 @@ BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may en
 @dataclass(frozen=True, kw_only=True)
 class VectorRows:
     """Measured kernels. rows, moved: of each, bytes · seconds: measured · shapes: by which they are held out · waited: whether a host
-    waited for each."""
+    waited for each · at_once: rows that are begun at once and read twice, by the kernel's source; 0 = they are read once."""
 
     device: VectorDevice
     rows: Array
@@ -42,12 +42,13 @@ class VectorRows:
     seconds: Array
     shapes: Sequence[object]
     waited: bool = False
+    at_once: float = 0.0
 
     def only(self, which: NDArray[np.bool_]) -> VectorRows:
         """Some of them."""
         shapes = [shape for shape, keep in zip(self.shapes, which, strict=True) if keep]
         own = {name: getattr(self, name)[which] for name in ("rows", "moved", "seconds")}
-        return VectorRows(device=self.device, shapes=shapes, waited=self.waited, **own)
+        return replace(self, shapes=shapes, **own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def _best(rows: VectorRows) -> VectorKernel:
 
     def facts(logs: Array) -> VectorKernel:
         values = dict(zip(names, map(float, np.exp(logs)), strict=True))
-        return VectorKernel.model_construct(_fields_set=None, **{"host_s": 0.0, **values})  # type: ignore[arg-type]
+        return VectorKernel.model_construct(_fields_set=None, **{"host_s": 0.0, "at_once": rows.at_once, **values})  # type: ignore[arg-type]
 
     def residual(logs: Array) -> Array:
         return np.asarray(np.log(_predict(facts(logs), rows) / rows.seconds))
@@ -109,4 +110,5 @@ def said_of_vector(facts: VectorKernel) -> dict[str, Any]:
         "cache": f"{facts.cache_bytes_per_s / 1e12:.4g} TB/s",
         "memory": float(f"{facts.memory:.4g}"),
     }
+    said |= {"at_once": int(facts.at_once)} if facts.at_once else {}
     return said | ({"host": f"{facts.host_s * 1e6:.4g} us"} if facts.host_s else {})

@@ -39,7 +39,7 @@ def products_of_layers(rows: Sequence[PublishedRow], cases: Sequence[LayerCase])
 
 
 def vectors_of_layers(gpu: Gpu, cases: Sequence[LayerCase]) -> dict[str, VectorRows]:
-    """Vector kernel → its runs on one GPU."""
+    """Vector kernel → its runs on one GPU. How many rows are begun at once is the kernel's source's to say, and the part's."""
     device = VectorDevice(bandwidth=gpu.bandwidth, cache=gpu.cache)
     found: dict[str, list[LayerCase]] = {}
     for case in cases:
@@ -49,5 +49,7 @@ def vectors_of_layers(gpu: Gpu, cases: Sequence[LayerCase]) -> dict[str, VectorR
     for kernel, own in found.items():
         rows, moved = np.array([case.sizes for case in own], dtype=np.float64).T
         seconds = np.array([case.seconds for case in own])
-        made[kernel] = VectorRows(device=device, rows=rows, moved=moved, seconds=seconds, shapes=[case.shape for case in own])
+        at_once = gpu.facts.vector[kernel].at_once if kernel in gpu.facts.vector else 0.0
+        shapes = [case.shape for case in own]
+        made[kernel] = VectorRows(device=device, rows=rows, moved=moved, seconds=seconds, shapes=shapes, at_once=at_once)
     return made

@@ -87,6 +87,7 @@ def step_op(torch: Any, op: str, tokens: int, width: int) -> tuple[Callable[...,
         many = max(1, tokens * width // VOCABULARY)
         chosen = torch.randint(VOCABULARY, (many,), device="cuda")
         return lambda logits: make.cross_entropy(logits.float(), chosen), (rows(many, VOCABULARY),)
+
     def composite(ones: Any, scale: Any) -> Any:
         long = ones.float()
         return (long * torch.rsqrt(long.pow(2).mean(-1, keepdim=True) + 1e-5)).to(ones.dtype) * scale
@@ -120,4 +121,3 @@ def kinds(kernels: Iterable[Any]) -> list[tuple[float, int]]:
         told[kind][0] += one.self_device_time_total * 1e-6
         told[kind][1] += one.count
     return [(seconds, int(count)) for seconds, count in told.values()]
-

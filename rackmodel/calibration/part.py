@@ -186,9 +186,11 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibr
         if gpu is None or len(own) < LEAST_CALLS:
             continue
         like = like_of(look_up(words().expert_precisions, "precision", own[0][0].text("moe_dtype")))
-        device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+        if kernel in gpu.facts.grouped:  # what no fit finds
+            like = like.model_copy(update={"tuned": gpu.facts.grouped[kernel].tuned})
+        device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth, looped=True)
         source = Path(own[0][0].file).name
-        found = fit_grouped(ExpertCalls.of(device, like, [case for _, case in own]), source)
+        found = fit_grouped(ExpertCalls.of(device, like, [case for _, case in own]), source, gpu.cache)
         done.append(
             Calibrated(
                 of="grouped",

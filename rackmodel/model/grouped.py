@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import BytesPerSecond, Plain, Seconds
+from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
 
 
 class Grouped(Spec):
@@ -29,11 +29,19 @@ class Grouped(Spec):
     rows: Literal["all", "local"] = Field(
         default="local", description="tokens that are moved: those of experts held here, or all that came with the call"
     )
+    tuned: bool = Field(
+        default=True,
+        description="whether someone tuned its blocks for each shape; else the library takes 16 rows by 32 columns where no more tokens "
+        "come than experts are held, and 64 by 64 where more do",
+    )
     laid_out: Plain = Field(
         default=0.0,
         description="rows to which the tokens of each expert held here are padded, hit or not, where whoever calls does not know how many "
         "came to it; 0 = what came",
     )
+
+    reuse_bytes: Bytes = Field(default=0.0, alias="reuse", description="weights that a loop over one call finds in a cache on the chip")
+    reuse_bytes_per_s: BytesPerSecond | None = Field(default=None, alias="reuse_bandwidth", description="bytes per second of that cache")
 
     @model_validator(mode="after")
     def _shares(self) -> Grouped:
@@ -46,4 +54,6 @@ class Grouped(Spec):
             raise ValueError("a time cannot be negative")
         if self.laid_out < 0 or self.laid_out % 1:
             raise ValueError(f"laid_out is a number of rows (got {self.laid_out:g})")
+        if self.reuse_bytes < 0 or (self.reuse_bytes > 0) != bool(self.reuse_bytes_per_s):
+            raise ValueError("reuse: want bytes, and reuse_bandwidth with them")
         return self

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ def price_calls(cases: Sequence[ExpertCase]) -> Array:
     if gpu is None or first.kernel not in known:
         raise InputError(f"{first.machine.machine} states no kernel '{first.kernel}' of experts", known=list(known), given=first.kernel)
     facts = known[first.kernel]
-    device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+    device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth, looped=True)
     return call_seconds(facts, device, layer_of(cases), loads_of(cases))
 
 
@@ -97,13 +97,15 @@ def layer_of(cases: Sequence[ExpertCase]) -> ExpertLayer:
 def loads_of(cases: Sequence[ExpertCase]) -> ExpertLoad:
     """What falls on the busiest rank of each."""
     count = len(cases)
-    found = ExpertLoad(hit=np.empty(count), pairs=np.empty(count), blocks=np.empty((count, len(ROWS))), held=np.empty(count))
+    hit, pairs, held, tokens = np.empty((4, count))
+    found = ExpertLoad(hit=hit, pairs=pairs, blocks=np.empty((count, len(ROWS))), held=held, tokens=tokens)
     alike: dict[Routing, list[int]] = {}
     for number, case in enumerate(cases):
         alike.setdefault(case.routing, []).append(number)
     for routing, own in alike.items():
         load = load_of(np.array([cases[number].tokens for number in own]), routing)
-        found.hit[own], found.pairs[own], found.blocks[own], found.held[own] = load.hit, load.pairs, load.blocks, load.held
+        for field in fields(load):
+            getattr(found, field.name)[own] = getattr(load, field.name)
     return found
 
 
@@ -124,7 +126,7 @@ def expert_case(row: PublishedRow) -> ExpertCase:
     return ExpertCase(
         machine=machine,
         kernel=f"{kernel.kernel} {precision.name}",
-        routing=_routing(row, int(experts), sizes["topk"], int(ranks), shape),
+        routing=replace(_routing(row, int(experts), sizes["topk"], int(ranks), shape), stand_in=kernel.stand_in and ranks > 1),
         tokens=sizes["num_tokens"],
         hidden=sizes["hidden_size"],
         inter=max(1.0, sizes["inter_size"] / sizes["moe_tp_size"]),

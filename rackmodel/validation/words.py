@@ -84,6 +84,9 @@ class ExpertKernelWords(Spec):
 
     words: list[str] = Field(description="what rows call it")
     kernel: str = Field(description="how parts begin its name in `kernels.grouped`")
+    stand_in: bool = Field(
+        default=False, description="whether a rank's first expert made what its tokens chose of other ranks when the rows were measured"
+    )
 
 
 class ExpertPrecisionWords(Spec):

@@ -67,10 +67,11 @@ WITH_PROMPTS = {"mine": {**_LASTS, "prefill": {"bf16": _CALL}}}
 NAMED_TO_TRAIN = {**_FLASH, "profile.products": "fitted", f"{_SM}.attention": WITH_PROMPTS, "profile.attention_kernel": "mine"}
 _DECODE, _PREFILL = (f"{_SM}.attention.mine.{use}.bf16" for use in ("decode", "prefill"))
 _ONE = {**ATTEND, "work.sizes.s": 1, "work.phases": ["forward"]}
+_ROUTED = {"b": 2, "s": 128, "x": 8, "d": 60, "f": 64}
 EXPERTS = {
     "profile.kernels": "fitted",
     "work.phases": ["forward"],
-    "work.sizes": {"b": 2, "s": 128, "x": 8, "d": 60, "f": 64},
+    "work.sizes": _ROUTED,
     "work.einsums": {"up": "Y[b,s,x,f] = X[b,s,x,d] * W[x,d,f]"},
     "work.tensors": {"X": {"density": 0.25}, "Y": {"density": 0.25}},
     f"{_SM}.grouped": {
@@ -207,12 +208,14 @@ TREES = {
     "Grouped.memory": Flip("measured", f"{_MINE}.memory", 1e-4, EXPERTS),
     "Grouped.moving": Flip("measured", f"{_MINE}.moving", 1e-4, EXPERTS),
     "Grouped.unaligned": Flip("measured", f"{_MINE}.unaligned", 0.1, EXPERTS),
+    "Grouped.tuned": Flip("measured", f"{_MINE}.tuned", False, {**EXPERTS, "work.sizes": {**_ROUTED, "f": 32}}),
     "Grouped.laid_out": Flip("measured", f"{_MINE}.laid_out", 128, EXPERTS),
     "Kernels.vector": Flip("measured", f"{_SM}.vector", DROP, MOVING),
     "VectorKernel.start": Flip("measured", f"{_GELU}.start", "9 us", MOVING),
     "VectorKernel.load": Flip("measured", f"{_GELU}.load", "0.01 GB/s", MOVING),
     "VectorKernel.cache": Flip("measured", f"{_GELU}.cache", "0.01 TB/s", _CACHED),
     "VectorKernel.memory": Flip("measured", f"{_GELU}.memory", 0.01, MOVING),
+    "VectorKernel.at_once": Flip("measured", f"{_GELU}.at_once", 1e9, MOVING),
     "VectorKernel.host": Flip("measured", f"{_GELU}.host", "1 ms", MOVING),
     "Products.start": Flip("measured", f"{_16}.start", "9 us", FITTED),
     "Products.rate": Flip("measured", f"{_16}.rate", 0.001, FITTED),

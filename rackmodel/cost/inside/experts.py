@@ -3,7 +3,10 @@
     blocks    sum over the experts that are hit of ceil(their tokens / tm), times ceil(n / tn), of the tiles below
     one block k · max( 2 tm tn / (rate · peak of one SM),  (min(tm, tokens of an expert) · activation + tn · weight) bytes / load,  step )
     compute   min over tiles of  max(1, blocks / SMs) · one block
-    memory    hit · n · k · weight / (memory · bandwidth) + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
+              of a kernel that nobody tuned 16 x 32 where no more tokens come than experts are held, 64 x 64 where more do
+              (get_default_config of vLLM's and SGLang's fused_moe)
+    memory    hit · n · k · weight / own + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
+    own       memory · bandwidth; a loop over one call finds 1 / (1 + (weights of the call / reuse)^8) of them in a cache, at its rate
     product   (compute^2.5 + memory^2.5)^(1 / 2.5)
     call      start + [ranks > 1] spread + product up (n = inter, or twice that with a gate, k = hidden) + product down
               + (rows · (2 hidden + (1 or 2 + 1) inter · 2 B) + tokens · hidden · 4 B) / (moving · bandwidth)
@@ -18,7 +21,10 @@ calls of nine GPUs (NVIDIA aiconfigurator's measurements, moe_perf), the numbers
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, fields, replace
+from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -33,19 +39,26 @@ Array = NDArray[np.float64]
 
 COLUMNS = (32, 64, 128, 256)
 MOST_IN_A_TILE = 128 * 256
+FEW_TOKENS, MORE_TOKENS = (16, 32), (64, 64)
+"""Tiles of kernels that nobody tuned: where no more tokens come than experts are held, and where more do."""
+
 RESULT_BYTES = 2.0
 ALIGNED_BYTES = 16.0
+SHARP = 8
+"""How suddenly a cache no longer holds what a loop reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertDevice:
-    """peak: FLOP/s of the whole GPU · blocks: SMs · bandwidth: bytes/s of its memory · weight, activation: bytes of an element."""
+    """peak: FLOP/s of the whole GPU · blocks: SMs · bandwidth: bytes/s of its memory · weight, activation: bytes of an element ·
+    looped: whether one call runs over and over."""
 
     peak: float
     blocks: int
     bandwidth: float
     weight: float
     activation: float
+    looped: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,24 +87,27 @@ class ExpertLayer:
         return 1.0 if self.up is None else self.up, 1.0 if self.down is None else self.down
 
 
-def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float) -> ExpertDevice:
+def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float, *, looped: bool = False) -> ExpertDevice:
     """What a kernel runs on. units: instances of `compute`. Raises InputError where the part has no such rate."""
     weight, activation = width(facts.weights), width(facts.activations)
     peak = compute.matrix(max(weight, activation)).rate_flop_per_s * units
-    return ExpertDevice(peak=peak, blocks=blocks, bandwidth=bandwidth, weight=weight / 8, activation=activation / 8)
+    return ExpertDevice(peak=peak, blocks=blocks, bandwidth=bandwidth, weight=weight / 8, activation=activation / 8, looped=looped)
 
 
 def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load: ExpertLoad) -> Array:
     """[n] seconds of whole calls."""
     laid = laid_rows(facts, layer.every, load.held)
-    rows = laid if laid is not None else layer.every if facts.rows == "all" else load.pairs
+    rows = laid if laid is not None else layer.every * load.tokens / layer.tokens if facts.rows == "all" else load.pairs
     up = layer.inter * (1 + layer.gated)
+    sizes = tuple(zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True))
+    own = _own_rate(facts, device, load.hit * device.weight * sum(there * n * k for there, n, k in sizes))
     products = sum(
-        there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k))
-        for there, n, k in zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True)
+        there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k, own))
+        for there, n, k in sizes
     )
     whole = layer.has[0] * layer.has[1]
-    moved = RESULT_BYTES * rows * (up + layer.inter + layer.hidden) + 2 * RESULT_BYTES * np.minimum(layer.tokens, rows) * layer.hidden
+    tokens = np.minimum(load.tokens, rows)
+    moved = RESULT_BYTES * (rows * (up + layer.inter + layer.hidden) + 2 * tokens * layer.hidden)
     if laid is not None:
         moved = moved + laid * layer.inter * (RESULT_BYTES + device.activation)
     start = facts.start_s + facts.spread_s * layer.spread
@@ -110,23 +126,36 @@ def compute_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, n: Any,
     """[n] seconds of the blocks of one product of all experts that are hit. laid: rows of the blocks, where they are laid out."""
     fetch = facts.load_bytes_per_s * _aligned(facts, device, k)
     each = load.pairs / np.maximum(load.hit, 1e-9) if laid is None else facts.laid_out
-    best: Any = np.inf
-    for number, tm in enumerate(ROWS):
-        for tn in (tn for tn in COLUMNS if tm * tn <= MOST_IN_A_TILE):
-            blocks = load.blocks[..., number] if laid is None else laid / tm
-            waves = np.maximum(1.0, blocks * np.ceil(n / tn) / device.blocks)
-            work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
-            fetched = (np.minimum(tm, each) * device.activation + tn * device.weight) / fetch
-            best = np.minimum(best, waves * np.maximum(np.maximum(work, fetched), facts.step_s))
-    return np.asarray(best * k, dtype=np.float64)
+
+    def of_tile(tm: int, tn: int) -> Array:
+        blocks = load.blocks[..., ROWS.index(tm)] if laid is None else laid / tm
+        waves = np.maximum(1.0, blocks * np.ceil(n / tn) / device.blocks)
+        work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
+        fetched = (np.minimum(tm, each) * device.activation + tn * device.weight) / fetch
+        return np.asarray(waves * np.maximum(np.maximum(work, fetched), facts.step_s) * k)
+
+    if not facts.tuned:
+        return np.where(load.tokens <= load.held, of_tile(*FEW_TOKENS), of_tile(*MORE_TOKENS))
+    tiles = (tile for tile in itertools.product(ROWS, COLUMNS) if prod(tile) <= MOST_IN_A_TILE)
+    return np.asarray(reduce(np.minimum, (of_tile(*tile) for tile in tiles)))
 
 
-def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any) -> Array:
-    """[n] seconds of what the memory moves for one product: weights that are hit, rows in and rows out."""
-    weights = load.hit * n * k * device.weight / (facts.memory * _aligned(facts, device, k))
+def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: Any, n: Any, k: Any, own: Any = None) -> Array:
+    """[n] seconds of what the memory moves for one product: weights that are hit, rows in and rows out. own: bytes/s at which weights
+    come, None = from the memory."""
+    weights = load.hit * n * k * device.weight / _aligned(facts, device, k) / (facts.memory * device.bandwidth if own is None else own)
     taken = rows if facts.laid_out else load.pairs
-    moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / facts.moving
-    return np.asarray((weights + moved) / device.bandwidth, dtype=np.float64)
+    moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / (facts.moving * device.bandwidth)
+    return np.asarray(weights + moved, dtype=np.float64)
+
+
+def _own_rate(facts: Grouped, device: ExpertDevice, weights: Any) -> Any:
+    """Bytes/s at which the weights of calls come. weights: bytes of all that a call reads."""
+    own = facts.memory * device.bandwidth
+    if not device.looped or facts.reuse_bytes_per_s is None:
+        return own
+    found = 1.0 / (1.0 + (weights / facts.reuse_bytes) ** SHARP)
+    return 1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own)
 
 
 def _aligned(facts: Grouped, device: ExpertDevice, k: Any) -> Array:

@@ -37,7 +37,7 @@ from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
 from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, times
-from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
+from rackmodel.cost.inside.vectors import VectorDevice, read_again, vector_seconds
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Volume
 from rackmodel.errors import InputError
@@ -423,6 +423,9 @@ def _vector_kernel(
         row.lasting(row.fullest * share, row.fullest * share) if its else row.exposing(np.zeros_like(duration))
         for row, its in zip(rows, own, strict=True)
     ]
+    if facts.at_once:
+        first, twice = local_op.reads[0].name, 1.0 + read_again(facts, device, moved - shared, tokens)
+        priced = [row.scaled(twice) if its and row.tensor == first else row for row, its in zip(priced, own, strict=True)]
     return priced, duration
 
 

@@ -7,6 +7,11 @@ A benchmark gives the experts that it wants one and the same high score and all 
 wanted experts, those of the others are lost, and the first experts of the first group that is kept come in their place: ranks that hold
 these get many times what the benchmark wanted. Source of the rule: DeepSeek-V3 (arXiv 2412.19437, 2.1.2; config.json: n_group 8,
 topk_group 4); of the scores NVIDIA aiconfigurator, collector/helper.py (balanced_logits, power_law_logits_v3).
+
+    stand-in    a rank gets the tokens that want any of its experts, and makes all that they want; its first expert the others'
+
+So are calls of SGLang measured, whose kernels know no experts but those of the rank: the same, collector/sglang/collect_moe.py (topk_ids
+of other ranks, -1, are raised to 0, "the zero weight ensures no contribution").
 """
 
 from __future__ import annotations
@@ -57,3 +62,9 @@ def limited(wanted: Wanted, experts: int, groups: int, kept: int) -> Array:
     fills = ~taken & (np.cumsum(~taken, axis=1) <= left[:, None])
     token, place = np.nonzero(fills)
     return counts + np.bincount(first[token] * size + place, minlength=experts)
+
+
+def stand_in(wanted: Wanted, held: int) -> tuple[Array, int]:
+    """([held] tokens of each expert of the first rank, tokens that come to it)."""
+    own = wanted[(wanted < held).any(axis=1)]
+    return np.bincount(np.where(own < held, own, 0).ravel(), minlength=held).astype(np.float64), len(own)

@@ -9,6 +9,7 @@ Source of both: the router of NVIDIA aiconfigurator's benchmarks (collector/help
 Powers of two of tokens are drawn, what lies between is interpolated on logarithms.
 
     limited     a router that keeps to some groups of experts, of either (limited_routing)
+    stand-in    a rank's first expert makes what its tokens chose of other ranks (limited_routing.stand_in)
     trained     experts that are hit: share · E (1 - (1 - k / E)^T), of T tokens that choose k of E experts each
 
 A benchmark's draws hit 0.72 to 1.1 of what even choices would, by leaps from one power of two of tokens to the next. Trained routers hit
@@ -19,14 +20,14 @@ expert, k T / E, and all of it from 32 on. How tokens are spread over ranks stay
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.limited_routing import dealt_out, in_turn, limited
+from rackmodel.cost.inside.limited_routing import Wanted, dealt_out, in_turn, limited, stand_in
 
 Array = NDArray[np.float64]
 
@@ -48,7 +49,8 @@ TOKENS_OF_AN_EXPERT = (2.0, 3.0, 5.0), (MIDDLE, 0.94, 1.0)
 class Routing:
     """experts: of the layer · chosen: by a token · ranks: that share the experts · skew: exponent of a power law, 0 = balanced · trained:
     whether as many experts are hit as trained routers hit; else as a benchmark's draws do · groups, kept: equal parts of the experts, of
-    which a token's are chosen from the best few; 0 = from all."""
+    which a token's are chosen from the best few; 0 = from all · stand_in: whether a rank makes all choices of the tokens that come to it,
+    those of other ranks by its first expert."""
 
     experts: int
     chosen: float
@@ -57,34 +59,36 @@ class Routing:
     trained: bool = False
     groups: int = 0
     kept: int = 0
+    stand_in: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExpertLoad:
     """What falls on the busiest rank. hit: experts with a token [n] · pairs: of a token and an expert [n] · blocks: of ROWS [n, rows] ·
-    held: experts that it holds [n]."""
+    held: experts that it holds [n] · tokens: in the call, all or those that come to it [n]."""
 
     hit: Array
     pairs: Array
     blocks: Array
     held: Array
+    tokens: Array
 
     def at(self, rows: Any) -> ExpertLoad:
         """That of some of the n."""
-        return ExpertLoad(hit=self.hit[rows], pairs=self.pairs[rows], blocks=self.blocks[rows], held=self.held[rows])
+        return ExpertLoad(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
 
 def load_of(tokens: Any, routing: Routing) -> ExpertLoad:
     """Load of [n] numbers of tokens."""
     count = np.asarray(tokens, dtype=np.float64)
-    if not routing.skew and not routing.groups:
+    if not (routing.skew or routing.groups or (routing.stand_in and routing.ranks > 1)):
         return _balanced(count, routing)
     at = np.log2(np.maximum(count, 1.0))
     doublings = np.arange(np.floor(at.min()), min(np.ceil(at.max()), MOST_DOUBLINGS) + 1)
     drawn = np.stack([_drawn(round(2.0**d), routing) for d in doublings])
     found = np.stack([2.0 ** np.interp(at, doublings, np.log2(np.maximum(column, 1e-9))) for column in drawn.T], axis=-1)
     held = np.full_like(count, routing.experts / routing.ranks)
-    load = ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 2:], held=held)
+    load = ExpertLoad(hit=found[..., 0], pairs=found[..., 1], blocks=found[..., 3:], held=held, tokens=count * found[..., 2])
     return _trained(load, count, routing) if routing.trained else load
 
 
@@ -113,34 +117,46 @@ def _balanced(tokens: Array, routing: Routing) -> ExpertLoad:
     rows = np.array(ROWS, dtype=np.float64)
     blocks = (1 - more)[..., None] * np.ceil(few[..., None] / rows) + more[..., None] * np.ceil((few[..., None] + 1) / rows)
     blocks = np.where(each[..., None] < 1, hit[..., None], local * blocks)
-    return ExpertLoad(hit=hit, pairs=pairs, blocks=blocks, held=np.full_like(tokens, local))
+    return ExpertLoad(hit=hit, pairs=pairs, blocks=blocks, held=np.full_like(tokens, local), tokens=tokens)
 
 
 @lru_cache(maxsize=4096)
 def _drawn(tokens: int, routing: Routing) -> Array:
-    """(hit, pairs, blocks...) of the busiest rank, means of the draws."""
-    if routing.groups:
+    """(hit, pairs, share of tokens that came, blocks...) of the busiest rank, means of the draws."""
+    came = np.ones(1)
+    if routing.stand_in:
+        busiest, came = _stood_in(tokens, routing)
+    elif routing.groups:
         busiest = _limited(tokens, routing)
     else:
         ranks = _counts(tokens, routing).reshape(DRAWS, routing.ranks, -1)
         busiest = ranks[np.arange(DRAWS), ranks.sum(axis=2).argmax(axis=1)]
     blocks = [np.ceil(busiest / rows).sum(axis=1) for rows in ROWS]
-    return np.array([np.mean(x) for x in ((busiest > 0).sum(axis=1), busiest.sum(axis=1), *blocks)])
+    return np.array([np.mean(x) for x in ((busiest > 0).sum(axis=1), busiest.sum(axis=1), came, *blocks)])
 
 
 def _limited(tokens: int, routing: Routing) -> Array:
-    """[draws, experts of a rank] tokens of each expert of the first rank, which a benchmark measures and makes the busiest of what it
-    wants."""
-    chosen, sizes = round(routing.chosen), (routing.experts, routing.groups, routing.kept)
+    """[draws, experts of a rank] tokens of each expert of the rank that a benchmark measures."""
+    sizes = routing.experts, routing.groups, routing.kept
+    return np.stack([limited(wanted, *sizes)[: routing.experts // routing.ranks] for wanted in _wanted(tokens, routing)])
+
+
+def _stood_in(tokens: int, routing: Routing) -> tuple[Array, Array]:
+    """(the same where its first expert stands in for those of other ranks, share of the tokens that come to it [draws])."""
+    found = [stand_in(wanted, routing.experts // routing.ranks) for wanted in _wanted(tokens, routing)]
+    return np.stack([counts for counts, _ in found]), np.array([came for _, came in found]) / tokens
+
+
+def _wanted(tokens: int, routing: Routing) -> list[Wanted]:
+    """Experts that each token wants, of each draw; the first rank, which a benchmark measures, is made the busiest."""
+    chosen = round(routing.chosen)
     if not routing.skew:
-        every = limited(in_turn(tokens, routing.experts, chosen), *sizes)[None]
-    else:
-        ranks = _counts(tokens, routing)[:FEW_DRAWS].reshape(FEW_DRAWS, routing.ranks, -1)
-        most = ranks.sum(axis=2).argmax(axis=1)
-        for own, busiest in zip(ranks, most, strict=True):
-            own[[0, busiest]] = own[[busiest, 0]]
-        every = np.stack([limited(dealt_out(own.ravel(), chosen), *sizes) for own in ranks])
-    return every[:, : routing.experts // routing.ranks]
+        return [in_turn(tokens, routing.experts, chosen)]
+    ranks = _counts(tokens, routing)[:FEW_DRAWS].reshape(FEW_DRAWS, routing.ranks, -1)
+    most = ranks.sum(axis=2).argmax(axis=1)
+    for own, busiest in zip(ranks, most, strict=True):
+        own[[0, busiest]] = own[[busiest, 0]]
+    return [dealt_out(own.ravel(), chosen) for own in ranks]
 
 
 def _counts(tokens: int, routing: Routing) -> Array:
