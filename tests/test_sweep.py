@@ -362,6 +362,21 @@ def test_ctrl_c_is_130_and_says_that_the_same_command_goes_on(spec: Path, tmp_pa
 # -- who solves --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked here")
+def test_no_more_processes_are_begun_than_there_are_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, pool = [], processes._pool
+
+    def noted(count: int) -> Any:
+        begun.append(count)
+        return pool(count)
+
+    monkeypatch.setattr(processes, "_pool", noted)
+    found = sorted(processes.each(1_000, abs, [-1, -2, -3], lambda task: OutputError(f"died over {task}")))
+    assert (found, begun) == ([1, 2, 3], [3])
+    asked = CliRunner().invoke(app, ["sweep", "rack_paper", "ffn", "data", "--workers", "1000000"])
+    assert str(asked.exception) == "--workers: want a whole number from 1 to 1024"
+
+
 def deadly(one: batch.Batch) -> Any:
     """Solves a batch; the first process that is asked to dies."""
     marker = Path(os.environ["DIED"])
