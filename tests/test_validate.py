@@ -91,6 +91,19 @@ def test_an_anchor_scales_its_cell_alone_and_is_not_scored() -> None:
     assert missing == ["none"]
 
 
+def test_an_anchored_row_s_parts_still_add_up_to_its_prediction() -> None:
+    rows = [scored(10, 5, id="a", bins={"compute": 4.0, "network": 1.0}), scored(20, 8, id="b", bins={"compute": 6.0, "network": 2.0})]
+    found, _ = anchored(rows, ["a"])
+    assert [one.bins for one in found] == [{"compute": 8.0, "network": 2.0}, {"compute": 12.0, "network": 4.0}]
+
+
+def test_of_two_anchors_of_a_cell_none_is_dropped_in_silence() -> None:
+    rows = [scored(10, 5, id="a", system="x"), scored(20, 8, id="b", system="x"), scored(10, 5, id="c", system="y")]
+    with pytest.raises(InputError, match="two rows of d x: one of a cell scales the others, keep one"):
+        anchored(rows, ["a", "b"])
+    assert [one.predicted for one in anchored(rows, ["b", "c"])[0]] == [12.5, 20, 10]
+
+
 # -- the engine's own figures -----------------------------------------------------------------------------------------------
 
 
