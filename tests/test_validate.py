@@ -16,7 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from rackmodel import api
+from rackmodel.calibration.fit_products import predict
+from rackmodel.calibration.part import machine_of as fit_machine
+from rackmodel.calibration.part import part_alone
+from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cli.app import app
+from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
@@ -518,6 +523,23 @@ def test_two_members_do_without_nvls_whatever_a_row_says() -> None:
     pair = {"gpu": "H100-SXM-80GB", "nodes": "1", "n_gpus": "2", "time_us": "5835", "size_bytes": str(2**31)}
     assert call(**pair, algo="NVLS").predicted == call(**pair, algo="Ring").predicted
     assert call(**{**pair, "n_gpus": "4"}, algo="NVLS").predicted != call(**{**pair, "n_gpus": "4"}, algo="Ring").predicted
+
+
+def test_a_product_in_a_loop_is_timed_by_what_was_fitted_to_such() -> None:
+    """As the fit itself predicts it (calibration/fit_products); a part without such facts, or another operation, has no loop."""
+    said = ["256x1536x16384", "--looped", "--json"]
+    machine = fit_machine(part_alone("h100_sxm"), "bf16")
+    m, n, k, second = (np.array([value]) for value in (256.0, 1536.0, 16384.0, 1.0))
+    rows = ProductRows(gpu="h100", precision="bf16", m=m, n=n, k=k, seconds=second, source="")
+    wanted = float(predict(gpu_of(read_architecture("h100")).facts.products["bf16"], machine, rows)[0])
+    assert json.loads(command("time", "h100", "gemm", *said).stdout)["seconds"] == pytest.approx(wanted, rel=1e-9)
+    assert json.loads(command("time", "h100", "gemm", *said[::2]).stdout)["seconds"] != pytest.approx(wanted, rel=1e-2)
+    for asked, wrong in (
+        (["h100", "softmax", "64x64", "--looped"], "softmax has no --looped"),
+        (["rack_paper", "gemm", "64x64x64", "--looped"], "no products of 16 bit were fitted on rack_paper"),
+        (["h100", "gemm", "64x64x64", "--looped", "--alone"], "alone or in a loop"),
+    ):
+        assert wrong in str(command("time", *asked).exception)
 
 
 def test_an_unknown_thing_to_time_names_the_nearest() -> None:

@@ -182,7 +182,8 @@ def anchored(rows: Sequence[ScoredRow], anchors: Sequence[str]) -> tuple[list[Sc
     scale: dict[tuple[str, str, str], float] = {}
     for row in chosen:
         if _cell(row) in scale:
-            raise InputError(f"two rows of {' '.join(filter(None, _cell(row)))}: one of a cell scales the others, keep one", path="--anchor")
+            cell = " ".join(filter(None, _cell(row)))
+            raise InputError(f"two rows of {cell}: one of a cell scales the others, keep one", path="--anchor")
         scale[_cell(row)] = row.measured / row.predicted
     ids = {row.id for row in chosen}
 
