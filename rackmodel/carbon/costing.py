@@ -79,7 +79,7 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
     for kind in kinds:
         chip = kind.machine.accelerator
         if chip.cost is None or not (chip.cost.price_usd or chip.cost.engineering):
-            raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"{chip.name}.cost")
+            raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"tree.{chip.name}.cost")
     power = at_work_w(machine) if it_w is None else fixed(it_w)
     site = machine.site or Site(grid="world")
     life, active = factor("lifetime", usage.lifetime_s), factor("active share", usage.active)
