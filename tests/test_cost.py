@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from rackmodel import api
 from rackmodel.carbon.costing import at_work_w, cost_of, updates
 from rackmodel.carbon.job import Usage
 from rackmodel.cli.app import app
@@ -100,6 +101,17 @@ def test_a_workload_brings_its_power_and_the_tokens_of_a_life() -> None:
     assert figures["tokens of its life"]["mid"] == pytest.approx(8 * 301_670.4 * 3 * 31536000, rel=1e-6)
     assert figures["IT power at work"]["mid"] == pytest.approx(55.2e3, rel=1e-4)
     assert figures["a million tokens"]["mid"] == pytest.approx(274.85e6 / (8 * 301_670.4 * 3 * 31536000) * 1e6, rel=1e-4)
+
+
+def test_a_node_that_copies_share_draws_its_power_once() -> None:
+    """Two copies of three of a node's eight GPUs: what they do is there twice, the node (2,500 W) and its eight GPUs (75 W each) once."""
+    sets, job = ["b=6", "recompute=full"], ("dgx_h100", "llama3_8b", "fsdp")
+    alone = api.search(*job, sets=["accelerators=3", *sets]).result
+    doing = alone.energy_j / alone.latency_s - (2500 + 3 * 75)
+    words = [word for one in ("accelerators=8", *sets) for word in ("--set", one)]
+    figures = told(*job, "--each", "3", *words)[0]["figures"]
+    assert figures["IT power at work"]["mid"] == pytest.approx(2 * doing + 2500 + 8 * 75)
+    assert figures["tokens of its life"]["mid"] == pytest.approx(2 * alone.tokens / alone.latency_s * 0.6 * 4 * 31536000)
 
 
 def test_ranges_and_what_is_not_stated_are_said() -> None:
