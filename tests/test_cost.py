@@ -16,6 +16,7 @@ from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.papers.claims import within_digits
+from rackmodel.studies.metrics import figures_of, metric
 from rackmodel.units import read_quantity
 
 THREE_YEARS = ["--lifetime", "3 year", "--active", "100 %"]
@@ -112,6 +113,17 @@ def test_a_node_that_copies_share_draws_its_power_once() -> None:
     figures = told(*job, "--each", "3", *words)[0]["figures"]
     assert figures["IT power at work"]["mid"] == pytest.approx(2 * doing + 2500 + 8 * 75)
     assert figures["tokens of its life"]["mid"] == pytest.approx(2 * alone.tokens / alone.latency_s * 0.6 * 4 * 31536000)
+
+
+def test_a_million_tokens_cost_the_same_whoever_is_asked() -> None:
+    """`cost`, a sweep's column and the objective: capital is the machine's, electricity the job's."""
+    job, sets = ("dgx_h100", "llama3_8b", "fsdp"), ["accelerators=8", "b=8", "recompute=full"]
+    words = [word for one in sets for word in ("--set", one)]
+    figures, found = told(*job, *words)[0]["figures"], api.search(*job, sets=sets, minimize="money").result
+    columns = figures_of(found, [metric("usd_per_million_tokens"), metric("capital_usd")])
+    assert figures["a million tokens"]["mid"] == pytest.approx(columns["usd_per_million_tokens"], rel=1e-12)
+    assert figures["capital"]["mid"] == pytest.approx(columns["capital_usd"], rel=1e-12) == pytest.approx(8 * 30e3 + 120e3 + 8 * 8100)
+    assert found.certificate.objective / found.tokens * 1e6 == pytest.approx(columns["usd_per_million_tokens"], rel=1e-9)
 
 
 def test_ranges_and_what_is_not_stated_are_said() -> None:
