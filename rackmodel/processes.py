@@ -42,9 +42,10 @@ def each(count: int, work: Callable[[Task], Answer], tasks: Iterable[Task], kill
     with _interrupts() as heard:
         while left:
             broken: list[Task] = []
-            pool = _pool(count)
+            number = min(count, len(left))  # all of a pool's processes begin with its first task
+            pool = _pool(number)
             try:
-                yield from _through(pool, work, left, count * AHEAD, broken, heard)
+                yield from _through(pool, work, left, number * AHEAD, broken, heard)
             finally:
                 _stop(pool)
             for task in broken:

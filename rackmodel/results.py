@@ -103,10 +103,14 @@ def ownership_of(
     machine: Architecture, usage: Usage, *, fab: str = "act", respins: float | None = None, work: Result | None = None, copies: int = 1
 ) -> Ownership:
     """What owning a machine comes to in its life. respins: None = each year but the first, of chips that are engineered · work: a step
-    of one copy of a workload, of which the machine runs `copies`: then its power and tokens are those. Raises InputError."""
+    of one copy of a workload, of which the machine runs `copies`: then its power and tokens are those; what all levels draw whatever they
+    do is there once, of a node that copies share and of accelerators that none uses. Raises InputError."""
     times = float(updates(machine, usage)) if respins is None else float(respins)
     rate = None if work is None else throughput(work)
-    watts = None if work is None or rate is None else copies * rate[0] * rate[1]
+    watts = None
+    if work is not None and rate is not None:
+        doing = rate[0] * rate[1] - static_watts(work.machine or machine)
+        watts = copies * doing + static_watts(machine)
     money = cost_of(machine, usage, respins=times, it_w=watts)
     bill = known_bill(machine, fab, usage.boundaries)
     carbon = None if bill is None or machine.site is None else life_carbon(machine, bill, money, grids_of(machine), usage.boundaries)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from rackmodel import api
 from rackmodel.carbon.costing import at_work_w, cost_of, updates
 from rackmodel.carbon.job import Usage
 from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.papers.claims import within_digits
+from rackmodel.studies.metrics import figures_of, metric
 from rackmodel.units import read_quantity
 
 THREE_YEARS = ["--lifetime", "3 year", "--active", "100 %"]
@@ -100,6 +102,28 @@ def test_a_workload_brings_its_power_and_the_tokens_of_a_life() -> None:
     assert figures["tokens of its life"]["mid"] == pytest.approx(8 * 301_670.4 * 3 * 31536000, rel=1e-6)
     assert figures["IT power at work"]["mid"] == pytest.approx(55.2e3, rel=1e-4)
     assert figures["a million tokens"]["mid"] == pytest.approx(274.85e6 / (8 * 301_670.4 * 3 * 31536000) * 1e6, rel=1e-4)
+
+
+def test_a_node_that_copies_share_draws_its_power_once() -> None:
+    """Two copies of three of a node's eight GPUs: what they do is there twice, the node (2,500 W) and its eight GPUs (75 W each) once."""
+    sets, job = ["b=6", "recompute=full"], ("dgx_h100", "llama3_8b", "fsdp")
+    alone = api.search(*job, sets=["accelerators=3", *sets]).result
+    doing = alone.energy_j / alone.latency_s - (2500 + 3 * 75)
+    words = [word for one in ("accelerators=8", *sets) for word in ("--set", one)]
+    figures = told(*job, "--each", "3", *words)[0]["figures"]
+    assert figures["IT power at work"]["mid"] == pytest.approx(2 * doing + 2500 + 8 * 75)
+    assert figures["tokens of its life"]["mid"] == pytest.approx(2 * alone.tokens / alone.latency_s * 0.6 * 4 * 31536000)
+
+
+def test_a_million_tokens_cost_the_same_whoever_is_asked() -> None:
+    """`cost`, a sweep's column and the objective: capital is the machine's, electricity the job's."""
+    job, sets = ("dgx_h100", "llama3_8b", "fsdp"), ["accelerators=8", "b=8", "recompute=full"]
+    words = [word for one in sets for word in ("--set", one)]
+    figures, found = told(*job, *words)[0]["figures"], api.search(*job, sets=sets, minimize="money").result
+    columns = figures_of(found, [metric("usd_per_million_tokens"), metric("capital_usd")])
+    assert figures["a million tokens"]["mid"] == pytest.approx(columns["usd_per_million_tokens"], rel=1e-12)
+    assert figures["capital"]["mid"] == pytest.approx(columns["capital_usd"], rel=1e-12) == pytest.approx(8 * 30e3 + 120e3 + 8 * 8100)
+    assert found.certificate.objective / found.tokens * 1e6 == pytest.approx(columns["usd_per_million_tokens"], rel=1e-9)
 
 
 def test_ranges_and_what_is_not_stated_are_said() -> None:

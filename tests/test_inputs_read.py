@@ -229,6 +229,38 @@ def test_missing_files_and_unknown_names_suggest_the_nearest(tmp_path):
             refusal(read, name)
 
 
+def test_a_size_that_nothing_counts_by_is_a_slip(write):
+    typed = write("mine.yaml", "workload: mine\nextends: llama3_8b\nsizes: {layer: 16}\n")
+    message = refusal(read_workload, typed)
+    assert message.startswith(f"{typed}:3:9: sizes.layer: nothing counts by 'layer': no operation walks it")
+    assert message.endswith("did you mean 'layers'?")
+    idle = "workload: w\nsizes: {seq: 4, batch: 2, m: batch * seq, n: 8, p: q, q: 3}\neinsums: {A: 'Y[m,n] = X[m,n]'}\n"
+    told = refusal(read_workload, write("w.yaml", idle))
+    found = [name for name in ("seq", "batch", "m", "n", "p", "q") if f"sizes.{name}: nothing counts by" in told]
+    assert found == ["p", "q"]  # m counts, and so do batch and seq, which it is made of
+
+
+def test_a_shape_of_another_length_is_said_as_a_list(write):
+    machine = "architecture: a\ntree:\n  name: n\n  network: {topology: torus, shape: SHAPE, bandwidth: 1 GB/s}\n"
+    machine += "  children: [{name: g, count: 4, accelerator: true, compute: {rate: 1 TFLOP/s}}]\n"
+    for shape, said in (("[4]", "4:37: tree.n.network.shape: '[...]': want a list"), ("[0, 4]", "4:38: tree.n.network.shape.0: 0 must be")):
+        path = write("a.yaml", machine.replace("SHAPE", shape))
+        assert refusal(read_architecture, path).startswith(f"{path}:{said}")
+        assert "\n" not in refusal(read_architecture, path)
+
+
+def test_check_tells_a_profile_that_is_none(write):
+    path = write("p.yaml", "mapper: p\naxes: {tp: {degree: all}}\nprofile: serail\n")
+    assert read_mapper(path).profile == "serail"  # an option may name another
+    assert refusal(check, path).startswith(f"{path}:3:10: profile: no profile called 'serail'")
+
+
+def test_the_folder_of_a_file_is_no_base_of_it(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write("w.yaml", "workload: w\nextends: .\n")
+    assert str(refusal(read_workload, "w.yaml")) == "w.yaml:2:10: extends: .: is a directory, not a file"
+
+
 def test_a_folder_is_not_a_file(tmp_path):
     for read in (*READ.values(), check):
         assert f"{tmp_path}: is a directory" in refusal(read, str(tmp_path))

@@ -122,13 +122,22 @@ def ask_of(mapper: str = "tensor", **settings: Any) -> Ask:
     return Ask(0, "main", "rack_paper", "ffn", mapper, settings)
 
 
-def test_an_answer_read_back_is_the_search_s_own_result_to_the_last_digit() -> None:
+@pytest.mark.parametrize(
+    ("architecture", "workload", "mapper", "sizes"),
+    [
+        ("rack_paper", "ffn", "pipeline_tensor", {"accelerators": 8}),
+        ("dgx_h100", "llama3_8b", "megatron", {"accelerators": 8, "b": 8}),  # an accelerator may hold less than it has
+    ],
+)
+def test_an_answer_read_back_is_the_search_s_own_result_to_the_last_digit(
+    architecture: str, workload: str, mapper: str, sizes: dict[str, Any]
+) -> None:
     import json
 
-    shared, ask = SharedInputs(), ask_of("pipeline_tensor", accelerators=8)
+    shared, ask = SharedInputs(), Ask(0, "main", architecture, workload, mapper, sizes)
     answer, _ = answer_of(lambda: read_point(shared, ask), None)
     found = result_from(json.loads(to_text(answer)), read_point(shared, ask).inputs().architecture)
-    alone = api.search("rack_paper", "ffn", "pipeline_tensor", sets=["accelerators=8"]).result
+    alone = api.search(architecture, workload, mapper, sets=[f"{name}={value}" for name, value in sizes.items()]).result
     assert found.ledger == alone.ledger
     assert found.mapping == alone.mapping
     assert found.memory == alone.memory
@@ -351,6 +360,21 @@ def test_ctrl_c_is_130_and_says_that_the_same_command_goes_on(spec: Path, tmp_pa
 
 
 # -- who solves --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are not forked here")
+def test_no_more_processes_are_begun_than_there_are_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, pool = [], processes._pool
+
+    def noted(count: int) -> Any:
+        begun.append(count)
+        return pool(count)
+
+    monkeypatch.setattr(processes, "_pool", noted)
+    found = sorted(processes.each(1_000, abs, [-1, -2, -3], lambda task: OutputError(f"died over {task}")))
+    assert (found, begun) == ([1, 2, 3], [3])
+    asked = CliRunner().invoke(app, ["sweep", "rack_paper", "ffn", "data", "--workers", "1000000"])
+    assert str(asked.exception) == "--workers: want a whole number from 1 to 1024"
 
 
 def deadly(one: batch.Batch) -> Any:

@@ -25,13 +25,16 @@ def test_a_stated_range_has_its_own_ends() -> None:
 
 
 def test_rows_go_by_their_swing_and_say_where_another_mapping_is_best() -> None:
-    def search(setting: str) -> tuple[float, str]:
+    def alone(setting: str) -> tuple[float, str]:
         name, _, value = setting.partition("=")
         if name == "c.x" and value.startswith("8"):
             raise InfeasibleError("too small")
         if name == "d.x":
             raise InputError("above 1")
         return {"a.x": (10.0, "tp 8"), "b.x": (12.0 if value.startswith("12") else 9.0, "tp 4"), "c.x": (10.0, "tp 8")}[name]
+
+    def search(*settings: str) -> tuple[float, str]:
+        return max((alone(one) for one in settings), key=lambda found: abs(found[0] - 10.0))
 
     ten = read_quantity("10 s", "second")
     numbers = [(f"{name}.x", ten) for name in "abcd"] + [("e.x", read_quantity("0 s", "second"))]
@@ -41,6 +44,40 @@ def test_rows_go_by_their_swing_and_say_where_another_mapping_is_best() -> None:
     inside, height = sketch(found, 10.0, "s", 238.0)
     ElementTree.fromstring(paper(inside, 238.0, height))
     sketch([], 10.0, "s", 238.0)
+
+
+def test_an_end_that_no_file_could_say_is_not_told_as_no_change() -> None:
+    """A share of 0.9 goes to 1 and no further; a PUE of 1.1 down to 1; a number that can only fall stays where it is at its high end."""
+
+    def search(*settings: str) -> tuple[float, str]:
+        seconds = 10.0
+        for setting in settings:
+            name, _, value = setting.partition("=")
+            number = float(value.split()[0])
+            if (name == "share" and number > 1) or (name == "pue" and number < 1) or (name == "least" and number > 10):
+                raise InputError("cannot be")
+            seconds += {"share": 0.9 - number, "pue": number - 1.1, "least": number - 10.0}[name]
+        return round(seconds, 6), "tp 8"
+
+    numbers = [("share", read_quantity("0.9", "")), ("pue", read_quantity("1.1", "")), ("least", read_quantity("10 s", "second"))]
+    found = {one.path: (one.low, one.at_low, one.high, one.at_high) for one in tornado(numbers, (10.0, "tp 8"), search)}
+    assert found == {
+        "least": ("8 s", 8.0, "10 s", 10.0),
+        "pue": ("1", 9.9, "1.375", 10.275),
+        "share": ("0.72", 10.18, "1", 9.9),
+    }
+
+
+def test_numbers_that_change_nothing_together_are_not_asked_one_by_one() -> None:
+    asked = []
+
+    def search(*settings: str) -> tuple[float, str]:
+        asked.append(settings)
+        return (12.0 if any(one.startswith("x37=") for one in settings) else 10.0), "tp 8"
+
+    numbers = [(f"x{number}", read_quantity("4 s", "second")) for number in range(128)]
+    assert [one.path for one in tornado(numbers, (10.0, "tp 8"), search)] == ["x37"]
+    assert len(asked) <= 24  # 7 halvings with one to three questions each, and two ends; one by one there are 256
 
 
 def test_the_command_searches_again_under_each_end(tmp_path: Path) -> None:

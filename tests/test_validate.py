@@ -16,7 +16,12 @@ import pytest
 from typer.testing import CliRunner
 
 from rackmodel import api
+from rackmodel.calibration.fit_products import predict
+from rackmodel.calibration.part import machine_of as fit_machine
+from rackmodel.calibration.part import part_alone
+from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cli.app import app
+from rackmodel.cost.inside.kernels import gpu_of
 from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
@@ -89,6 +94,19 @@ def test_an_anchor_scales_its_cell_alone_and_is_not_scored() -> None:
     assert [one.predicted for one in found] == [10, 16, 5]
     assert [one.anchor for one in found] == [True, False, False]
     assert missing == ["none"]
+
+
+def test_an_anchored_row_s_parts_still_add_up_to_its_prediction() -> None:
+    rows = [scored(10, 5, id="a", bins={"compute": 4.0, "network": 1.0}), scored(20, 8, id="b", bins={"compute": 6.0, "network": 2.0})]
+    found, _ = anchored(rows, ["a"])
+    assert [one.bins for one in found] == [{"compute": 8.0, "network": 2.0}, {"compute": 12.0, "network": 4.0}]
+
+
+def test_of_two_anchors_of_a_cell_none_is_dropped_in_silence() -> None:
+    rows = [scored(10, 5, id="a", system="x"), scored(20, 8, id="b", system="x"), scored(10, 5, id="c", system="y")]
+    with pytest.raises(InputError, match="two rows of d x: one of a cell scales the others, keep one"):
+        anchored(rows, ["a", "b"])
+    assert [one.predicted for one in anchored(rows, ["b", "c"])[0]] == [12.5, 20, 10]
 
 
 # -- the engine's own figures -----------------------------------------------------------------------------------------------
@@ -505,6 +523,23 @@ def test_two_members_do_without_nvls_whatever_a_row_says() -> None:
     pair = {"gpu": "H100-SXM-80GB", "nodes": "1", "n_gpus": "2", "time_us": "5835", "size_bytes": str(2**31)}
     assert call(**pair, algo="NVLS").predicted == call(**pair, algo="Ring").predicted
     assert call(**{**pair, "n_gpus": "4"}, algo="NVLS").predicted != call(**{**pair, "n_gpus": "4"}, algo="Ring").predicted
+
+
+def test_a_product_in_a_loop_is_timed_by_what_was_fitted_to_such() -> None:
+    """As the fit itself predicts it (calibration/fit_products); a part without such facts, or another operation, has no loop."""
+    said = ["256x1536x16384", "--looped", "--json"]
+    machine = fit_machine(part_alone("h100_sxm"), "bf16")
+    m, n, k, second = (np.array([value]) for value in (256.0, 1536.0, 16384.0, 1.0))
+    rows = ProductRows(gpu="h100", precision="bf16", m=m, n=n, k=k, seconds=second, source="")
+    wanted = float(predict(gpu_of(read_architecture("h100")).facts.products["bf16"], machine, rows)[0])
+    assert json.loads(command("time", "h100", "gemm", *said).stdout)["seconds"] == pytest.approx(wanted, rel=1e-9)
+    assert json.loads(command("time", "h100", "gemm", *said[::2]).stdout)["seconds"] != pytest.approx(wanted, rel=1e-2)
+    for asked, wrong in (
+        (["h100", "softmax", "64x64", "--looped"], "softmax has no --looped"),
+        (["rack_paper", "gemm", "64x64x64", "--looped"], "no products of 16 bit were fitted on rack_paper"),
+        (["h100", "gemm", "64x64x64", "--looped", "--alone"], "alone or in a loop"),
+    ):
+        assert wrong in str(command("time", *asked).exception)
 
 
 def test_an_unknown_thing_to_time_names_the_nearest() -> None:

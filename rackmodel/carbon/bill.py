@@ -101,6 +101,9 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
     Raises InputError for an unknown process, technology, part or model, for silicon that no die takes, and where no level says
     what it is made of.
     """
+    models = ["act", *dict.fromkeys(name for process in tables.processes.values() for name in process.area_carbon)]
+    if model not in models:
+        raise InputError(f"no model of a fab called '{model}'", path="--fab", known=models, given=model)
     lines: list[Line] = []
     check_claimed(architecture.tree)
     shared: set[str] = set()  # levels outside all accelerators, which are there once whatever kinds they serve

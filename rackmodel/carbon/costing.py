@@ -71,7 +71,8 @@ def _kinds(machine: Architecture) -> list[_Kind]:
 
 
 def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: float | None = None) -> MachineCost:
-    """The money of the accelerators in use and all above them. it_w: of a priced step, instead of what the levels state.
+    """The money of the accelerators in use and all above them. it_w: what a priced step draws, instead of what the levels state; the
+    building is for the latter, whatever runs.
 
     Raises InputError where nothing states a price.
     """
@@ -79,8 +80,9 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
     for kind in kinds:
         chip = kind.machine.accelerator
         if chip.cost is None or not (chip.cost.price_usd or chip.cost.engineering):
-            raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"{chip.name}.cost")
-    power = at_work_w(machine) if it_w is None else fixed(it_w)
+            raise InputError(f"'{chip.name}' does not say what it costs, such as cost: {{price: 30000 usd}}", path=f"tree.{chip.name}.cost")
+    built_for = at_work_w(machine)
+    power = built_for if it_w is None else fixed(it_w)
     site = machine.site or Site(grid="world")
     life, active = factor("lifetime", usage.lifetime_s), factor("active share", usage.active)
     drawn = power * active + fixed(static_watts(machine)) * (1.0 - active)
@@ -91,7 +93,7 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
         chips_usd=total(_bought(machine, [one for one in kind.priced if one[0].name not in kind.above], kind.counts) for kind in kinds),
         nre_usd=masks + nre,
         servers_usd=total(_bought(machine, [one for one in kind.priced if one[0].name in kind.above], kind.counts) for kind in kinds),
-        building_usd=building_usd(power, factor("building, a watt", site.building_usd_per_w or 0.0)),
+        building_usd=building_usd(built_for, factor("building, a watt", site.building_usd_per_w or 0.0)),
         energy_j=facility_energy_j(drawn, factor(f"pue of {machine.name}", site.pue), life),
         price_usd_per_j=factor("electricity", site.electricity_usd_per_j or 0.0),
         respin_usd=respin,

@@ -45,7 +45,8 @@ def cost(
     """What a machine costs to have, run and update in its life, with ranges: chips or their engineering and masks, servers, building,
     electricity, carbon; with a workload, a million tokens."""
     from rackmodel.errors import InputError
-    from rackmodel.inputs import read_architecture
+    from rackmodel.inputs import load, read_architecture
+    from rackmodel.inputs.problems import placed
 
     usage, where = usage_of(lifetime, active, boundary), folder(output)
     names = words_of(architecture, "ARCH")
@@ -56,10 +57,13 @@ def cost(
             raise InputError("this is of a workload: say WORKLOAD MAPPER too", path=option)
     mine, owned = list(sets or ()), []
     for name in names:
-        if workload is None:
-            owned.append(_owned(read_architecture(name, mine), usage, fab, respins))
-        else:
-            owned.append(_working(name, workload, mapper, mine, usage, fab, respins, each, profile))
+        try:
+            if workload is None:
+                owned.append(_owned(read_architecture(name, mine), usage, fab, respins))
+            else:
+                owned.append(_working(name, workload, mapper, mine, usage, fab, respins, each, profile))
+        except InputError as problem:
+            raise problem if problem.where or problem.path.startswith("--") else placed(problem, load("architecture", name)) from None
     if respins and not any(one.money.cost.respin_usd.high for one in owned):
         raise InputError(f"{' and '.join(names)} {'have' if len(names) > 1 else 'has'} no chip that is engineered anew", path="--respins")
     data = [one.to_dict() for one in owned]

@@ -82,6 +82,10 @@ TraceOption = Annotated[
 ]
 
 
+MOST_WORKERS = 1024
+"""Local processes of a command."""
+
+
 def objective(text: str | None) -> Any:
     """Check an objective's name, or several in order. Raises InputError."""
     from rackmodel.mapper.in_order import read_goals

@@ -17,14 +17,14 @@ UNITS = {"latency": "s", "energy": "J", "memory": "B", "carbon": "gCO2e", "total
 WIDTH = 504.0  # points: a page
 
 
-def show_sensitivity(best: Result, search: Callable[[str], Result], *, as_json: bool, where: Path | None) -> None:
-    """Print the swings of an answer's objective, or write them. search: the answer under one more setting. Raises OutputError."""
+def show_sensitivity(best: Result, search: Callable[..., Result], *, as_json: bool, where: Path | None) -> None:
+    """Print the swings of an answer's objective, or write them. search: the answer under more settings. Raises OutputError."""
     from rackmodel.report.facts import machine_numbers
     from rackmodel.report.tables import mapping_words
     from rackmodel.report.tornado import tornado
 
-    def found(setting: str) -> tuple[float, str]:
-        result = search(setting)
+    def found(*settings: str) -> tuple[float, str]:
+        result = search(*settings)
         return float(result.certificate.objective), mapping_words(result.mapping)
 
     assert best.machine is not None

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, MinimizeOption, OutOption, ProfileOption, SetOption, echo, folder, objective, print_json, tell
+from rackmodel.cli.options import (
+    MOST_WORKERS,
+    JsonOption,
+    MinimizeOption,
+    OutOption,
+    ProfileOption,
+    SetOption,
+    echo,
+    folder,
+    objective,
+    print_json,
+    tell,
+)
 from rackmodel.cli.progress import PointsLine
 
 if TYPE_CHECKING:
@@ -37,7 +49,7 @@ def sweep(
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Local processes (default: as many as cores).")
+        int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Local processes (default: as many as cores).")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Solve on the workers of this dask.distributed scheduler.")

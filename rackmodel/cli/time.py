@@ -38,6 +38,9 @@ def time(
         int | None, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly; default: as few as can be.")
     ] = None,
     alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,
+    looped: Annotated[
+        bool, typer.Option("--looped", help="A product over and over, by what `calibrate` fitted to such (profiles say kernels: fitted).")
+    ] = False,
     sets: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,7 +50,7 @@ def time(
     from rackmodel.validation.single import OneCall, time_of
 
     machine = read_architecture(architecture, sets or ())
-    call = OneCall(shape, precision, alone=alone, kernel=kernel, way=way, members=members, nodes=nodes)
+    call = OneCall(shape, precision, alone=alone, looped=looped, kernel=kernel, way=way, members=members, nodes=nodes)
     found = time_of(machine, what, call)
     if as_json:
         print_json({"what": what, "shape": shape, **found.to_dict()})
@@ -56,4 +59,4 @@ def time(
     for name, seconds in found.bins.items():
         echo(f"  {name:<24}{format_si(seconds, 's')}")
     if found.rate:
-        echo(f"  {found.rate_of:<24}{format_si(found.rate, found.rate_unit)}")
+        echo(f"  {found.rate_of:<24}{format_si(found.rate, found.rate_unit.replace('byte', 'B'))}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, echo, print_json
+from rackmodel.cli.options import MOST_WORKERS, JsonOption, echo, print_json
 
 MISSED = 1
 
@@ -27,7 +27,7 @@ def validate(
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a page: tables, parity plot, what each effect is worth.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, help="Local processes (default: as many as cores).")
+        int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Local processes (default: as many as cores).")
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
     as_json: JsonOption = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,7 +72,7 @@ def why(
     with watching(time_limit(time)) as watch:
         best = _search(asked, [], watch)
         if sensitivity:
-            show_sensitivity(best, lambda setting: _search(asked, [setting], watch), as_json=as_json, where=folder(output))
+            show_sensitivity(best, _searching(asked, watch), as_json=as_json, where=folder(output))
             return
         others = []
         for condition in conditions or ():
@@ -121,6 +122,30 @@ def _search(asked: dict[str, Any], conditions: list[str], watch: Watch) -> Resul
     rest = {key: value for key, value in asked.items() if key not in ("sets", "architecture", "workload", "mapper")}
     of = (asked["architecture"], asked["workload"], asked["mapper"])
     return api.search(*of, sets=instead(asked["sets"], conditions), watch=watch.again(), **rest).result
+
+
+def _searching(asked: dict[str, Any], watch: Watch) -> Callable[..., Result]:
+    """Searches under more settings, which share what they read and price alike."""
+    from rackmodel import api
+    from rackmodel.cost.step.shared import Shared
+    from rackmodel.errors import InputError
+    from rackmodel.inputs.said import instead
+    from rackmodel.inputs.shared import SharedInputs
+
+    read, priced = SharedInputs(), Shared()
+
+    def search(*settings: str) -> Result:
+        of = (asked["architecture"], asked["workload"], asked["mapper"])
+        point = read.read(*of, profile=asked["profile"], sets=instead(asked["sets"], list(settings)))
+        inputs = point.inputs()
+        assert inputs.mapper is not None
+        how: dict[str, Any] = {"minimize": asked["minimize"], "limits": asked.get("limits"), "profile": point.profile(), "shared": priced}
+        try:
+            return api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, **how, watch=watch.again()).result
+        except InputError as problem:
+            raise inputs.place(problem)
+
+    return search
 
 
 def _worse(best: Result, other: Result) -> float | None:

@@ -11,6 +11,7 @@ from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.resources import width
 from rackmodel.model.sizes import resolve_sizes
+from rackmodel.model.sizes_counted import check_counted
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import Precision, WorkloadSpec
@@ -48,7 +49,9 @@ def _built(raw: Marked) -> Workload:
     if problems:
         raise in_order(problems, raw)
     try:
-        return build_workload(spec)
+        made = build_workload(spec)
+        check_counted(spec)
+        return made
     except InputError as problem:
         raise placed(problem, raw)
     except (ValueError, ArithmeticError) as problem:

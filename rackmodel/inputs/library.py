@@ -81,8 +81,8 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
         path = library_root() / folder / f"{text}.yaml"
         if exists(path):
             return Source(path, show(path))
-    loose = (beside or Path()) / text
-    candidates = [loose, *(loose.with_name(text + suffix) for suffix in SUFFIXES)] if beside else [loose]
+    folder_of = beside or Path()
+    candidates = [folder_of / f"{text}{suffix}" for suffix in ("", *(SUFFIXES if beside else ()))]
     for candidate in candidates:
         if exists(candidate):
             return Source(candidate, show(candidate) if beside else text)

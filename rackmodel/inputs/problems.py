@@ -107,7 +107,8 @@ def _translate(model: type[BaseModel], raw: Marked, found: ValidationError) -> I
     errors = [(*_split(raw, error["loc"]), error) for error in found.errors(include_url=False)]
     above = {path[:length] for path, _, _ in errors for length in range(len(path))}
     for path, rest, error in errors:
-        missing = error["type"] == "missing"
+        short_list = error["type"] == "missing" and bool(rest) and isinstance(rest[-1], int)
+        missing = error["type"] == "missing" and not short_list
         other_member_of_a_union_got_further = path in above and rest and not missing
         if not other_member_of_a_union_got_further and not (missing and _misspelt(model, raw, path)):
             yield _one(model, raw, path, rest, error)
@@ -139,7 +140,7 @@ def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tupl
     allowed = schema.at(model, path)
     node = _node(raw, path)
     name = dotted(raw, path)
-    if kind == "missing":
+    if kind == "missing" and not (rest and isinstance(rest[-1], int)):
         key = str(rest[-1]) if rest else ""
         owner = schema.model_of(allowed)
         about = schema.meaning(owner, key) if owner else ""

@@ -199,13 +199,9 @@ def _telling_of_the_profile(model: type[Plan], raw: Marked) -> Plan:
     try:
         return build(model, raw)
     except InputError as found:
-        name = raw.child("profile")
-        if name is None or name.text is None or "\n" in name.text:
-            raise
         try:
-            resolve("profile", name.text)
-        except InputError as wrong:
-            fact = InputError(wrong.message, where=name.where, path="profile", known=wrong.known, given=wrong.given)
+            _check_profile(raw)
+        except InputError as fact:
             raise in_order([found, fact], raw) from None
         raise
 
@@ -285,8 +281,22 @@ def kind_of(name: str | Path) -> str:
 def check(name: str | Path) -> str:
     """Read any input and check all that reading alone can show; returns its kind. Raises InputError."""
     kind, source = find(name)
-    READERS[kind](load_source(kind, source))
+    raw = load_source(kind, source)
+    READERS[kind](raw)
+    if kind in ("mapper", "mapping"):
+        _check_profile(raw)
     return kind
+
+
+def _check_profile(raw: Marked) -> None:
+    """Raise InputError at the name of a profile that is none. (A question tells that later: an option may name another.)"""
+    name = raw.child("profile")
+    if name is None or name.text is None or "\n" in name.text:
+        return
+    try:
+        resolve("profile", name.text)
+    except InputError as wrong:
+        raise InputError(wrong.message, where=name.where, path="profile", known=wrong.known, given=wrong.given) from None
 
 
 def library_names() -> dict[str, list[str]]:

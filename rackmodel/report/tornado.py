@@ -18,8 +18,8 @@ from rackmodel.units import Quantity
 FACTOR = 1.25
 SMALLEST = 6.0  # points of letters
 _FORM = re.compile(r"([0-9_.]+(?:[eE][+-]?[0-9]+)?)\s*(.*)")
-Search = Callable[[str], tuple[float, str]]
-"""A setting → (objective, words of the best mapping). Raises InfeasibleError, InputError."""
+Search = Callable[..., tuple[float, str]]
+"""Settings → (objective, words of the best mapping) under all of them. Raises InfeasibleError, InputError."""
 
 
 @dataclass(frozen=True)
@@ -57,25 +57,57 @@ def ends_of(value: Quantity) -> tuple[str, str, bool]:
 
 def tornado(numbers: Sequence[tuple[str, Quantity]], base: tuple[float, str], search: Search) -> list[Swing]:
     """Numbers that move the objective, the widest swing first. numbers: (path, value) · base: (objective, words) of the answer."""
+    varied = [_Varied(path, value) for path, value in numbers if value and _FORM.fullmatch(value.text.strip()) is not None]
     found = []
-    for path, value in numbers:
-        if not value or _FORM.fullmatch(value.text.strip()) is None:
-            continue  # nothing times a factor is nothing
-        low, high, stated = ends_of(value)
-        (at_low, map_low), (at_high, map_high) = (_at(search, f"{path}={end}", base) for end in (low, high))
-        found.append(Swing(path, low, high, stated, at_low, at_high, map_low, map_high))
+    for one in _moving(varied, base, search):  # (nothing times a factor is nothing: such numbers are not varied)
+        (low, at_low, map_low), (high, at_high, map_high) = (_at(search, one, end, base) for end in one.ends)
+        found.append(Swing(one.path, low, high, one.stated, at_low, at_high, map_low, map_high))
     moved = [one for one in found if one.width(base[0]) > 1e-9]
     return sorted(moved, key=lambda one: (-one.width(base[0]), one.path))
 
 
-def _at(search: Search, setting: str, base: tuple[float, str]) -> tuple[float | None, str]:
+class _Varied:
+    """A number and its ends. near: the ends, but 1 where it lies between (a share that would be above 1, a factor that would be below) ·
+    stays: the number itself as --set says it."""
+
+    def __init__(self, path: str, value: Quantity) -> None:
+        self.path = path
+        *self.ends, self.stated = ends_of(value)
+        number, unit = _FORM.fullmatch(value.text.strip()).groups()  # type: ignore[union-attr]
+        plain = float(number)
+        self.near = ["1" if not unit and min(plain, float(end)) < 1 < max(plain, float(end)) else end for end in self.ends if not unit]
+        self.near = self.near or self.ends
+        self.stays = f"{plain:.6g}{f' {unit}' if unit else ''}"
+
+
+def _moving(numbers: Sequence[_Varied], base: tuple[float, str], search: Search) -> list[_Varied]:
+    """Those that may move the answer: of many that change nothing, all together at their low and at their high ends, none does."""
+    if len(numbers) < 2:
+        return list(numbers)
+    if all(_same(search, [f"{one.path}={one.near[side]}" for one in numbers], base) for side in (0, 1)):
+        return []
+    middle = len(numbers) // 2
+    return [*_moving(numbers[:middle], base, search), *_moving(numbers[middle:], base, search)]
+
+
+def _same(search: Search, settings: Sequence[str], base: tuple[float, str]) -> bool:
     try:
-        objective, words = search(setting)
-    except InfeasibleError:
-        return None, ""
-    except InputError:
-        return base[0], ""  # no file could say so: an efficiency above 1
-    return objective, words if words != base[1] else ""
+        return search(*settings) == base
+    except (InfeasibleError, InputError):
+        return False
+
+
+def _at(search: Search, number: _Varied, end: str, base: tuple[float, str]) -> tuple[str, float | None, str]:
+    """(end, objective, words of another mapping) at an end; where no file could say that, at 1 on the way there, else at the number."""
+    for value in dict.fromkeys((end, number.near[number.ends.index(end)])):
+        try:
+            objective, words = search(f"{number.path}={value}")
+        except InfeasibleError:
+            return value, None, ""
+        except InputError:
+            continue
+        return value, objective, words if words != base[1] else ""
+    return number.stays, base[0], ""
 
 
 def sketch(swings: Sequence[Swing], base: float, unit: str, width: float) -> tuple[str, float]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
+from rackmodel.errors import InputError
 from rackmodel.validation.unknowns import Interval
 
 Array = NDArray[np.float64]
@@ -175,18 +176,26 @@ def ranks_of(values: Array) -> Array:
 
 
 def anchored(rows: Sequence[ScoredRow], anchors: Sequence[str]) -> tuple[list[ScoredRow], list[str]]:
-    """Rows scaled by the anchors of their cells, which are marked; and anchors that are no row with a prediction."""
-    chosen = {row.id: row for row in rows if row.id in set(anchors) and not row.refused}
-    scale = {_cell(row): row.measured / row.predicted for row in chosen.values()}
+    """Rows scaled by the anchors of their cells, which are marked; and anchors that are no row with a prediction. Raises InputError for two
+    anchors of a cell, of which one alone would count."""
+    chosen = [row for row in rows if row.id in set(anchors) and not row.refused]
+    scale: dict[tuple[str, str, str], float] = {}
+    for row in chosen:
+        if _cell(row) in scale:
+            cell = " ".join(filter(None, _cell(row)))
+            raise InputError(f"two rows of {cell}: one of a cell scales the others, keep one", path="--anchor")
+        scale[_cell(row)] = row.measured / row.predicted
+    ids = {row.id for row in chosen}
 
     def one(row: ScoredRow) -> ScoredRow:
         if row.refused or _cell(row) not in scale:
             return row
         by = scale[_cell(row)]
+        bins = {name: seconds * by for name, seconds in row.bins.items()}
         interval = None if row.interval is None else replace(row.interval, low=row.interval.low * by, high=row.interval.high * by)
-        return replace(row, predicted=row.predicted * by, interval=interval, anchor=row.id in chosen)
+        return replace(row, predicted=row.predicted * by, bins=bins, interval=interval, anchor=row.id in ids)
 
-    return [one(row) for row in rows], [name for name in anchors if name not in chosen]
+    return [one(row) for row in rows], [name for name in anchors if name not in ids]
 
 
 def _cell(row: ScoredRow) -> tuple[str, str, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
-from rackmodel.cost.inside.kernels import Gpu, KernelPricer, gpu_of
+from rackmodel.cost.inside.kernels import Gpu, KernelPricer, gpu_of, product_kind
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing, load_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
@@ -28,28 +29,35 @@ from rackmodel.validation.attention import (
     sizes_by_name,
 )
 from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, price_messages
-from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, price_local
+from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, local_operation, price_local
 from rackmodel.validation.words import MachineWords
+
+Array = NDArray[np.float64]
 
 EXPERTS = "experts"
 OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}
 """Kernel → elements that it moves for one of a row, where it is not one in and one out."""
 
 
-SAID = {"precision": "--precision", "alone": "--alone", "kernel": "--kernel", "way": "--pass", "members": "--members", "nodes": "--nodes"}
+SAID = {
+    "precision": "--precision", "alone": "--alone", "looped": "--looped", "kernel": "--kernel", "way": "--pass", "members": "--members",
+    "nodes": "--nodes",
+}  # fmt: skip
 KERNEL, MOVED, COLLECTIVE, SENT = ("precision", "alone"), ("precision",), ("members", "nodes"), ("nodes",)
+LOOPED = (*KERNEL, "looped")
 
 
 @dataclass(frozen=True)
 class OneCall:
     """What is timed; what is not said has a default. shape: sizes joined by x, of a collective its message as a quantity or a number of
-    bytes · precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · kernel: of
-    attention, one of the part's · way: the pass of training · members: of a collective (8; of a send
-    always two) · nodes: that they are spread over; absent = as few as hold them."""
+    bytes · precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · looped: over and
+    over, by what was fitted to products in loops · kernel: of attention, one of the part's · way: the pass of training · members: of a
+    collective (8; of a send always two) · nodes: that they are spread over; absent = as few as hold them."""
 
     shape: str
     precision: str = ""
     alone: bool = False
+    looped: bool = False
     kernel: str = ""
     way: str = ""
     members: int | None = None
@@ -159,19 +167,33 @@ def _bits(call: OneCall) -> int:
 
 
 def _kernel(machine: Architecture, what: str, call: OneCall) -> OneTime:
-    call.check(what, KERNEL)
+    call.check(what, LOOPED if what == "gemm" else KERNEL)
     counts = (3, 4) if what == "gemm" else (2,)
     sizes = _sizes(call.shape, counts, what)
     form = VECTORS.get(what) or (PRODUCT if len(sizes) == 3 else BATCHED)
     names = "mn" if what in VECTORS else "mnk" if len(sizes) == 3 else "bmnk"
     bits = _bits(call)
     columns = {name: np.array([float(size)]) for name, size in zip(names, sizes, strict=True)}
-    charges, seconds = price_local(machine, form, columns, bits, timed="alone" if call.alone else "queued")
+    charges, seconds = price_local(machine, form, columns, bits, timed=_timed(machine, call, form, columns, bits))
     bins = _bins(charges)
     whole = float(seconds[0])
     if what == "gemm":
         return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s")
     return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s")
+
+
+def _timed(machine: Architecture, call: OneCall, form: str, columns: Mapping[str, Array], bits: int) -> str:
+    """How a kernel is timed, as `price_local` calls it. Raises InputError for a loop of what no loop was fitted to."""
+    if not call.looped:
+        return "alone" if call.alone else "queued"
+    if call.alone:
+        raise InputError("alone or in a loop, not both", path="--looped")
+    gpu = gpu_of(machine)
+    fitted = {} if gpu is None else gpu.facts.products
+    if gpu is None or product_kind(gpu.facts, local_operation(form, columns, bits)) is None:
+        fact = f"no products of {bits} bit were fitted on {machine.name} (`rackmodel calibrate`)"
+        raise InputError(fact, path="--looped", known=list(fitted))
+    return "looped"
 
 
 def _attention(machine: Architecture, call: OneCall) -> OneTime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 Data = dict[str, Any]
@@ -32,6 +33,8 @@ def graph(pick: random.Random) -> Data:
             ops[f"op{number}"] = f"{out}[b,s,{rank}] = {operands[kind]}"
             known[out] = rank
     sizes = {i: pick.choice([1, 2, 4, 8, 64, 256]) for i in "bsdf"} | {"t": "s"}
+    walked = {index for text in ops.values() for index in re.findall(r"\b[bsdft]\b", text)}
+    sizes = {index: size for index, size in sizes.items() if index in walked}
     return {"workload": "random", "phases": pick.choice(PHASES), "sizes": sizes, "einsums": ops, "precision": precision(pick)}
 
 
