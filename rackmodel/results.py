@@ -106,7 +106,9 @@ def ownership_of(
     of one copy of a workload, of which the machine runs `copies`: then its power and tokens are those. Raises InputError."""
     times = float(updates(machine, usage)) if respins is None else float(respins)
     rate = None if work is None else throughput(work)
-    watts = None if work is None or rate is None else copies * rate[0] * rate[1]
+    watts = None
+    if work is not None and work.machine is not None and rate is not None:  # a node that several copies share draws what it does once
+        watts = copies * (rate[0] * rate[1] - static_watts(work.machine)) + static_watts(machine)
     money = cost_of(machine, usage, respins=times, it_w=watts)
     bill = known_bill(machine, fab, usage.boundaries)
     carbon = None if bill is None or machine.site is None else life_carbon(machine, bill, money, grids_of(machine), usage.boundaries)
