@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rackmodel.carbon.bill import instances
 from rackmodel.carbon.job import Usage
 from rackmodel.carbon.money import Cost, Masks, building_usd, facility_energy_j
 from rackmodel.carbon.ranges import Ranged, factor, fixed, total
@@ -55,7 +54,7 @@ class _Kind:
     @property
     def silent(self) -> list[str]:
         """Levels that do not, but for those inside an accelerator."""
-        inside = {level.name for level, _ in self.machine.inside[1:]}
+        inside = {below.name for child in self.machine.accelerator.children for below in child.walk()}
         return [level.name for level in self.levels if level.cost is None and level.name not in inside]
 
 
@@ -65,7 +64,7 @@ def _kinds(machine: Architecture) -> list[_Kind]:
     for pool in machine.pools:
         own = {level.name for level in pool.accelerator.walk()}
         levels = tuple(level for level in pool.tree.walk() if level.name not in shared - own)
-        found.append(_Kind(pool, instances(pool), levels))
+        found.append(_Kind(pool, pool.instances(), levels))
         shared |= {level.name for level in levels} - own
     return found
 
