@@ -181,6 +181,14 @@ def test_a_replica_draws_its_power_all_the_time(stages: int, mixed: int, prompt:
     assert found.joules_per_token * found.tokens_per_s == pytest.approx(np.full(8, 10.0), rel=0.02)
 
 
+@pytest.mark.parametrize(("mixed", "prompt", "output"), [(0, 100, 400), (1, 100, 400), (1, 1000, 1), (1, 4000, 20)])
+def test_a_request_that_finds_nobody_waits_for_no_step(mixed: int, prompt: int, output: int) -> None:
+    schedule = Schedule.of(mixed=mixed)
+    law = open_arrivals(LinearModel(), Requests.of(prompt=prompt, output=output), schedule, np.array([0.01]), ROOMY)
+    found = simulate(LinearModel(), drawn_trace(100, (prompt, output, 1.0), 0.01, 0), schedule, 1e12)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s.mean(), rel=0.02)
+
+
 def test_more_than_is_served_is_said() -> None:
     law = open_arrivals(LinearModel(), Requests.of(prompt=1024, output=256), Schedule.of(), np.array([1.0, 1000.0]), np.array([1e9, 64.0]))
     assert law.overloaded.tolist() == [False, True]

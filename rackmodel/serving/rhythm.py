@@ -104,8 +104,8 @@ class Rhythm:
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
     to the steps of a decode · own_s: of a prompt's own steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of
     any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue ·
-    residual_s: from any moment to the next batch · joules, charged_s: of a request, from its prompt to its last token, and the seconds of the
-    whole replica that they are of · beside_s: of the steps that were priced with them.
+    residual_s: from any moment of a busy engine to the next batch · joules, charged_s: of a request, from its prompt to its last token, and
+    the seconds of the whole replica that they are of · beside_s: of the steps that were priced with them.
     """
 
     group: Grouping

@@ -186,7 +186,8 @@ def queue_of(each: Array, rest: Array, most: Array) -> Array:
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so.
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. A request finds a Poisson number of
+    others, so that in exp(-rate (its steps + decoding)) of all cases it waits for no step to end.
     """
     rate = np.asarray(rate, dtype=np.float64)
     decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
@@ -205,9 +206,10 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     overloaded = (load >= 1.0) | (held >= 1.0)
     queue = np.where(overloaded, 0.0, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9)))
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
+    met = -np.expm1(-rate * (beat.own_s + busy))
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
-        first_s=schedule.before_s(requests) + _to_own_steps(beat, schedule, beat.residual_s) + queue + outside,
+        first_s=schedule.before_s(requests) + met * _to_a_step(beat, schedule) + beat.own_s + queue + outside,
         queue_s=queue + outside,
         limited=outside > queue,
         overloaded=overloaded,
@@ -235,10 +237,9 @@ def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Arra
     return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches)
 
 
-def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
-    """[n] seconds of a request in the engine before its first token, but for the queue. rest_s: to the next batch when it arrives."""
-    waits = beat.group.wait_steps * beat.decode_s + schedule.before_join * beat.step_s
-    return np.asarray(rest_s + waits + beat.own_s)
+def _to_a_step(beat: Rhythm, schedule: Schedule) -> Array:
+    """[n] seconds of a request in a busy engine before its own steps, but for the queue."""
+    return np.asarray(beat.residual_s + beat.group.wait_steps * beat.decode_s + schedule.before_join * beat.step_s)
 
 
 def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
