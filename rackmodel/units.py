@@ -113,6 +113,23 @@ class Quantity(float):
         return (Quantity.make, (float(self), self.low, self.high, self.source, self.text))
 
 
+def ends_of(value: float) -> tuple[float, float]:
+    """(least, most) that a number may be: the ends of its range."""
+    return (value.low, value.high) if isinstance(value, Quantity) else (value, value)
+
+
+def is_share(value: float) -> bool:
+    """Whether a number is above 0 and at most 1, all of its range."""
+    least, most = ends_of(value)
+    return least > 0 and most <= 1
+
+
+def span_text(value: float) -> str:
+    """'0.5', or '0.2 to 3' of a number with a range."""
+    least, most = ends_of(value)
+    return f"{value:g}" if least == most else f"{least:g} to {most:g}"
+
+
 @cache
 def _registry() -> Any:
     import pint

@@ -174,6 +174,25 @@ def test_a_host_and_a_home_that_overflow_are_said_too(tmp_path):
     assert "does not fit: 'memoryx'" in [said.split(" needs ")[0] for said in found]
 
 
+def test_weights_at_a_host_come_to_their_update_and_go_back_new(tmp_path):
+    """W bytes in 16 bit come in for either pass of each micro-batch, gradients of 32 bit go out; once a step these come in for the update
+    and W go out again. Joules are the host's 20 pJ a bit for each."""
+    held = edited(STEP, ("step.offload", ["weights"]), ("step.host", "node"))
+    found = priced(held, tmp_path, "dgx_a100", *MODEL).ledger.where(level="node", component="memory")
+    moved = {(row.phase, row.tensor, row.action): row.amount for row in found}
+    once = moved["optimizer", "weights", "write"]
+    assert moved == {
+        ("forward", "weights", "read"): 4 * once,
+        ("backward", "weights", "read"): 4 * once,
+        ("backward", "gradients", "write"): 4 * 2 * once,
+        ("optimizer", "gradients", "read"): 2 * once,
+        ("optimizer", "weights", "write"): once,
+    }
+    assert found.total("joules") == pytest.approx(found.total("amount") * 8 * 20e-12)
+    forward = priced(held, tmp_path, "dgx_a100", MODEL[0], [*MODEL[1], "phases=[forward, backward]"]).ledger
+    assert not forward.where(phase="optimizer", level="node", component="memory").rows  # nothing is updated
+
+
 @pytest.mark.parametrize("edit", [("-ops.FC1", None), ("ops.FC1", {})])
 def test_operations_that_a_mapping_leaves_out_are_named(edit, tmp_path):
     result = priced(edited(ZERO1, edit), tmp_path)

@@ -77,6 +77,23 @@ def test_masks_are_shared_and_own_by_hand() -> None:
     assert money.cost.respin_usd.mid / 1e6 == pytest.approx(7.4 + 4 * own, rel=1e-6)
 
 
+def test_a_re_spin_makes_chips_anew_and_no_boards() -> None:
+    """Sixteen chips: die, HBM and package; their boards and heat sinks, 2 x 12 kg each, go on."""
+    (found,) = told("hnlpu", "--respins", "3")
+    figures = {name: value["mid"] for name, value in found["figures"].items()}
+    made, with_them = figures["carbon of making it"], figures["carbon, 3 re-spins"] - figures["carbon, no re-spin"]
+    assert with_them == pytest.approx(3 * (made - 16 * 24e3))
+
+
+def test_what_stands_beside_the_accelerators_is_no_chip(tmp_path: Path) -> None:
+    file = tmp_path / "beside.yaml"
+    shelf = "  - {name: shelf, count: 2, cost: {price: 70 usd}}\n"
+    chip = "  - {name: chip, count: 4, accelerator: true, cost: {price: 10 usd}, compute: {rate: 1 GFLOP/s}}\n"
+    file.write_text("architecture: x\ntree:\n  name: top\n  network: {topology: switch, bandwidth: 1 GB/s}\n  children:\n" + chip + shelf)
+    money = cost_of(read_architecture(file), Usage()).cost
+    assert (money.chips_usd.mid, money.servers_usd.mid) == (40, 140)
+
+
 def test_power_is_stated_or_the_limit_or_static() -> None:
     sets = ["accelerators=8"]
     assert at_work_w(read_architecture("dgx_h100", sets)).mid == pytest.approx(8 * 700 + 2500)

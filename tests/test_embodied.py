@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rackmodel.carbon import yields
-from rackmodel.carbon.bill import Bill, bill_of, instances, up_to
+from rackmodel.carbon.bill import Bill, bill_of, up_to
 from rackmodel.carbon.dies import area_carbon_g_per_m2
 from rackmodel.carbon.ranges import Ranged, apply, factor, fixed, total
 from rackmodel.carbon.tables import Fab, TableFile, join_tables
 from rackmodel.cli.app import app
+from rackmodel.cost.step.ledger import static_powers
 from rackmodel.errors import InputError
 from rackmodel.inputs import check, library_names, library_path, read_architecture
 from rackmodel.inputs.carbon_tables import carbon_tables
@@ -241,8 +242,8 @@ tree:
 
 
 def test_only_what_is_in_use_is_counted() -> None:
-    assert instances(machine("{packages: 1}", accelerators=1)) == {"pod": 1, "node": 1, "chip": 1, "pe": 16}
-    assert instances(machine("{packages: 1}", accelerators=3)) == {"pod": 1, "node": 2, "chip": 3, "pe": 48}
+    assert machine("{packages: 1}", accelerators=1).instances() == {"pod": 1, "node": 1, "chip": 1, "pe": 16}
+    assert machine("{packages: 1}", accelerators=3).instances() == {"pod": 1, "node": 2, "chip": 3, "pe": 48}
     assert bill_of(machine("{packages: 2}", accelerators=3), TABLES).total_g().mid == pytest.approx(3 * 2 * 150)
 
 
@@ -385,3 +386,61 @@ def test_the_command_gives_the_work_of_a_workload_as_json() -> None:
 def test_the_command_refuses_what_cannot_be_meant(words: list[str]) -> None:
     done = RUN.invoke(app, ["carbon", "h100", *words])
     assert isinstance(done.exception, InputError) or done.exit_code == 2
+
+
+BESIDE = """architecture: beside
+site: {grid: '360 g/kWh', pue: 1.5}
+tree:
+  name: pod
+  static_power: 7 W
+  network: {topology: switch, bandwidth: 1 GB/s, source: x}
+  children:
+  - name: node
+    count: 2
+    static_power: 100 W
+    network: {topology: switch, bandwidth: 1 GB/s, source: x}
+    children:
+    - name: chip
+      count: 4
+      accelerator: true
+      static_power: 10 W
+      children:
+      - {name: sensor, count: 3, static_power: 2 W}
+      - {name: pe, count: 16, static_power: 0.5 W, memory: {capacity: 1 MB, bandwidth: 1 GB/s}, compute: {rate: 1 GFLOP/s}}
+    - name: shelf
+      count: 3
+      static_power: 20 W
+      children: [{name: disk, count: 2, static_power: 5 W}]
+"""
+
+
+def test_what_any_level_draws_counts_for_all_of_its_instances(tmp_path: Path) -> None:
+    file = tmp_path / "beside.yaml"
+    file.write_text(BESIDE)
+    by_hand = {"pod": 7, "node": 200, "chip": 80, "sensor": 8 * 3 * 2, "pe": 8 * 16 * 0.5, "shelf": 2 * 3 * 20, "disk": 2 * 3 * 2 * 5}
+    assert dict(static_powers(read_architecture(str(file)))) == by_hand
+    five = {"pod": 7, "node": 200, "chip": 50, "sensor": 30, "pe": 40, "shelf": 120, "disk": 60}  # in two nodes
+    assert dict(static_powers(read_architecture(str(file), ["accelerators=5"]))) == five
+
+
+@pytest.mark.parametrize("there", ["memory: {capacity: 1 MB, bandwidth: 1 GB/s}", "compute: {rate: 1 GFLOP/s}"])
+def test_memory_and_compute_beside_the_way_through_an_accelerator_are_refused(there: str, tmp_path: Path) -> None:
+    file = tmp_path / "beside.yaml"
+    file.write_text(BESIDE.replace("{name: sensor, count: 3,", "{name: sensor, count: 3, " + there + ","))
+    with pytest.raises(InputError, match="would count for nothing"):
+        read_architecture(str(file))
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        "site.pue={low: 0.9, mid: 1.1, high: 1.2}",
+        "gpu.embodied.dies.interposer.share={low: 0.2, mid: 0.4, high: 1.1}",
+        "gpu.embodied.dies.interposer.area={low: 1400 mm^2, mid: 1700 mm^2, high: 80000 mm^2}",
+        "node.network.sustained={low: 0.2, mid: 0.8, high: 1.2}",
+        "tensor_core.compute.kernels.sustained={low: 0, mid: 0.8, high: 0.9}",
+    ],
+)
+def test_no_end_of_a_range_is_beyond_what_can_be(sets: str) -> None:
+    with pytest.raises(InputError):
+        read_architecture("dgx_h100", [sets])

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon.job import LIFETIME, Usage
-from rackmodel.carbon.trace import starts
+from rackmodel.carbon.trace import hour_names, read_trace, starts
 from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
@@ -190,6 +190,57 @@ def test_no_start_is_greener_than_the_best(grams: list[float], hours: float) -> 
     assert min(grams) * (1 - 1e-9) <= best.g_per_j <= np.mean(grams) * (1 + 1e-9)
     assert best.g_per_j <= worst.g_per_j * (1 + 1e-9)
     assert worst.g_per_j <= max(grams) * (1 + 1e-9)
+
+
+def test_a_node_that_copies_of_a_workload_share_draws_its_power_once() -> None:
+    """Eight copies of one GPU each on one DGX H100: eight times what a GPU draws beside static power, and the node's 2.5 kW once."""
+    words = ["dgx_h100", "llama3_8b_block", "auto", "--set", "b=8"]
+    (found,) = told("cost", *words, "--set", "accelerators=8", "--each", "1")["machines"]
+    alone = told("search", *words, "--set", "accelerators=1")["result"]
+    own = alone["energy_j"] / alone["latency_s"] - (2500 + 75)
+    assert found["figures"]["IT power at work"]["mid"] == pytest.approx(8 * (own + 75) + 2500)
+    (two,) = told("cost", *words, "--set", "accelerators=8", "--each", "3")["machines"]  # two of three GPUs, and two GPUs that wait
+    three = told("search", *words, "--set", "accelerators=3")["result"]
+    own = three["energy_j"] / three["latency_s"] - (2500 + 3 * 75)
+    assert two["figures"]["IT power at work"]["mid"] == pytest.approx(2 * own + 8 * 75 + 2500)
+
+
+def test_of_equally_green_hours_the_first_is_said() -> None:
+    hours = np.array([250.5, 100.0, 100.0, 0.0, 820.0] * 5) / 3.6e6  # jobs of whole days see all hours, whenever they start
+    assert [one.hour for one in starts(hours, [""] * 25, 25 * 3600.0)] == [0, 0]
+    assert [one.hour for one in starts(hours, [""] * 25, 7 * 25 * 3600.0)] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("\ufefftime, g_per_kwh \nnight,50\n\nday,400\n", ["night", "day"]),  # as spreadsheets write
+        ("g_per_kwh,time\n50,2026-03-29T01:00\n400,2026-03-29T03:00\n", ["2026-03-29T01:00", "2026-03-29T03:00"]),  # summer time begins
+        ("time,g_per_kwh\n2026-10-25T02:00,50\n2026-10-25T02:00,400\n", ["2026-10-25T02:00"] * 2),  # and ends
+        ("time,g_per_kwh\n2026-03-29T01:00+01:00,50\n2026-03-29T03:00+02:00,400\n", ["2026-03-29T01:00+01:00", "2026-03-29T03:00+02:00"]),
+        ("g_per_kwh\n50\n400\n", ["0", "1"]),
+    ],
+)
+def test_a_trace_is_read_as_people_write_them(text: str, hours: list[str]) -> None:
+    assert list(read_trace(text, "x.csv") * 3.6e6) == pytest.approx([50, 400])
+    assert hour_names(text) == hours
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("time,g_per_kwh\n2026-01-01T00:00,50\n2026-01-01T00:30,400\n", "x.csv:3:1: a row is an hour: '2026-01-01T00:30' is none after"),
+        ("time,g_per_kwh\n2026-01-01,50\n2026-01-02,400\n", "x.csv:3:1: a row is an hour"),
+        ("time,g_per_kwh\n2026-03-29T01:00Z,50\n2026-03-29T03:00Z,400\n", "x.csv:3:1: a row is an hour"),
+        ("time,g_per_kwh\na,50\n\nb,x\n", "x.csv:4:1: g_per_kwh: 'x' is not a number"),
+        ("time;g_per_kwh\na;50\n", "x.csv:1:1: a trace needs a column 'g_per_kwh'"),
+        ("", "x.csv:1:1: a trace needs a column 'g_per_kwh'"),
+    ],
+)
+def test_rows_of_a_trace_that_are_no_hours_are_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_trace(text, "x.csv")
+    assert said in str(refused.value)
 
 
 def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:

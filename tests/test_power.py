@@ -60,10 +60,22 @@ def test_a_cap_below_what_a_kernel_draws_lowers_the_clock() -> None:
     # 625 W above idle without it (500 of operations, 125 busy); 225 W are left under 300 W: (625 / 225)^(1 / 1.5) = 1.9763 times as long
     busy, seconds, exposed = drawn(500.0, busy_power="250 W", power_limit="700 W", power_cap="300 W")
     assert (seconds, exposed) == pytest.approx(((625 / 225) ** (2 / 3),) * 2)
-    assert busy + 500 == pytest.approx(max(225 * seconds, 500))  # what is drawn above idle is at the cap, or the operations' own
+    assert busy == 0  # the operations' 500 J alone would draw 253 of the 225 W
     busy, seconds, _ = drawn(250.0, busy_power="250 W", power_cap="450 W", cap_exponent="1")
     assert (busy, seconds) == pytest.approx((250.0, 500 / 375))  # 500 W of 375: all of it drawn for longer
     assert drawn(200.0, busy_power="250 W", power_limit="700 W", power_cap="600 W") == (250.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("cap", [80.0, 150.0, 300.0, 450.0, 699.0])
+def test_a_capped_gpu_draws_no_more_than_the_cap(cap: float) -> None:
+    """Joules above idle are those of P ~ clock^1.5, 625 W at full clock: at 300 W 225 W for 1.976 s (500 J would be 328 W in all)."""
+    row = Row("Y", "gpu", "memory", "read", 1.0, "byte", np.array([500.0]), ONE_SECOND, ONE_SECOND)
+    facts = Kernels.model_validate({"efficiency": 1, "busy_power": "250 W", "power_limit": "700 W", "power_cap": f"{cap} W"})
+    rows, seconds = powered(part_alone("h100_sxm"), facts, [row], ONE_SECOND)
+    joules = sum(float(one.joules[0]) for one in rows)
+    assert joules / seconds[0] + 75 == pytest.approx(cap)
+    assert joules == pytest.approx(625 * ((cap - 75) / 625) ** (1 - 1 / 1.5))
+    assert [one.amount for one in rows if one.action == "read"] == [1.0]
 
 
 def test_a_part_without_such_facts_is_as_it_was() -> None:

@@ -168,6 +168,27 @@ def test_poisson_arrivals_are_those_of_a_simulation() -> None:
     assert not law.overloaded[0]
 
 
+@pytest.mark.parametrize("stages", [1, 2, 8])
+@pytest.mark.parametrize(("mixed", "prompt", "output"), [(0, 16, 1), (1, 16, 1), (0, 4000, 2), (1, 512, 16), (1, 4000, 400)])
+def test_a_replica_draws_its_power_all_the_time(stages: int, mixed: int, prompt: int, output: int) -> None:
+    """10 W, at work or waiting: so many joules come of a second, however few requests there are for how many stages."""
+    clients = np.array([1.0, 2.0, 3.0, 5.0, 8.0, 16.0, 64.0, 300.0])
+    requests, schedule = Requests.of(8, prompt=prompt, output=output), Schedule.of(8, mixed=mixed, stages=stages)
+    found = closed_loop(LinearModel(stages=stages), requests, schedule, clients, np.full(8, 1e6))
+    assert found.joules_per_token * found.tokens_per_s == pytest.approx(np.full(8, 10.0), rel=0.02)
+    rates = np.array([1e-3, 0.01, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0])
+    found = open_arrivals(LinearModel(stages=stages), requests, schedule, rates, np.full(8, 1e6))
+    assert found.joules_per_token * found.tokens_per_s == pytest.approx(np.full(8, 10.0), rel=0.02)
+
+
+@pytest.mark.parametrize(("mixed", "prompt", "output"), [(0, 100, 400), (1, 100, 400), (1, 1000, 1), (1, 4000, 20)])
+def test_a_request_that_finds_nobody_waits_for_no_step(mixed: int, prompt: int, output: int) -> None:
+    schedule = Schedule.of(mixed=mixed)
+    law = open_arrivals(LinearModel(), Requests.of(prompt=prompt, output=output), schedule, np.array([0.01]), ROOMY)
+    found = simulate(LinearModel(), drawn_trace(100, (prompt, output, 1.0), 0.01, 0), schedule, 1e12)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s.mean(), rel=0.02)
+
+
 def test_more_than_is_served_is_said() -> None:
     law = open_arrivals(LinearModel(), Requests.of(prompt=1024, output=256), Schedule.of(), np.array([1.0, 1000.0]), np.array([1e9, 64.0]))
     assert law.overloaded.tolist() == [False, True]

@@ -44,6 +44,15 @@ def test_one_client_meets_its_prompt_its_transfer_and_steps_alone() -> None:
     assert found.tpot_s[0] == pytest.approx(5e-3 + 2e-5 + 4200 * 1e-8)
 
 
+@pytest.mark.parametrize("clients", [1.0, 3.0, 16.0, 300.0, 2000.0])
+@pytest.mark.parametrize("workers", [(1, 4), (2, 2), (8, 1)])
+def test_workers_draw_what_they_draw_at_work_or_waiting(clients: float, workers: tuple[int, int]) -> None:
+    """10 W each, whatever they do: prompts that come together are no prompts alone, and workers without a request do not decode."""
+    found = _found(clients, *workers)
+    watts = found.joules_per_token[0] * 400 * found.requests_per_s[0]
+    assert watts == pytest.approx(10.0 * sum(workers))
+
+
 def test_the_short_pool_sets_the_pace() -> None:
     """A worker prefills 8192 tokens in 5 + 2 + 164 ms, so a prompt in 83 ms; more of them are more requests, until decodes are short."""
     rates = [float(_found(2000.0, prompts=workers).requests_per_s[0]) for workers in (1, 2, 4)]

@@ -10,7 +10,6 @@ totals can be compared with those of others who count less or more.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -108,7 +107,7 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
     check_claimed(architecture.tree)
     shared: set[str] = set()  # levels outside all accelerators, which are there once whatever kinds they serve
     for pool in architecture.pools:
-        counts, own = instances(pool), {level.name for level in pool.accelerator.walk()}
+        counts, own = pool.instances(), {level.name for level in pool.accelerator.walk()}
         for level in pool.tree.walk():
             if level.embodied is None or level.name in shared - own:
                 continue
@@ -132,26 +131,6 @@ def _doubts(architecture: Architecture, tables: CarbonTables, boundaries: tuple[
                 label = f"{architecture.name}.{level.name}.{name}"
                 said = doubtful_yield(die, area_of(level, name, die, architecture.name), tables, label)
                 yield from [said] if said else []
-
-
-def instances(architecture: Architecture) -> dict[str, int]:
-    """Level → instances in use: the accelerators in use, above them as few as hold them, beside and below them all."""
-    counts: dict[str, int] = {}
-    path = {level.name for level in architecture.path}
-    below = architecture.available
-
-    def walk(level: Level, parents: int) -> None:
-        nonlocal below
-        if level.name in path:
-            below //= level.count
-            counts[level.name] = math.ceil(architecture.used / below)
-        else:
-            counts[level.name] = parents * level.count
-        for child in sorted(level.children, key=lambda one: one.name in path):
-            walk(child, counts[level.name])
-
-    walk(architecture.tree, 1)
-    return counts
 
 
 def _counted(level: Level, boundaries: tuple[Boundary, ...]) -> Level:

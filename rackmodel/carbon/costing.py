@@ -1,6 +1,6 @@
 """The money of a machine, read off its tree and its site: what it costs to have, to run and to update, in a life.
 
-    chips     Σ accelerators · price                       servers   Σ levels above · price
+    chips     Σ accelerators · price                       servers   Σ all other levels · price
     NRE       masks of the first tape-out + the rest       re-spin   masks of each chip's own layers + the rest
     building  IT power at work · price a watt              energy    (a P_work + (1 - a) P_static) · PUE · LT        a: share at work
 
@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from rackmodel.carbon.bill import instances
 from rackmodel.carbon.job import Usage
 from rackmodel.carbon.money import Cost, Masks, building_usd, facility_energy_j
 from rackmodel.carbon.ranges import Ranged, factor, fixed, total
@@ -43,9 +42,9 @@ class _Kind:
     levels: tuple[Level, ...]
 
     @property
-    def above(self) -> set[str]:
-        """Names of the levels above the accelerators."""
-        return {level.name for level in self.machine.above}
+    def own(self) -> set[str]:
+        """Names of the accelerator and what lies inside it."""
+        return {level.name for level in self.machine.accelerator.walk()}
 
     @property
     def priced(self) -> list[tuple[Level, LevelCost]]:
@@ -55,7 +54,7 @@ class _Kind:
     @property
     def silent(self) -> list[str]:
         """Levels that do not, but for those inside an accelerator."""
-        inside = {level.name for level, _ in self.machine.inside[1:]}
+        inside = self.own - {self.machine.accelerator.name}
         return [level.name for level in self.levels if level.cost is None and level.name not in inside]
 
 
@@ -65,7 +64,7 @@ def _kinds(machine: Architecture) -> list[_Kind]:
     for pool in machine.pools:
         own = {level.name for level in pool.accelerator.walk()}
         levels = tuple(level for level in pool.tree.walk() if level.name not in shared - own)
-        found.append(_Kind(pool, instances(pool), levels))
+        found.append(_Kind(pool, pool.instances(), levels))
         shared |= {level.name for level in levels} - own
     return found
 
@@ -90,9 +89,9 @@ def cost_of(machine: Architecture, usage: Usage, *, respins: float = 0.0, it_w: 
     silent = [name for kind in kinds for name in kind.silent]
     silent += [key for key, value in (("electricity", site.electricity_usd_per_j), ("building", site.building_usd_per_w)) if value is None]
     cost = Cost(
-        chips_usd=total(_bought(machine, [one for one in kind.priced if one[0].name not in kind.above], kind.counts) for kind in kinds),
+        chips_usd=total(_bought(machine, [one for one in kind.priced if one[0].name in kind.own], kind.counts) for kind in kinds),
         nre_usd=masks + nre,
-        servers_usd=total(_bought(machine, [one for one in kind.priced if one[0].name in kind.above], kind.counts) for kind in kinds),
+        servers_usd=total(_bought(machine, [one for one in kind.priced if one[0].name not in kind.own], kind.counts) for kind in kinds),
         building_usd=building_usd(built_for, factor("building, a watt", site.building_usd_per_w or 0.0)),
         energy_j=facility_energy_j(drawn, factor(f"pue of {machine.name}", site.pue), life),
         price_usd_per_j=factor("electricity", site.electricity_usd_per_j or 0.0),

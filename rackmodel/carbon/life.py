@@ -1,6 +1,6 @@
 """The carbon of a machine's life: what it draws, what it is made of, and what each re-spin of its chips makes anew.
 
-life = E · intensity + made + re-spins · dies and memory of the accelerators           E: at the meter, as its money counts it
+life = E · intensity + made + re-spins · dies, memory and packages of the accelerators    E: at the meter, as its money counts it
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.embodied import BOUNDARIES, Boundary
 from rackmodel.units import Quantity
+
+CHIPS: tuple[Boundary, ...] = ("silicon", "memory", "package")
+"""What a re-spin makes anew; boards and heat sinks go on."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,6 @@ def life_carbon(
         raise InputError("carbon of use needs a site: {grid, pue} in the architecture", path="site")
     place = grid_name(machine.site.grid, grid) if isinstance(machine.site.grid, str) else "own"
     intensity = factor(f"grid {place}", grid_intensity_g_per_j(machine.site, grid))
-    chips = {pool.accelerator.name for pool in machine.pools}
-    anew = total(line.total_g for line in bill.lines if line.level in chips and line.boundary in boundaries)
+    made_anew = {level.name for pool in machine.pools for level in pool.accelerator.walk()}
+    anew = total(line.total_g for line in bill.lines if line.level in made_anew and line.boundary in CHIPS and line.boundary in boundaries)
     return LifeCarbon(money.cost.energy_j * intensity, bill.total_g(boundaries), anew, money.cost.respins)

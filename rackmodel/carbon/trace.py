@@ -13,6 +13,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -21,17 +22,18 @@ from rackmodel.errors import InputError, Where
 from rackmodel.units import Quantity, parse_quantity
 
 COLUMN = "g_per_kwh"
+SAME = 1e-9
+"""Of the dirtiest hour: means that are no further apart differ by rounding alone."""
 
 
 def read_trace(text: str, name: str) -> np.ndarray:
     """Grams per joule of each hour, [n]. text: CSV whose column `g_per_kwh` counts. Raises InputError with the line."""
-    rows = csv.DictReader(io.StringIO(text))
-    heads = [head.strip() for head in rows.fieldnames or ()]
+    heads, rows = _rows(text)
     if COLUMN not in heads:
         raise InputError(f"a trace needs a column '{COLUMN}'", where=Where(name, 1, 1), known=heads)
-    found = []
-    for line, row in enumerate(rows, start=2):
-        said = (row.get(COLUMN) or "").strip()
+    found, before = [], ""
+    for line, row in rows:
+        said, label = row.get(COLUMN) or "", _label(row)
         try:
             value = parse_quantity(f"{said} g/kWh", "gram/joule")
         except ValueError:
@@ -42,10 +44,43 @@ def read_trace(text: str, name: str) -> np.ndarray:
             check_intensity(Quantity.make(value, value, value, None, f"{said} g/kWh"), COLUMN)
         except InputError as problem:
             raise problem.at(Where(name, line, 1))
+        if not _an_hour_on(before, label):
+            raise InputError(f"a row is an hour: '{label}' is none after '{before}'", where=Where(name, line, 1))
         found.append(value)
+        before = label
     if not found:
         raise InputError("a trace needs at least one hour", where=Where(name))
     return np.array(found)
+
+
+def hour_names(text: str) -> list[str]:
+    """What a trace calls its hours: its first column that is no intensity; their numbers where it has none."""
+    return [_label(row) or str(number) for number, (_, row) in enumerate(_rows(text)[1])]
+
+
+def _rows(text: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """(names of the columns, line and cells of each row that is not blank)."""
+    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff")))  # (spreadsheets begin a file with a mark)
+    heads = [head.strip() for head in next(lines, [])]
+    rows = [(lines.line_num, dict(zip(heads, (cell.strip() for cell in row), strict=False))) for row in lines if row]
+    return heads, rows
+
+
+def _label(row: dict[str, str]) -> str:
+    """The first cell that is no intensity, '' where there is none."""
+    return next((cell for head, cell in row.items() if head != COLUMN), "")
+
+
+def _an_hour_on(before: str, label: str) -> bool:
+    """Whether an hour may follow another: two times of day that say their zone are an hour apart; without one clocks may have been changed
+    between them, by an hour either way. What is no time says nothing."""
+    try:
+        first, second = datetime.fromisoformat(before), datetime.fromisoformat(label)
+        apart = second - first
+    except (ValueError, TypeError):
+        return True
+    changed = () if first.tzinfo else (timedelta(0), timedelta(hours=2))
+    return apart in (timedelta(hours=1), *changed)
 
 
 @dataclass(frozen=True)
@@ -57,13 +92,6 @@ class Start:
     g_per_j: float
 
 
-def hour_names(text: str) -> list[str]:
-    """What a trace calls its hours: its first column that is no intensity; their numbers where it has none."""
-    rows = csv.DictReader(io.StringIO(text))
-    head = next((name for name in rows.fieldnames or () if name.strip() != COLUMN), None)
-    return [str(number) if head is None else (row.get(head) or "").strip() or str(number) for number, row in enumerate(rows)]
-
-
 def starts(hours: np.ndarray, names: Sequence[str], seconds: float) -> tuple[Start, Start]:
     """(greenest, dirtiest) hour in which to start a job that runs on for so long; the trace goes round. The first of equal hours."""
     n, length = len(hours), max(seconds / 3600.0, 1e-9)
@@ -73,7 +101,9 @@ def starts(hours: np.ndarray, names: Sequence[str], seconds: float) -> tuple[Sta
     at = np.arange(n)
     part = summed[at + whole] - summed[at] + (rest - whole) * np.concatenate([hours, hours])[at + whole]
     mean = (rounds * summed[n] + part) / length
-    return tuple(Start(int(i), names[int(i)], float(mean[i])) for i in (np.argmin(mean), np.argmax(mean)))  # type: ignore[return-value]
+    slack = SAME * float(hours.max())
+    least, most = (int(np.flatnonzero(close)[0]) for close in (mean <= mean.min() + slack, mean >= mean.max() - slack))
+    return Start(least, names[least], float(mean[least])), Start(most, names[most], float(mean[most]))
 
 
 def placed(hours: np.ndarray, share: float, name: str) -> Quantity:

@@ -31,6 +31,9 @@ from rackmodel.units import (
     Plain,
     Seconds,
     Watts,
+    ends_of,
+    is_share,
+    span_text,
 )
 
 __all__ = [
@@ -104,11 +107,11 @@ class Network(Spec):
     def _complete(self) -> Network:
         if not self.bandwidth_bytes_per_s > 0:
             raise ValueError("bandwidth must be positive")
-        if self.oversubscription < 1:
+        if ends_of(self.oversubscription)[0] < 1:
             raise ValueError("oversubscription must be at least 1")
         for name in ("sustained", "in_network_efficiency"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} is a share of the bandwidth: above 0 and at most 1 (got {getattr(self, name):g})")
+            if not is_share(getattr(self, name)):
+                raise ValueError(f"{name} is a share of the bandwidth: above 0 and at most 1 (got {span_text(getattr(self, name))})")
         needed = TOPOLOGIES[self.topology]
         for key in SUCH_AS:
             if key in needed and getattr(self, key) is None:
@@ -177,8 +180,8 @@ class Site(Spec):
 
     @model_validator(mode="after")
     def _physical(self) -> Site:
-        if self.pue < 1:
-            raise ValueError(f"pue is facility energy over IT energy and cannot be below 1 (got {self.pue:g})")
+        if ends_of(self.pue)[0] < 1:
+            raise ValueError(f"pue is facility energy over IT energy and cannot be below 1 (got {span_text(self.pue)})")
         return self
 
 
@@ -219,6 +222,7 @@ class Architecture(Spec):
         for level in found:
             if not any(below.compute for below in level.walk()):
                 raise ValueError(f"no compute inside the accelerator '{level.name}'")
+            _one_way_down(level)
         if len(found) > 1:
             self._several_pools(found)
         for level in (level for pool in self.pools for level in pool.above):
@@ -391,10 +395,30 @@ class Architecture(Spec):
         """(level, instances per accelerator) from the accelerator down to its compute."""
         chain, level, instances = [(self.accelerator, 1)], self.accelerator, 1
         while level.children:
-            level = level.children[0]
+            level = _leading_on(level)
             instances *= level.count
             chain.append((level, instances))
         return tuple(chain)
+
+    def instances(self) -> dict[str, int]:
+        """Level → instances in use of a machine of one kind of accelerators: these, above them as few as hold them, beside and below them
+        all."""
+        counts: dict[str, int] = {}
+        path = {level.name for level in self.path}
+        below = self.available
+
+        def walk(level: Level, parents: int) -> None:
+            nonlocal below
+            if level.name in path:
+                below //= level.count
+                counts[level.name] = -(-self.used // below)
+            else:
+                counts[level.name] = parents * level.count
+            for child in sorted(level.children, key=lambda one: one.name in path):
+                walk(child, counts[level.name])
+
+        walk(self.tree, 1)
+        return counts
 
     @cached_property
     def computing(self) -> tuple[Level, int]:
@@ -420,6 +444,21 @@ class Architecture(Spec):
             if level.name == name:
                 return level
         raise InputError(f"no level called '{name}'", known=[lv.name for lv in self.tree.walk()], given=name)
+
+
+def _leading_on(level: Level) -> Level:
+    """The child of a level inside an accelerator that leads to what computes."""
+    return next((child for child in level.children if any(below.compute for below in child.walk())), level.children[0])
+
+
+def _one_way_down(accelerator: Level) -> None:
+    """Raise ValueError for what an accelerator holds beside the way to what computes, where operations and words would not come by. What a
+    child draws and is made of counts wherever it stands."""
+    for level in accelerator.walk():
+        for beside in (child for child in level.children if child is not _leading_on(level)):
+            if any(below.memory or below.compute or below.network for below in beside.walk()):
+                fact = f"'{beside.name}' would count for nothing: '{_leading_on(level).name}' of '{level.name}' leads to what computes"
+                raise ValueError(f"{fact}, and words and operations go one way (beside it: static_power, embodied and cost)")
 
 
 def _without(level: Level, accelerators: set[str]) -> Level:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
+from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds, is_share, span_text
 
 KNOWN_KERNELS = (
     *("fa2", "fa3", "fa4", "cudnn", "flashinfer", "flashinfer_eager", "trtllm", "triton", "sdpa"),
@@ -45,8 +45,8 @@ class _ByHead(Spec):
             for key in value:
                 if not (key.isascii() and key.isdecimal() and 0 < int(key) <= 4096):
                     raise ValueError(f"{name.removesuffix('_s')}: '{key}' is no head size")
-        if not 0 < self.memory <= 1:
-            raise ValueError(f"memory is a share: want more than 0 and at most 1 (got {self.memory:g})")
+        if not is_share(self.memory):
+            raise ValueError(f"memory is a share: want more than 0 and at most 1 (got {span_text(self.memory)})")
         return self
 
 
@@ -90,8 +90,8 @@ class PrefillAttention(_ByHead):
     @model_validator(mode="after")
     def _shares(self) -> PrefillAttention:
         for key, value in self.rate.items():
-            if not 0 < value <= 1:
-                raise ValueError(f"rate.{key} is a share: want more than 0 and at most 1 (got {value:g})")
+            if not is_share(value):
+                raise ValueError(f"rate.{key} is a share: want more than 0 and at most 1 (got {span_text(value)})")
         if self.tail < 0:
             raise ValueError("tail cannot be negative")
         return self
@@ -135,6 +135,6 @@ class AttentionKernel(Spec):
     def _some(self) -> AttentionKernel:
         if not (self.serves or self.training):
             raise ValueError("an attention kernel needs decode, prefill or training")
-        if not 0 < self.backward <= 1:
-            raise ValueError(f"backward is a share: want more than 0 and at most 1 (got {self.backward:g})")
+        if not is_share(self.backward):
+            raise ValueError(f"backward is a share: want more than 0 and at most 1 (got {span_text(self.backward)})")
         return self

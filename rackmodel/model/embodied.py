@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, GramPerSquareMetre, Grams, Plain, SquareMetres, SquareMetresPerByte
+from rackmodel.units import Bytes, GramPerSquareMetre, Grams, Plain, SquareMetres, SquareMetresPerByte, ends_of, is_share, span_text
 
 Boundary = Literal["silicon", "memory", "package", "module", "tray", "host", "network", "facility"]
 BOUNDARIES: tuple[Boundary, ...] = ("silicon", "memory", "package", "module", "tray", "host", "network", "facility")
@@ -42,8 +42,8 @@ class Yield(Spec):
             raise ValueError("value: a fixed yield needs its value, and no other model has one")
         for name in ("value", "core_share"):
             share = getattr(self, name)
-            if share is not None and not (0 < share <= 1 and getattr(share, "high", share) <= 1 and getattr(share, "low", share) > 0):
-                raise ValueError(f"{name} is a share: above 0 and at most 1 (got {share:g})")
+            if share is not None and not is_share(share):
+                raise ValueError(f"{name} is a share: above 0 and at most 1 (got {span_text(share)})")
         if (self.model == "spare") != (self.cores is not None and self.needed is not None):
             raise ValueError("cores: a yield with spare cores needs cores and needed, and no other model has them")
         if self.cores is not None and self.needed is not None and self.needed > self.cores:
@@ -84,13 +84,13 @@ class Die(Spec):
     def _fits(self) -> Die:
         wafer = 3.141592653589793 * WAFER_DIAMETER_M**2 / 4
         if self.area is not None:
-            if not self.area > 0:
+            if not ends_of(self.area)[0] > 0:
                 raise ValueError("area must be positive")
             dies = self.dies_per_wafer if isinstance(self.dies_per_wafer, int) else 1
-            if self.area * dies > wafer:
+            if ends_of(self.area)[1] * dies > wafer:
                 raise ValueError(f"area: {dies} x {self.area * 1e6:,.0f} mm^2 is more than a wafer of {wafer * 1e6:,.0f} mm^2: mm^2 meant?")
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share is of the process's steps: above 0 and at most 1 (got {self.share:g})")
+        if not is_share(self.share):
+            raise ValueError(f"share is of the process's steps: above 0 and at most 1 (got {span_text(self.share)})")
         return self
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from rackmodel.model.schema import Spec
-from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
+from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds, is_share, span_text
 
 
 class Grouped(Spec):
@@ -46,8 +46,8 @@ class Grouped(Spec):
     @model_validator(mode="after")
     def _shares(self) -> Grouped:
         for key in ("rate", "memory", "unaligned"):
-            if not 0 < getattr(self, key) <= 1:
-                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {getattr(self, key):g})")
+            if not is_share(getattr(self, key)):
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(getattr(self, key))})")
         if not (self.moving > 0 and self.load_bytes_per_s > 0):
             raise ValueError("want a load and a moving above 0")
         if min(self.start_s, self.spread_s, self.step_s) < 0:

@@ -16,7 +16,7 @@ from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
 from rackmodel.model.vector import VectorKernel
 from rackmodel.model.wired import Wired
-from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts
+from rackmodel.units import Bytes, BytesPerSecond, FlopPerSecond, JoulePerByte, JoulePerFlop, Plain, Seconds, Watts, is_share, span_text
 
 KINDS = ("weight", "input", "activation", "output")
 """Words for tensors by their kind in the workload."""
@@ -211,8 +211,8 @@ class Products(Spec):
     @model_validator(mode="after")
     def _shares(self) -> Products:
         for key in ("rate", "memory"):
-            if not 0 < getattr(self, key) <= 1:
-                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {getattr(self, key):g})")
+            if not is_share(getattr(self, key)):
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(getattr(self, key))})")
         for key in ("start_s", "step_s", "quantise"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
@@ -239,8 +239,8 @@ class Pace(Spec):
     def _shares(self) -> Pace:
         if not 0 <= self.products < 1:
             raise ValueError(f"products is a share below 1 (got {self.products:g})")
-        if not 0 < self.alone <= 1:
-            raise ValueError(f"alone: want more than 0 and at most 1 (got {self.alone:g})")
+        if not is_share(self.alone):
+            raise ValueError(f"alone: want more than 0 and at most 1 (got {span_text(self.alone)})")
         return self
 
 
@@ -359,8 +359,8 @@ class Kernels(Spec):
         stated = [(key, getattr(self, key)) for key in shares] + [(f"named.{key}", value) for key, value in self.named.items()]
         stated += [(f"tiles {tile.m} x {tile.n}: share", tile.share) for tile in self.tiles]
         for key, value in stated:
-            if value is not None and not 0 < value <= 1:
-                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {value:g})")
+            if value is not None and not is_share(value):
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(value)})")
         for key, found in self.products.items():
             if found.operands is None and not is_width(key):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")

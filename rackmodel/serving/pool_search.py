@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.step.ledger import replica_static
 from rackmodel.errors import InfeasibleError
 from rackmodel.serving.drafts import model_of
 from rackmodel.serving.engine import ServingEngine
@@ -222,10 +221,9 @@ class _Pair:
         workers: list[Array] = [np.array([float(split[at]) for split, _, _ in self.points]) for at in (0, 1)]
         first = self.prompts_engine.scheduled(n, budgets)
         then = self.decodes_engine.scheduled(n, self.decodes.drafts)
-        idle = sum(watts for _, watts in replica_static(self.prompts.machine, self.first.accelerators))
         return (
-            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle, self.prices[0]),
-            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), known=self.prices[1]),
+            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), self.prices[0]),
+            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), self.prices[1]),
         )
 
     def _settled(self) -> PoolsSteady:

@@ -36,20 +36,25 @@ figures are its own. (All whole batches: TPOT 0.4 % off at most in 99 of 100 of 
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers that are alike. workers: how many, a number or [n] · room: [n] requests that each holds at once ·
-    idle_watts: of one while it waits · known: prices of steps of the model that several pools share; None = its own."""
+    """Workers that are alike. workers: how many, a number or [n] · room: [n] requests that each holds at once · known: prices of steps of
+    the model that several pools share; None = its own."""
 
     model: Served
     schedule: Schedule
     workers: Any
     room: Array
-    idle_watts: float = 0.0
     known: StepPrices | None = None
 
     @property
     def prices(self) -> StepPrices:
         """Of steps of its model."""
         return self.known or StepPrices(self.model)
+
+    @property
+    def idle_w(self) -> float:
+        """Of a worker while it waits for requests."""
+        second, mesh = np.ones(1), np.zeros(1)
+        return float(sum(np.sum(row.joules) for row in (*self.model.waiting(second, mesh), *self.model.idling(second, mesh))))
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,23 @@ class PoolsSteady:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · joules: of one ·
-    share: clients of a worker."""
+    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · work_s, joules: of the
+    worker by one, (in a full batch, alone) · share: clients of a worker."""
 
     own_s: Array
     drain_s: Array
-    joules: Array
+    work_s: tuple[Array, Array]
+    joules: tuple[Array, Array]
     share: Array
+
+    def joules_at(self, per_s: Array, pool: Pool) -> Array:
+        """[n] joules of a prompt where so many [n] come a second: alone where the workers have time for that, else together with as many
+        others as leaves them none; and what the workers draw while they wait."""
+        (least, most), (least_j, most_j) = self.work_s, self.joules
+        work = np.clip(pool.workers / per_s, least, most)
+        alone = np.divide(work - least, most - least, out=np.ones_like(work), where=most > least)
+        idle = np.maximum(pool.workers / per_s - work, 0.0)
+        return np.asarray(least_j + (most_j - least_j) * alone + idle * pool.idle_w)
 
 
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
@@ -114,7 +129,6 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     step, busy, per_s = rate.at(there)
     joins = _joins(prompts, decodes, there, clients, step) + asking
     working = per_s * at.drain_s / prompts.workers
-    idle = prompts.idle_watts * prompts.workers * np.maximum(1.0 - working, 0.0)
     return PoolsSteady(
         tpot_s=busy / requests.gaps,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
@@ -124,7 +138,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         outside=low - there,
         requests_per_s=per_s,
         busy=working,
-        joules_per_token=(at.joules + (rate.watts_of(there) + idle) / per_s) / requests.output,
+        joules_per_token=(at.joules_at(per_s, prompts) + rate.watts_of(there) / per_s) / requests.output,
     )
 
 
@@ -148,10 +162,12 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     """What prompts take of their pool. moving: [n] seconds of a transfer, which a worker does for one after the other."""
     batches, stages = _Batches(pool, requests), pool.schedule.stages
     most, chunks = batches.most, batches.chunks
-    (own, full), (own_j, _) = (figure.reshape(2, -1) for figure in pool.prices.of(batches.steps))
-    drain = np.maximum(np.minimum(full / most, chunks * own) / stages, moving)
+    (own, full), (own_j, full_j) = (figure.reshape(2, -1) for figure in pool.prices.of(batches.steps))
+    together = full / most < chunks * own
+    work = np.where(together, full / most, chunks * own) / stages, chunks * own / stages
+    joules = np.where(together, full_j / most, chunks * own_j) / stages, chunks * own_j / stages
     alone = (stages + chunks - 1.0) / stages * own
-    return _Prompts(alone, drain, own_j * chunks / stages, np.maximum(clients / pool.workers, 1.0))
+    return _Prompts(alone, np.maximum(work[0], moving), work, joules, np.maximum(clients / pool.workers, 1.0))
 
 
 def priced_batches(most: float) -> Array:
@@ -184,8 +200,9 @@ class _Decodes:
         return step, busy, np.maximum(there, 1e-9) / busy
 
     def watts_of(self, there: Array) -> Array:
-        """[n] watts of all workers."""
-        return np.asarray(self._between(self.watts, there) * self.pool.workers)
+        """[n] watts of all workers; of fewer sequences than workers each has one of its own, and the others wait."""
+        busy = np.minimum(there, self.pool.workers)
+        return np.asarray(self._between(self.watts, there) * busy + self.pool.idle_w * (self.pool.workers - busy))
 
     def _between(self, figures: Array, there: Array) -> Array:
         each = np.maximum(there / self.pool.workers, 1.0)

@@ -104,8 +104,8 @@ class Rhythm:
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
     to the steps of a decode · own_s: of a prompt's own steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of
     any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue ·
-    residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
-    last token · beside_s: of the steps that were priced with them.
+    residual_s: from any moment of a busy engine to the next batch · joules, charged_s: of a request, from its prompt to its last token, and
+    the seconds of the whole replica that they are of · beside_s: of the steps that were priced with them.
     """
 
     group: Grouping
@@ -119,6 +119,7 @@ class Rhythm:
     drain_s: Array
     residual_s: Array
     joules: Array
+    charged_s: Array
     beside_s: Array
 
 
@@ -192,6 +193,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
     step = plain + crowd.seen * prompt
     longer = joined**2 - np.where(mixed, plain, 0.0) ** 2
+    joules, charged = _charged(requests, schedule, decodes, dense, figures)
     return Rhythm(
         group=group,
         decode_s=plain,
@@ -203,7 +205,8 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         full_s=full,
         drain_s=full * group.each_steps,
         residual_s=(plain**2 + crowd.seen * prompt / np.maximum(dense.extra_s, 1e-12) * longer) / (2.0 * step * stages),
-        joules=_joules(model, requests, schedule, decodes, dense, figures),
+        joules=joules,
+        charged_s=charged,
         beside_s=others[0] if others else np.zeros_like(plain),
     )
 
@@ -290,20 +293,18 @@ def longest(share: Array, each: Array, most: Array, stages: Array) -> Array:
     return np.asarray(np.maximum(found, each * some))
 
 
-def _joules(model: Served, requests: Requests, schedule: Schedule, decodes: Array, dense: _Dense, figures: StepFigures) -> Array:
-    """[n] joules of a request, from its prompt to its last token. A pipeline of few batches, or with long ones, waits."""
-    plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
-    steps = schedule.decoding_steps(requests)
-    held = np.maximum(decodes, dense.group.stages)
-    each = np.maximum(joined_j - np.where(dense.mixed, plain_j, 0.0), 0.0) / np.maximum(dense.prompts, 1e-12)
-    joules = steps * plain_j / held + each
-    if np.all(dense.group.stages == 1.0):
-        return np.asarray(joules)
-    waits = steps * dense.plain * (1.0 / decodes - 1.0 / held) + dense.prompt_s - dense.extra_s / np.maximum(dense.prompts, 1e-12)
-    waits = np.where(dense.group.stages > 1.0, np.maximum(waits, 0.0), 0.0)
-    mesh = schedule.mesh + np.zeros_like(decodes)
-    rows = [*model.waiting(waits, mesh), *model.idling(waits, mesh)]
-    return np.asarray(joules + sum((row.joules for row in rows), np.zeros_like(waits)))
+def _charged(requests: Requests, schedule: Schedule, decodes: Array, dense: _Dense, figures: StepFigures) -> tuple[Array, Array]:
+    """([n] joules of a request, from its prompt to its last token, [n] seconds of the whole replica that they are of): its part of the
+    steps that it is in, each as long as it takes with all stages at work, and what its prompt adds to one."""
+    steps, held = schedule.decoding_steps(requests), np.maximum(decodes, dense.group.stages)
+
+    def of(each: Array) -> Array:
+        plain, joined = each.reshape(-1, len(decodes))[:2]
+        return np.asarray(
+            steps * plain / held + np.maximum(joined - np.where(dense.mixed, plain, 0.0), 0.0) / np.maximum(dense.prompts, 1e-12)
+        )
+
+    return of(figures.joules), of(figures.seconds)
 
 
 def prompt_room(schedule: Schedule, decodes: Array) -> Array:

@@ -124,7 +124,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
         overloaded=np.zeros(len(clients), dtype=bool),
         burst_s=beat.beside_s * count + before if at_once else np.zeros_like(clients),
     )
-    return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
+    return _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
 
 
 def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
@@ -186,8 +186,8 @@ def queue_of(each: Array, rest: Array, most: Array) -> Array:
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Of the time in which nobody is there
-    each request has its part: a Poisson number of requests is there, so that it is exp(-rate (first token + decoding)) of all.
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. A request finds a Poisson number of
+    others, so that in exp(-rate (its steps + decoding)) of all cases it waits for no step to end.
     """
     rate = np.asarray(rate, dtype=np.float64)
     decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
@@ -206,18 +206,16 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     overloaded = (load >= 1.0) | (held >= 1.0)
     queue = np.where(overloaded, 0.0, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9)))
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
+    met = -np.expm1(-rate * (beat.own_s + busy))
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
-        first_s=schedule.before_s(requests) + _to_own_steps(beat, schedule, beat.residual_s) + queue + outside,
+        first_s=schedule.before_s(requests) + met * _to_a_step(beat, schedule) + beat.own_s + queue + outside,
         queue_s=queue + outside,
         limited=outside > queue,
         overloaded=overloaded,
         burst_s=np.zeros_like(rate),
     )
-    served = _steady(beat, requests, schedule, decodes, times)
-    idle_s, mesh = np.where(overloaded, 0.0, np.exp(-rate * (times.first_s + busy)) / rate), schedule.mesh + np.zeros_like(rate)
-    idle_j = sum((row.joules for row in (*model.waiting(idle_s, mesh), *model.idling(idle_s, mesh))), np.zeros_like(rate))
-    return replace(served, joules_per_token=served.joules_per_token + idle_j / requests.output)
+    return _steady(model, beat, requests, schedule, decodes, times)
 
 
 def _held_outside(load: Array, room: Array, busy: Array) -> Array:
@@ -239,10 +237,9 @@ def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Arra
     return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches)
 
 
-def _to_own_steps(beat: Rhythm, schedule: Schedule, rest_s: Array) -> Array:
-    """[n] seconds of a request in the engine before its first token, but for the queue. rest_s: to the next batch when it arrives."""
-    waits = beat.group.wait_steps * beat.decode_s + schedule.before_join * beat.step_s
-    return np.asarray(rest_s + waits + beat.own_s)
+def _to_a_step(beat: Rhythm, schedule: Schedule) -> Array:
+    """[n] seconds of a request in a busy engine before its own steps, but for the queue."""
+    return np.asarray(beat.residual_s + beat.group.wait_steps * beat.decode_s + schedule.before_join * beat.step_s)
 
 
 def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
@@ -250,8 +247,11 @@ def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
     return np.asarray(schedule.decoding_steps(requests) * beat.step_s)
 
 
-def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
-    """The figures of n points whose rhythm has settled."""
+def _steady(model: Served, beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
+    """The figures of n points whose rhythm has settled. A replica is there all the time: for what of it no request's steps are charged, its
+    stages wait for one another, or all of it for requests."""
+    idle_s, mesh = np.maximum(1.0 / times.per_s - beat.charged_s, 0.0), schedule.mesh + np.zeros_like(times.per_s)
+    idle_j = sum((row.joules for row in (*model.waiting(idle_s, mesh), *model.idling(idle_s, mesh))), np.zeros_like(idle_s))
     return Steady(
         tpot_s=_decoding_s(beat, requests, schedule) / requests.gaps,
         ttft_s=times.first_s,
@@ -259,7 +259,7 @@ def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array
         waiting=times.per_s * times.first_s,
         requests_per_s=times.per_s,
         tokens_per_s=times.per_s * requests.output,
-        joules_per_token=beat.joules / requests.output,
+        joules_per_token=(beat.joules + idle_j) / requests.output,
         queue_s=times.queue_s,
         limited=times.limited,
         overloaded=times.overloaded,

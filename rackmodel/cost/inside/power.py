@@ -5,10 +5,12 @@
     waiting waiting power · what of the duration it waits for the host
     slowed  duration >= joules / (limit - static power)
     capped  duration · (watts above static power / (cap - static power))^(1/exponent), where a cap is below what it draws
+            joules at most (cap - static power) · that duration
 
 joules: of the kernel's operations and bytes. At the limit the clock falls, and what the clock draws with it: rates that were measured at
 the limit hold as they are, so that a kernel takes longer only where what it moves and multiplies alone is over the limit. A cap is below
-that limit: the clock falls until power does, by more than the clock as the voltage falls with it. The exponent, 1.5, is ASSUMED: a chip of
+that limit: the clock falls until power does, by more than the clock as the voltage falls with it; what the clock draws gives way first, and
+where operations and bytes alone are over the cap, each takes less energy at the lower voltage. The exponent, 1.5, is ASSUMED: a chip of
 fixed voltage has 1, one of voltage in proportion to its clock 3; an H100 capped at 600 of 700 W is told to lose 10 to 15 % of a training
 step (factryze.ai, power capping; not measured here), which is 1.8 to 1.3.
 Source of the form: watts of long kernels of attention lie on static + busy + joules a byte, with the energies of the parts (H200, GB200:
@@ -66,7 +68,7 @@ def powered(
         return list(rows), duration
     joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))
     running = duration - waiting
-    drawing, slowed = own + np.zeros_like(duration), running
+    drawing, slowed, found = own + np.zeros_like(duration), running, list(rows)
     if facts.power_limit_w is not None:
         left = _above_static(architecture, facts.power_limit_w, "power_limit")
         slowed = np.maximum(running, joules / left) if limited else running
@@ -76,10 +78,14 @@ def powered(
         over = (drawing + joules / np.maximum(slowed, 1e-30)) / left
         slowed = slowed * np.maximum(over, 1.0) ** (1 / facts.cap_exponent)
         drawing = np.where(over > 1, np.maximum(left - joules / np.maximum(slowed, 1e-30), 0.0), drawing)
-    longer, found = duration + (slowed - running), list(rows)
+        capped = (slowed > 0) & (joules > left * slowed)  # (what takes no time of its own is in another kernel's)
+        lower = np.divide(left * slowed, joules, out=np.ones_like(joules), where=capped)
+        if (lower < 1).any():
+            found = [row.drawing(lower) for row in found]
+    longer = duration + (slowed - running)
     if (slowed != running).any():
         scale = np.divide(longer, duration, out=np.ones_like(duration), where=duration > 0)
-        found = [row.exposing(row.exposed * scale) for row in rows]
+        found = [row.exposing(row.exposed * scale) for row in found]
     zero, drawn = np.zeros_like(duration), drawing * slowed * _working(rows, joules) + waits
     return [*found, Row("", architecture.accelerator.name, "static", BUSY, drawn, "joule", drawn, zero, zero)], longer
 

@@ -71,6 +71,21 @@ class Row:
         same = self.amount, self.unit, self.joules
         return Row(self.tensor, self.level, self.component, self.action, *same, seconds, exposed, self.more)
 
+    def drawing(self, share: Any) -> Row:
+        """The same with that share of its joules."""
+        return Row(
+            self.tensor,
+            self.level,
+            self.component,
+            self.action,
+            self.amount,
+            self.unit,
+            self.joules * share,
+            self.seconds,
+            self.exposed,
+            self.more,
+        )
+
     def pick(self, which: NDArray[np.int64]) -> Row:
         """The same for some meshes."""
         amount, joules = picked(self.amount, which), picked(self.joules, which)

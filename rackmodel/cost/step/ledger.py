@@ -158,18 +158,8 @@ def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
     """(level, watts of all its instances in use), for levels that draw any."""
     if len(architecture.pools) > 1:
         return _of_pools(architecture.pools)
-    powers = []
-    used, below = architecture.used, architecture.available
-    path = {level.name for level in architecture.path}
-    for level in architecture.path:
-        below //= level.count
-        instances = -(-used // below)
-        powers.append((level.name, level.static_power_w * instances))
-        for side in level.children if not level.accelerator else ():
-            if side.name not in path:
-                powers.append((side.name, side.static_power_w * side.count * instances))
-    for level, count in architecture.inside[1:]:
-        powers.append((level.name, level.static_power_w * count * used))
+    counts = architecture.instances()
+    powers = ((level.name, level.static_power_w * counts[level.name]) for level in architecture.tree.walk())
     return [(name, power) for name, power in powers if power > 0]
 
 

@@ -1,6 +1,7 @@
 """Offload: what a layer keeps at a level above the accelerators instead, and the copies that follow.
 
-    weights       the parameter comes in for the forward and for the backward pass, its gradient goes out
+    weights       the parameter comes in for the forward and for the backward pass, its gradient goes out; for the update
+                  that comes in again, and the new parameter goes out
     activations   what is saved goes out after the forward pass and comes back for the backward pass
     optimizer     gradient's worth of state comes in for the update and goes out again
 
@@ -27,7 +28,13 @@ from rackmodel.model.profile import Host
 
 Array = NDArray[np.float64]
 COPIES = {
-    "weights": (("weights", "read", "forward"), ("weights", "read", "backward"), ("gradients", "write", "backward")),
+    "weights": (
+        ("weights", "read", "forward"),
+        ("weights", "read", "backward"),
+        ("gradients", "write", "backward"),
+        ("gradients", "read", "optimizer"),
+        ("weights", "write", "optimizer"),
+    ),
     "activations": (("activations", "write", "forward"), ("activations", "read", "backward")),
     "optimizer": (("optimizer", "read", "optimizer"), ("optimizer", "write", "optimizer")),
 }
@@ -80,10 +87,11 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelera
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
     moved, once = zero, cost.joules_once
     copied: dict[str, Array] = {}
+    updated = any(item.part == "optimizer" for item in cost.items)
     for kept in what:
         for name, action, phase in COPIES[kept]:
             size = held.get(name, zero)
-            if not size.any():
+            if not size.any() or (phase == "optimizer" and not updated):
                 continue
             mean = cost.held_mean.get(name, size)
             item = _copy(name, (size, mean * accelerators), action, phase, host, last.get(phase, -1))
