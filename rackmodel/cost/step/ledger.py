@@ -18,7 +18,7 @@ from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.hand_overs import Message, tied_volumes
 from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.pricer import link_rows
-from rackmodel.model.architecture import Architecture
+from rackmodel.model.architecture import Architecture, Level
 
 
 def step_ledger(step: ExactStep) -> Ledger:
@@ -167,10 +167,17 @@ def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
         powers.append((level.name, level.static_power_w * instances))
         for side in level.children if not level.accelerator else ():
             if side.name not in path:
-                powers.append((side.name, side.static_power_w * side.count * instances))
-    for level, count in architecture.inside[1:]:
-        powers.append((level.name, level.static_power_w * count * used))
+                powers += _aside(side, instances)
+    for level, count in architecture.inside:
+        powers += [] if level.accelerator else [(level.name, level.static_power_w * count * used)]
+        powers += [power for side in level.children if side is not level.way_in for power in _aside(side, count * used)]
     return [(name, power) for name, power in powers if power > 0]
+
+
+def _aside(side: Level, instances: int) -> list[tuple[str, float]]:
+    """(level, watts) of a branch that leads to no accelerator or compute."""
+    here = instances * side.count
+    return [(side.name, side.static_power_w * here), *(power for below in side.children for power in _aside(below, here))]
 
 
 def _of_pools(pools: Sequence[Architecture]) -> list[tuple[str, float]]:
