@@ -11,11 +11,14 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper.found_fusion import Fused, most_saved, regions
 from rackmodel.mapper.fused_regions import FusedRegions
-from rackmodel.nests import solve_fused
+from rackmodel.nests import solve_fused, solve_nest, solve_region
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
+from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers import fusion
-from rackmodel.nests.searchers.fusion import least_on_chip
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.fusion import fastest_on_chip, least_on_chip
 from rackmodel.nests.searchers.region_below import RegionBest
 from rackmodel.nests.searchers.region_search import RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
@@ -205,6 +208,28 @@ def test_no_fused_einsum_takes_less_than_with_its_tensor_on_chip_for_nothing(see
     found = solve_fused(first, second, machine)
     for problem, cost in zip((first, second), found.costs, strict=True):
         assert least_on_chip(problem, machine, frozenset({"H"})) <= cost.energy_j * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_fused_einsum_is_faster_than_with_its_tensor_on_chip_for_nothing(seed):
+    """With nothing on chip it is as fast as its nest; with a tensor there, and room for all, as the nest that finds it there."""
+    rng = random.Random(seed)
+    sizes = {"m": rng.choice([4, 6]), "f": rng.choice([4, 8]), "e": rng.choice([2, 3]), "d": rng.choice([2, 4])}
+    first = einsum("Up", ("H", "m f"), [("I", "m d"), ("W", "d f")], sizes)
+    second = einsum("Down", ("O", "m e"), [("H", "m f"), ("WD", "f e")], sizes)
+    fast, room = NestCompute(rng.choice([1e8, 1e10]), 0.5e-12), 16 * rng.choice([24, 40, 80])
+    tight, roomy = (
+        NestMachine("m", (level("DRAM", None, 10, 1e9), level("GLB", bits, 1, rng.choice([2e9, 8e9]), NestFan(2, 2))), fast)
+        for bits in (room, None)
+    )
+    found = solve_region(Region.of((first, second), tight), objective=NestObjective("latency"))
+    for problem, cost in zip((first, second), found.costs, strict=True):
+        assert fastest_on_chip(problem, tight, frozenset({"H"}), Effort()) <= cost.latency_s * (1 + 1e-12)
+        alone = solve_nest(problem, tight, objective="latency", factors="perfect")
+        assert fastest_on_chip(problem, tight, frozenset(), Effort()) == pytest.approx(alone.cost.latency_s, rel=1e-12)
+        there = solve_nest(problem, roomy, objective="latency", factors="perfect", resident=("H",))
+        assert fastest_on_chip(problem, roomy, frozenset({"H"}), Effort()) == pytest.approx(there.cost.latency_s, rel=1e-12)
+        assert fastest_on_chip(problem, roomy, frozenset({"H"}), Effort(100)) <= there.cost.latency_s * (1 + 1e-12)
 
 
 def test_what_stays_takes_its_room():

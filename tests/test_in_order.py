@@ -98,3 +98,27 @@ def test_the_best_mappings_differ_in_more_than_words() -> None:
     told = [(one.mapping.axes["tp"].degree, one.mapping.step.pipeline.degree, one.latency_s, one.energy_j) for one in best]
     assert len(set(told)) == 12
     assert [one.latency_s for one in best] == sorted(one.latency_s for one in best)
+
+
+FREE_READS = """
+architecture: free_reads
+tree:
+  name: chip
+  accelerator: true
+  memory: {bandwidth: 1 TB/s}
+  children:
+  - name: buffer
+    memory: {capacity: 1 KiB, bandwidth: 1 TB/s}
+    fan: {x: 2, y: 2}
+    children:
+    - {name: pe, count: 4, memory: {capacity: 64 B}, compute: {rate: 1 GMAC/s, energy: 1 pJ/MAC}}
+"""
+
+
+@pytest.mark.parametrize("goals", ["energy", "energy,latency"])
+def test_of_nests_of_equal_energy_the_fastest_is_taken_with_any_tile(goals):
+    """7 x 5 products of 1 pJ each; nothing else costs energy. Of 2 x 2 units 4 x 1 parts take 2 x 5 cycles, 2 x 2 take 4 x 3, 1 x 4
+    take 7 x 2."""
+    found = api.search(FREE_READS, "gemm", "loopnest", sets=["m=7", "n=1", "k=5"], minimize=goals).result
+    assert (found.energy_j, found.latency_s) == pytest.approx((35e-12, 10e-9), rel=1e-9)
+    assert found.certificate.proven

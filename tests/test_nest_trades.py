@@ -74,3 +74,13 @@ def test_lines_bound_a_product_where_they_meet():
     assert lines.lowest(lambda joules, seconds: joules * seconds) == (pytest.approx(6.0), (1,))
     assert lines.chord(1) == (3.0, 5.0)
     assert lines.chord(0) == (5.0, 1.0)
+
+
+def test_a_limit_of_power_ends_the_least_joules_where_they_last_long_enough():
+    """549 pJ at least, 32 ns at least, 11 mW at most: no step is faster than 549 pJ / 11 mW, 49.9 ns; of some one searched, 72 ns (rounding
+    of the limit, whose right side is 0, once left nothing but steps that last for ever, so that 72 ns counted as proven)."""
+    for watts in (0.011, 0.01096524402115812, 0.0123, 0.0171):
+        lines = Hull([SupportLine(1.0, 0.0, 549e-12, (549e-12, 72e-9)), SupportLine(0.0, 1.0, 32e-9, (559e-12, 32e-9))])
+        power = (lambda joules, seconds, most=watts: joules - most * seconds, 0.0)
+        least, _ = lines.lowest(lambda joules, seconds: seconds, [power], rises=False)
+        assert least == pytest.approx(549e-12 / watts, rel=1e-9)

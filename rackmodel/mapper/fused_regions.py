@@ -27,7 +27,7 @@ from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, 
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fusion import NothingBetter, least_on_chip
+from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip
 from rackmodel.nests.searchers.ragged_resident import least_beside, ragged_resident
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.solution import gap_of
@@ -41,6 +41,8 @@ of it serves both."""
 STATISTICS = 2, 32  # of a row: a maximum and a sum, bits of each
 REGION_CELLS = 1e9
 """That the search of a region may price, all of its tiles together: attention takes 17 M on h100, 41 M on rack_paper_h100."""
+NEST_CELLS = 20e6
+"""That the bound of one operation's seconds may price."""
 Solved = dict[NestKey, Nested]
 
 
@@ -242,7 +244,18 @@ class FusedRegions:
         known, key = self.inside.known_regions.least, (problem.name, tuple(problem.sizes.items()), inside)
         if key not in known:
             known[key] = self._least_on_chip(problem, machine, inside)
-        return known[key], problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
+        return known[key], self._fastest(problem, machine, inside)
+
+    def _fastest(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
+        """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and of divisors where time counts
+        what its ports leave."""
+        units = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
+        if self.aim.energy_only or self.inside.spec.factors == "ceil":
+            return units
+        known, key = self.inside.known_regions.fastest, (problem.name, tuple(problem.sizes.items()), inside)
+        if key not in known:
+            known[key] = fastest_on_chip(problem, machine, inside, Effort(NEST_CELLS, self.inside.watch.ends), self.tables)
+        return max(units, known[key])
 
     def _vectors(self, one: Fused, on_chip: frozenset[str]) -> float:
         """What the operations between cost, with these tensors on chip."""

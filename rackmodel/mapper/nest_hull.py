@@ -96,15 +96,17 @@ class Hull:
 
 
 def _ends(one: Place, two: Place, limits: Sequence[tuple[Figure, float]]) -> list[Place]:
-    """Ends of the parts of a way from one place to another that keep all limits."""
-    shares = {0.0, 1.0}
+    """Ends of the parts of a way from one place to another that keep all limits. Where one limit ends a part it is kept, whatever
+    rounding says."""
+    shares: dict[float, int | None] = {0.0: None, 1.0: None}
     between = [_between(one, two, share) for share in (0.0, 0.5, 1.0)]
-    for figure, most in limits:
+    for number, (figure, most) in enumerate(limits):
         low, middle, high = (figure(*place) - most for place in between)
         square = 2 * (low + high) - 4 * middle
-        shares |= {float(root.real) for root in np.roots([square, high - low - square, low]) if abs(root.imag) == 0 and 0 < root.real < 1}
-    places = [_between(one, two, share) for share in sorted(shares)]
-    return [place for place in places if all(figure(*place) <= most * (1 + CLOSE) for figure, most in limits)]
+        roots = np.roots([square, high - low - square, low])
+        shares |= {float(root.real): number for root in roots if abs(root.imag) == 0 and 0 < root.real < 1}
+    places = [(_between(one, two, share), shares[share]) for share in sorted(shares)]
+    return [place for place, own in places if all(n == own or f(*place) <= most * (1 + CLOSE) for n, (f, most) in enumerate(limits))]
 
 
 def _between(one: Place, two: Place, share: float) -> Place:

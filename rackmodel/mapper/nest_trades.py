@@ -71,7 +71,9 @@ def then_least_of_nests(
 
 def _ties_are_settled(inside: NestInside, question: Question, before: Objective, static_w: float) -> bool:
     """Whether of the steps that have the least of an objective none is better than with these nests: each has its own least of it, and of
-    those mappings the least joules or seconds."""
+    those mappings, as its search says, the least joules or seconds."""
+    if not all(nest.certificate.get("ties") for nest in inside.solved.values()):
+        return False
     if inside.fused or inside.second_j is not None or {*question.limits.most} - {before.name, "memory"}:
         return False
     if before.name == "latency":

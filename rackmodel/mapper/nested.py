@@ -67,6 +67,7 @@ def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str
         "gap": float(sheet.gap),
         "solver": sheet.solver,
         "notes": list(sheet.notes),
+        "ties": bool(sheet.ties),
     }
 
 

@@ -148,15 +148,25 @@ class Level(Spec):
 
     @model_validator(mode="after")
     def _fan_holds_children(self) -> Level:
-        below = sum(child.count for child in self.children)
+        below = self.way_in.count if self.way_in is not None else 0
         if self.fan is not None and self.fan.size != below:
             raise ValueError(f"fan: holds {self.fan.size} children, '{self.name}' has {below}")
         return self
 
     @property
+    def way_in(self) -> Level | None:
+        """The child that leads to the compute: beside it may lie parts that hold and compute nothing."""
+        return next((child for child in self.children if child.works), next(iter(self.children), None))
+
+    @property
+    def works(self) -> bool:
+        """Whether it, or a level below, has a memory or compute."""
+        return any(level.memory is not None or level.compute is not None for level in self.walk())
+
+    @property
     def fanout(self) -> Fan:
-        """How the children stand: as stated, else in a row."""
-        return self.fan or Fan(x=max(1, sum(child.count for child in self.children)))
+        """How the children that lead to the compute stand: as stated, else in a row."""
+        return self.fan or Fan(x=self.way_in.count if self.way_in is not None else 1)
 
     def walk(self) -> Iterator[Level]:
         """This level and all below, top down."""
@@ -220,9 +230,7 @@ class Architecture(Spec):
         if not found:
             raise ValueError("one level must say accelerator: true (found none)")
         for level in found:
-            if not any(below.compute for below in level.walk()):
-                raise ValueError(f"no compute inside the accelerator '{level.name}'")
-            _one_way_down(level)
+            _check_inside(level)
         if len(found) > 1:
             self._several_pools(found)
         for level in (level for pool in self.pools for level in pool.above):
@@ -394,8 +402,8 @@ class Architecture(Spec):
     def inside(self) -> tuple[tuple[Level, int], ...]:
         """(level, instances per accelerator) from the accelerator down to its compute."""
         chain, level, instances = [(self.accelerator, 1)], self.accelerator, 1
-        while level.children:
-            level = _leading_on(level)
+        while (below := level.way_in) is not None:
+            level = below
             instances *= level.count
             chain.append((level, instances))
         return tuple(chain)
@@ -446,19 +454,20 @@ class Architecture(Spec):
         raise InputError(f"no level called '{name}'", known=[lv.name for lv in self.tree.walk()], given=name)
 
 
-def _leading_on(level: Level) -> Level:
-    """The child of a level inside an accelerator that leads to what computes."""
-    return next((child for child in level.children if any(below.compute for below in child.walk())), level.children[0])
-
-
-def _one_way_down(accelerator: Level) -> None:
-    """Raise ValueError for what an accelerator holds beside the way to what computes, where operations and words would not come by. What a
-    child draws and is made of counts wherever it stands."""
-    for level in accelerator.walk():
-        for beside in (child for child in level.children if child is not _leading_on(level)):
-            if any(below.memory or below.compute or below.network for below in beside.walk()):
-                fact = f"'{beside.name}' would count for nothing: '{_leading_on(level).name}' of '{level.name}' leads to what computes"
-                raise ValueError(f"{fact}, and words and operations go one way (beside it: static_power, embodied and cost)")
+def _check_inside(accelerator: Level) -> None:
+    """Inside an accelerator levels lie one within another, down to one compute below all memories: what else is said would count for
+    nothing. Raises ValueError."""
+    every = list(accelerator.walk())
+    if not (computing := [level for level in every if level.compute is not None]):
+        raise ValueError(f"no compute inside the accelerator '{accelerator.name}'")
+    for level in every:
+        if len(side := [f"'{child.name}'" for child in level.children if child.works]) > 1:
+            said = f"{' and '.join(side)} lie side by side in '{level.name}'"
+            raise ValueError(f"{said}: inside an accelerator one child holds or computes, another would count for nothing")
+    if len(computing) > 1:
+        raise ValueError(f"compute of '{computing[0].name}': '{computing[1].name}' below it computes, one of them inside an accelerator")
+    if below := next((level for level in computing[0].walk() if level.memory is not None and level is not computing[0]), None):
+        raise ValueError(f"the memory of '{below.name}' is below the compute of '{computing[0].name}', which would not use it")
 
 
 def _without(level: Level, accelerators: set[str]) -> Level:

@@ -13,7 +13,8 @@ class NestCertificate:
     space: mappings in the declared space (orders x loop splittings x spatial vectors, before capacity; an int, or a
     float beyond 2^53) · evaluated: table cells and mappings priced · pruned: bound → slices it dropped · objective:
     (primary, tie-break) of the mapping · bound: proven lower bound on the primary · gap = objective / bound - 1 · solver:
-    the searcher that answered · seconds: CPU time of the search.
+    the searcher that answered · seconds: CPU time of the search · ties: whether, of mappings of this very primary, none has less of the
+    tie-break.
     """
 
     space: float
@@ -25,6 +26,7 @@ class NestCertificate:
     solver: str
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    ties: bool = True
 
     @property
     def proven(self) -> bool:

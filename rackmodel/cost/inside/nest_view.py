@@ -7,7 +7,8 @@ fan below the outer one. Ranks keep their index names; a size is the share of th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
+from dataclasses import replace
+from math import inf, prod
 
 from rackmodel.cost.program.tasks import LocalOp, Operand
 from rackmodel.errors import InputError
@@ -79,20 +80,33 @@ def _compute_name(architecture: Architecture, position: int) -> str:
 
 
 def _fan(architecture: Architecture, position: int, end: int) -> NestFan:
-    """The fan from one memory to the next (or to the compute): fans of the levels between multiply."""
-    chain = [architecture.inside[p][0].fanout for p in range(position, end)]
-    if not chain:
+    """The fan from one memory to the next (or to the compute): fans of the levels between multiply. What a child receives is known of
+    those next to the inner memory, what one read serves of one fan alone."""
+    levels = [architecture.inside[p][0] for p in range(position, end)]
+    wide = [level for level in levels if level.fanout.size > 1] or levels[-1:]
+    if len(wide) == 1:
+        fan = _single_fan(wide[0].fanout)
+    elif wide:
+        fan = NestFan(prod(level.fanout.x for level in wide), prod(level.fanout.y for level in wide))
+    else:
         return NestFan()
-    if len(chain) == 1 or all(fan.size == 1 for fan in chain[1:]):
-        return _single_fan(chain[0])
-    if any(fan.linear for fan in chain if fan.size > 1) and sum(fan.size > 1 for fan in chain) > 1:
-        raise InputError("a linear fan cannot be joined with another fan without a memory between them", path="tree")
-    x = y = 1
-    for fan in chain:
-        x, y = x * fan.x, y * fan.y
-    widest = max(chain, key=lambda fan: fan.size)
-    hop, link = sum(fan.hop_j_per_byte for fan in chain) / 8, min(map(_link_bits_per_s, chain))
-    return NestFan(x, y, False, widest.multicast_width, widest.reduction_width, hop, link)
+    for level in wide if len(wide) > 1 else ():
+        for word in ("linear", "multicast_width", "reduction_width"):
+            if getattr(level.fanout, word) is not None:
+                raise _not_joined(level, word)
+    last = levels.index(wide[-1])
+    for level in levels[:last]:
+        for word, said in (("hop_energy", level.fanout.hop_j_per_byte), ("link_bandwidth", level.fanout.link_bytes_per_s)):
+            if said:
+                raise _not_joined(level, word)
+    inner = [level.fanout for level in levels[last:]]
+    hop, link = sum(one.hop_j_per_byte for one in inner) / 8, min(map(_link_bits_per_s, inner))
+    return replace(fan, hop_j_per_bit=hop, link_bits_per_s=link)
+
+
+def _not_joined(level: Level, word: str) -> InputError:
+    message = f"a fan with {word} cannot be joined with another fan without a memory between them"
+    return InputError(message, path=f"tree.{level.name}.fan.{word}")
 
 
 def _single_fan(fan: Fan) -> NestFan:

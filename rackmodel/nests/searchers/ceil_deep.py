@@ -17,7 +17,7 @@ from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers import perfect
 from rackmodel.nests.searchers.box_registers import box_best
-from rackmodel.nests.searchers.chain_search import Joined, join_chains, listable
+from rackmodel.nests.searchers.chain_search import Joined, join_chains, join_ties, listable
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
@@ -69,7 +69,18 @@ class DeepSearch(SliceSearch):
 
 
 def solve_deep(q: NestQuestion) -> NestSolution:
-    """Best mapping over all masks; the certificate's bound holds for tiles of any size."""
+    """Best mapping over all masks; the certificate's bound holds for tiles of any size. Where it is proven, ties are settled, if that takes
+    little."""
+    found = _searched(q)
+    sheet = found.certificate
+    if sheet.ties or not sheet.proven or q.effort.over or (tied := join_ties(q, (sheet.objective, found.mapping, found.cost))) is None:
+        return found
+    (key, mapping, cost), evaluated = tied.best, sheet.evaluated + tied.cells
+    return NestSolution(mapping, cost, replace(sheet, objective=key, evaluated=evaluated, ties=tied.ties))
+
+
+def _searched(q: NestQuestion) -> NestSolution:
+    """Best mapping over all masks."""
     joint = all(answers(q, kept) for kept in q.masks)
     many = joint and any(orders_together(q, kept) > MANY for kept in q.masks)
     later = joint and not many and not listable(q) and bool(features(q) & UNSUPPORTED)
@@ -169,13 +180,14 @@ def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], late
 def _closed(joined: Joined, cells: int, notes: tuple[str, ...]) -> NestSolution:
     """What every chain says."""
     notes = (*(note for note in notes if note != perfect.NOTE), "every tile, ragged or not")
-    return NestSolution(joined.best[1], joined.best[2], _sheet(joined.best, joined.bound, (inf, cells + joined.cells, {}), notes))
+    sheet = _sheet(joined.best, joined.bound, (inf, cells + joined.cells, {}), notes)
+    return NestSolution(joined.best[1], joined.best[2], replace(sheet, ties=joined.ties))
 
 
 def _sheet(best: Best, bound: float, counts: tuple[float, int, dict[str, int]], notes: tuple[str, ...]) -> NestCertificate:
     """counts: mappings of the space, cells priced, slices by the bound that met them."""
     key, bound = best[0], min(bound, best[0][0])
-    return NestCertificate(*counts, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
+    return NestCertificate(*counts, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes, ties=False)
 
 
 def _better(q: NestQuestion, best: Best | None, other: Best) -> Best:

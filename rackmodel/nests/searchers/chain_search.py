@@ -31,17 +31,20 @@ from rackmodel.nests.solution import gap_of
 
 CHAINS, MADE, CALL = 100_000, 3_000_000, 1000  # chains of a rank made in a step; chains and groups bounded, in all; those of a turn's time
 JOINED, TOGETHER, FEW = 2_500_000, 2048, 256  # in all, up to which groups are halved; groups halved at once; halved again unbounded
+TIES = 300_000  # chains and groups that a tie-break is worth
 LONGEST, ORDERS = 256, 1300  # leaves of a rank; orders of all levels together and masks
 UNSUPPORTED = frozenset({Feature.RESIDENT, Feature.HOME, Feature.FIXED_TILES, Feature.SUM})
 
 
 @dataclass(frozen=True)
 class Joined:
-    """best: mapping found or known before · bound: of the primary key of every mapping · cells: chains looked at and groups bounded."""
+    """best: mapping found or known before · bound: of the primary key of every mapping · cells: chains looked at and groups bounded · ties:
+    whether none has an equal primary and less of the tie-break."""
 
     best: Best
     bound: float
     cells: int
+    ties: bool
 
     @property
     def closed(self) -> bool:
@@ -56,8 +59,18 @@ def join_chains(q: NestQuestion, best: Best) -> Joined | None:
     search = ChainSearch(q, best)
     with suppress(TooMany):
         bound = search.run()
-        return Joined(search.best, min(bound, search.best[0][0]), search.cells)
-    return Joined(search.best, 0.0, search.cells)
+        return Joined(search.best, min(bound, search.best[0][0]), search.cells, search.timed and bound == inf)
+    return Joined(search.best, 0.0, search.cells, False)
+
+
+def join_ties(q: NestQuestion, best: Best) -> Joined | None:
+    """Of mappings that nothing is better than the one of the least tie-break, as far as a part of the work goes; None as `join_chains`."""
+    if not listable(q):
+        return None
+    search, left = ChainSearch(q, best, most=TIES, timed=True), 0.0
+    with suppress(TooMany):
+        left = search.run()
+    return Joined(search.best, best[0][0], search.cells, left == inf)
 
 
 def listable(q: NestQuestion) -> bool:
@@ -69,11 +82,11 @@ def listable(q: NestQuestion) -> bool:
 
 class ChainSearch:
     """All masks and orders of a question under one best mapping. cells: chains looked at and groups bounded · work:
-    the same, with what a turn takes whatever their number."""
+    the same, with what a turn takes whatever their number, `most` at most · timed: whether time counts, in a tie-break alone too."""
 
-    def __init__(self, q: NestQuestion, best: Best) -> None:
-        self.q, self.best, self.cells, self.work = q, best, 0, 0
-        self.timed = not q.objective.energy_only
+    def __init__(self, q: NestQuestion, best: Best, *, most: int = MADE, timed: bool = False) -> None:
+        self.q, self.best, self.cells, self.work, self.most = q, best, 0, 0, most
+        self.timed = timed or not q.objective.energy_only
         self.lists: dict[object, ChainList] = {}  # those that no bound has shortened
 
     def run(self) -> float:
@@ -116,7 +129,7 @@ class ChainSearch:
         """([rows] least primary, secondary key), inf where nothing fits."""
         self.cells += costs.count
         self.work += costs.count + CALL
-        if self.work > MADE or self.q.effort.over:
+        if self.work > self.most or self.q.effort.over:
             raise TooMany
         energy, times = costs.cost(self.timed)
         slowest = np.max(times, axis=0) if times else np.full(costs.count, inf)  # ties are not looked at where no time counts
@@ -127,7 +140,7 @@ class ChainSearch:
     @property
     def over(self) -> bool:
         """Whether the work is done."""
-        return self.work >= JOINED or self.q.effort.over
+        return self.work >= min(JOINED, self.most) or self.q.effort.over
 
     def worth(self, first: AnyArray, second: AnyArray) -> Bools:
         """Where least keys are better than the best known."""

@@ -198,7 +198,8 @@ def solve_cpsat(q: NestQuestion) -> NestSolution:
     mapping, cost = best
     bound = min(min(bounds), cost.energy_j)
     gap = cost.energy_j / bound - 1 if bound > 0 else inf
-    return NestSolution(mapping, cost, NestCertificate(size, 0, {}, (cost.energy_j, cost.latency_s), bound, gap, SEARCHER.name))
+    sheet = NestCertificate(size, 0, {}, (cost.energy_j, cost.latency_s), bound, gap, SEARCHER.name, ties=False)
+    return NestSolution(mapping, cost, sheet)
 
 
 SEARCHER = Searcher(

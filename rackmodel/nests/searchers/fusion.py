@@ -10,8 +10,10 @@ component. Derivation: docs/nest_theory.md, section 7.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -24,12 +26,13 @@ from rackmodel.nests.region_loops import RegionLoops, Span
 from rackmodel.nests.region_mapping import PricedRegion
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.ragged_region import NOTE, solve_ragged
 from rackmodel.nests.searchers.region_parts import parts_of, searched
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
 from rackmodel.nests.searchers.stored_tensors import keep_masks
 from rackmodel.nests.solution import NestCertificate, gap_of
@@ -145,3 +148,29 @@ def least_on_chip(
         min(optimum(CostTable(space, prices, effort=effort, tables=tables)) for space in spaces)
         + problem.macs * problem.density * machine.compute.j_per_mac
     )
+
+
+class _Fastest(NestObjective):
+    """Latency without its tie-break."""
+
+    def key(self, energy: Any, latency: Any) -> tuple[Any, Any]:
+        return latency, np.zeros(np.shape(latency))
+
+
+def fastest_on_chip(
+    problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort, tables: SharedTables | None = None
+) -> float:
+    """Seconds of an einsum at least, of the same mappings as `least_on_chip`: the optimum by latency, or what holds of all that is open
+    where the effort ends. inf where nothing fits."""
+    roomy = replace(machine, levels=tuple(replace(v, capacity_bits=None) for v in machine.levels))  # what is inside takes none
+    found = np.inf
+    for kept in keep_masks(problem, machine, NestConstraints()):
+        space = Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside))
+        search = SliceSearch(space, _Fastest("latency"), effort=effort.part(), tables=tables)
+        search.entry = replace(search.entry, machine=roomy)
+        with suppress(InfeasibleError):
+            with suppress(Exhausted):
+                search.run()
+                search.open = [np.inf]
+            found = min(found, search.bound)
+    return found

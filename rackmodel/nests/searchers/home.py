@@ -59,7 +59,9 @@ def solve_home(q: NestQuestion) -> NestSolution:
     pruned = {"bound of the spatial vector": search.number - search.tried}
     notes = (search.note, "every tile" if search.exact else "tiles from a list; bound over tiles of any size")
     gap = key[0] / bound - 1.0 if bound else 0.0
-    return NestSolution(mapping, cost, NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes))
+    ties = search.exact and search.apart == inf
+    sheet = NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes, ties=ties)
+    return NestSolution(mapping, cost, sheet)
 
 
 class HomeSearch:

@@ -57,7 +57,7 @@ def solve_perfect(q: NestQuestion, best: Best | None = None) -> NestSolution:
     bound = min([key[0], *bounds])
     spent = [NOTE] if bound < key[0] * (1 - CLOSE) else []
     notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *spent)
-    sheet = NestCertificate(size, evaluated, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes)
+    sheet = NestCertificate(size, evaluated, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes, ties=not bounds)
     return NestSolution(mapping, cost, sheet)
 
 
