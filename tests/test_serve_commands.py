@@ -280,6 +280,8 @@ def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Pat
         ("\n5,10,10\n1,10,10", "t.csv:4:1: arrival_s: this request arrives before"),
         ("1,10.5,10", "t.csv:2:1: prompt: '10.5': tokens are whole"),
         ("1,10,nan", "t.csv:2:1: output: 'nan' is no number"),
+        ("1,1,024,10", "t.csv:2:1: more values than columns: is there a comma inside a number?"),
+        ('1,10,10\n2,"' + 140_000 * "1", "t.csv:3:1: no CSV (field larger than field limit (131072)): is a quote left open?"),
     ],
 )
 def test_a_trace_that_no_clock_follows_is_refused_at_its_line(tmp_path: Path, rows: str, where: str) -> None:
@@ -294,6 +296,9 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("arrival_s,prompt,prompt,output\n1,10,20,5\n")
     with pytest.raises(InputError, match="two columns 'prompt'"):
+        read_trace(path)
+    path.write_text("arrival_s,prompt,input_tokens,output\n1,10,20,5\n")
+    with pytest.raises(InputError, match="columns 'prompt' and 'input_tokens' say the same: keep one"):
         read_trace(path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Trace
 from rackmodel.serving.requests import Requests, Schedule, most_sequences, tokens_held
 from rackmodel.serving.steady import closed_loop, open_arrivals
@@ -225,7 +225,7 @@ def test_kept_drafts_shorten_a_token() -> None:
 
 def test_a_request_that_fits_no_cache_is_refused() -> None:
     trace = Trace(arrival_s=np.zeros(1), prompt=np.array([1000.0]), output=np.array([10.0]))
-    with pytest.raises(InputError, match=r"1,010 tokens does not fit a cache of 500"):
+    with pytest.raises(InfeasibleError, match=r"memory: request 1 of 1,010 tokens does not fit a cache of 500"):
         simulate(LinearModel(), trace, Schedule.of(), 500.0)
 
 

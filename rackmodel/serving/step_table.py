@@ -46,7 +46,7 @@ class StepTable:
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
         self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
         self.after = np.linspace(0.0, max(extent.before, 1.0), AFTER)
-        few = self.batches[np.unique(np.linspace(0, len(self.batches) - 1, 9).round().astype(int))]
+        few = self.batches[np.unique([1, *np.linspace(0, len(self.batches) - 1, 9).round().astype(int)])]  # beside one a step has its floor
         self._batches, self._few, self._tokens, self._after = (x.tolist() for x in (self.batches, few, self.tokens, self.after))
         self._plain: list[list[float]] = self._priced_plain(model).tolist()
         self._captured: list[list[list[float]]] = self._priced_extra(captured, few, extent.prompt).tolist()
