@@ -58,6 +58,19 @@ def test_a_slow_way_makes_the_first_token_late_alone() -> None:
     assert far.transfer_s[0] == pytest.approx(4000 * PER_TOKEN / 5e9)
 
 
+def test_workers_that_have_nothing_to_do_draw_what_they_draw_idle() -> None:
+    """One client of two workers of each pool: of T seconds of a request one of the four works at 10 W, for its prompt or for its steps; the
+    others, and all while its cache is on the way, draw 3 W. They were said to decode all the time."""
+    room, one = np.array([1e6]), Requests.of(prompt=4096, output=400)
+    pools = Pool(LinearModel(), Schedule.of(mixed=0, token_budget=4096), 2, room, 3.0), Pool(LinearModel(), Schedule.of(), 2, room, 3.0)
+    found = pools_closed_loop(*pools, Transfer(held, 5e9), one, np.array([1.0]))
+    prompt, decoding, moving = 5e-3 + 2e-3 + 4096 * 2e-5, 399 * (5e-3 + 2e-5 + 4296 * 1e-8), 4096 * PER_TOKEN / 5e9
+    whole = prompt + decoding + moving
+    busy = max(prompt, moving) + decoding  # a worker of prompts sends one cache after the other
+    joules = 10.0 * (prompt + decoding) + 3.0 * (4.0 * whole - busy)
+    assert found.joules_per_token[0] * 400 == pytest.approx(joules, rel=1e-6)
+
+
 def test_pools_may_be_unlike() -> None:
     fast = LinearModel(token_s=5e-6)
     assert _found(500.0, fast=fast).requests_per_s[0] > 1.5 * _found(500.0).requests_per_s[0]

@@ -222,10 +222,11 @@ class _Pair:
         workers: list[Array] = [np.array([float(split[at]) for split, _, _ in self.points]) for at in (0, 1)]
         first = self.prompts_engine.scheduled(n, budgets)
         then = self.decodes_engine.scheduled(n, self.decodes.drafts)
-        idle = sum(watts for _, watts in replica_static(self.prompts.machine, self.first.accelerators))
+        sides = ((self.prompts, self.first), (self.decodes, self.then))
+        idle = [sum(watts for _, watts in replica_static(of.machine, one.accelerators)) for of, one in sides]
         return (
-            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle, self.prices[0]),
-            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), known=self.prices[1]),
+            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle[0], self.prices[0]),
+            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), idle[1], self.prices[1]),
         )
 
     def _settled(self) -> PoolsSteady:

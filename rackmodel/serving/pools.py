@@ -184,8 +184,9 @@ class _Decodes:
         return step, busy, np.maximum(there, 1e-9) / busy
 
     def watts_of(self, there: Array) -> Array:
-        """[n] watts of all workers."""
-        return np.asarray(self._between(self.watts, there) * self.pool.workers)
+        """[n] watts of all workers; of fewer sequences than workers each has one of its own, and the others wait."""
+        working = np.minimum(there / self.pool.workers, 1.0)
+        return np.asarray(self.pool.workers * (working * self._between(self.watts, there) + (1.0 - working) * self.pool.idle_watts))
 
     def _between(self, figures: Array, there: Array) -> Array:
         each = np.maximum(there / self.pool.workers, 1.0)
