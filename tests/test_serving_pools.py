@@ -9,11 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.drafts import model_of
+from rackmodel.serving.handing import cache_transfer
+from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop, priced_batches, steps_of_pools
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.routing import Dealt
+from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.step_prices import StepPrices
-from rackmodel.serving.steps import StepFigures, Steps
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
 from tests.serving_models import LinearModel
 
 REQUESTS = Requests.of(prompt=4000, output=400)
@@ -63,12 +68,37 @@ def test_workers_that_have_nothing_to_do_draw_what_they_draw_idle() -> None:
     others, and all while its cache is on the way, draw 3 W. They were said to decode all the time."""
     room, one = np.array([1e6]), Requests.of(prompt=4096, output=400)
     pools = Pool(LinearModel(), Schedule.of(mixed=0, token_budget=4096), 2, room, 3.0), Pool(LinearModel(), Schedule.of(), 2, room, 3.0)
-    found = pools_closed_loop(*pools, Transfer(held, 5e9), one, np.array([1.0]))
+    found = pools_closed_loop(*pools, Transfer(held, 5e9, joules_per_byte=1e-9), one, np.array([1.0]))
     prompt, decoding, moving = 5e-3 + 2e-3 + 4096 * 2e-5, 399 * (5e-3 + 2e-5 + 4296 * 1e-8), 4096 * PER_TOKEN / 5e9
     whole = prompt + decoding + moving
     busy = max(prompt, moving) + decoding  # a worker of prompts sends one cache after the other
-    joules = 10.0 * (prompt + decoding) + 3.0 * (4.0 * whole - busy)
+    joules = 10.0 * (prompt + decoding) + 3.0 * (4.0 * whole - busy) + 4096 * PER_TOKEN * 1e-9
     assert found.joules_per_token[0] * 400 == pytest.approx(joules, rel=1e-6)
+
+
+def _served(machine: str, **degrees: int) -> ServedModel:
+    service = service_of(machine, "llama3_8b_decoder", (), "vllm", (1000.0, 100.0, 0.0))
+    return model_of(engine_of(service, Deployment(**degrees), Widths()))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "decodes", "own", "share", "rate", "energy"),
+    [
+        (("dgx_h100", {"tensor": 2}), ("dgx_h100", {"tensor": 2}), 0, 2, 0.822 * 450e9, 14e-12),  # NVLink, two pairs at once
+        (("dgx_h100", {"tensor": 4}), ("dgx_h100", {}), 0, 1, 0.822 * 450e9, 14e-12),  # one takes all
+        (("dgx_h100", {"tensor": 2, "pipeline": 2}), ("dgx_h100", {"tensor": 4}), 0, 4, 0.822 * 450e9, 14e-12),
+        (("dgx_h100", {"tensor": 2}), ("dgx_h100", {"tensor": 2}), 8, 2, 48e9, 236.5e-12),  # another node of its kind: through NICs
+        (("dgx_h200", {"tensor": 8}), ("dgx_h100", {"tensor": 2}), 8, 2, 48e9, 527.5e-12),  # another machine
+    ],
+)
+def test_a_cache_takes_its_way_with_its_joules(
+    prompts: tuple[str, dict[str, int]], decodes: tuple[str, dict[str, int]], own: int, share: int, rate: float, energy: float
+) -> None:
+    """2 x 32 layers x 8 heads x 128 x 2 bytes of each of 1,000 tokens. share: of the accelerator that has most."""
+    first, then = (_served(name, **degrees) for name, degrees in (prompts, decodes))
+    found, one, whole = cache_transfer(first, then, own), Requests.of(prompt=1000, output=1), 1000 * PER_TOKEN
+    assert found.seconds(one)[0] - found.latency_s == pytest.approx(whole / share / rate, rel=1e-3)
+    assert found.joules(one)[0] == pytest.approx(8 * whole * energy, rel=1e-9)
 
 
 def test_pools_may_be_unlike() -> None:

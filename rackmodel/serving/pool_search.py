@@ -231,4 +231,6 @@ class _Pair:
 
     def _settled(self) -> PoolsSteady:
         models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
-        return pools_closed_loop(*self._pools, cache_transfer(models[0], models[1]), self._requests(len(self.points)), self._clients)
+        own = 0 if self.prompts is self.decodes else self.prompts.machine.used
+        transfer = cache_transfer(models[0], models[1], own)
+        return pools_closed_loop(*self._pools, transfer, self._requests(len(self.points)), self._clients)

@@ -55,15 +55,21 @@ class Pool:
 @dataclass(frozen=True)
 class Transfer:
     """How a prompt's cache gets to the decode pool. held_bytes: tokens of prompts [n] → bytes of their caches on the accelerator that has
-    most of them to send or to take · bandwidth_bytes_per_s: of its link · latency_s: of a transfer."""
+    most of them to send or to take · bandwidth_bytes_per_s: of its link · latency_s: of a transfer · joules_per_byte: of these bytes, with
+    those that others send beside it."""
 
     held_bytes: Callable[[Array], Array]
     bandwidth_bytes_per_s: float
     latency_s: float = 0.0
+    joules_per_byte: float = 0.0
 
     def seconds(self, requests: Requests) -> Array:
         """[n] seconds of a prompt's cache."""
         return np.asarray(self.held_bytes(requests.prompt) / self.bandwidth_bytes_per_s + self.latency_s)
+
+    def joules(self, requests: Requests) -> Array:
+        """[n] joules of a prompt's cache, all its accelerators together."""
+        return np.asarray(self.held_bytes(requests.prompt) * self.joules_per_byte)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +130,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         outside=low - there,
         requests_per_s=per_s,
         busy=working,
-        joules_per_token=(at.joules + (rate.watts_of(there) + idle) / per_s) / requests.output,
+        joules_per_token=(at.joules + transfer.joules(requests) + (rate.watts_of(there) + idle) / per_s) / requests.output,
     )
 
 
