@@ -7,7 +7,7 @@ import pytest
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Trace
-from rackmodel.serving.requests import Requests, Schedule, most_sequences, tokens_held
+from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.steady import closed_loop, open_arrivals
 from rackmodel.serving.trace import RequestFigures, drawn_trace, simulate
 from tests import samples
@@ -142,7 +142,7 @@ def test_the_first_burst_is_that_of_a_simulation(clients: int) -> None:
 
 def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
     requests, schedule = Requests.of(prompt=1000, output=1000), Schedule.of()
-    room = most_sequences(np.array([30e9]), 1e6 * tokens_held(requests, schedule), schedule)
+    room = most_sequences(np.array([30e9]), 1e6 * lengths_held(requests, schedule).mean(axis=0), schedule)
     assert room[0] == 20
     free = closed_loop(LinearModel(), requests, schedule, np.array([64.0]), ROOMY)
     held = closed_loop(LinearModel(), requests, schedule, np.array([64.0]), room)
@@ -156,7 +156,7 @@ def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
 def test_a_reserved_output_takes_its_whole_room() -> None:
     requests = Requests.of(prompt=1000, output=1000)
     schedule = Schedule.of(reserves=1)
-    assert most_sequences(np.array([30e9]), 1e6 * tokens_held(requests, schedule), schedule)[0] == 15
+    assert most_sequences(np.array([30e9]), 1e6 * lengths_held(requests, schedule).mean(axis=0), schedule)[0] == 15
 
 
 def test_poisson_arrivals_are_those_of_a_simulation() -> None:

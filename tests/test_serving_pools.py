@@ -94,9 +94,9 @@ def _served(machine: str, **degrees: int) -> ServedModel:
 def test_a_cache_takes_its_way_with_its_joules(
     prompts: tuple[str, dict[str, int]], decodes: tuple[str, dict[str, int]], own: int, share: int, rate: float, energy: float
 ) -> None:
-    """2 x 32 layers x 8 heads x 128 x 2 bytes of each of 1,000 tokens. share: of the accelerator that has most."""
+    """2 x 32 layers x 8 heads x 128 x 2 bytes of each of 63 pages of 16 tokens. share: of the accelerator that has most."""
     first, then = (_served(name, **degrees) for name, degrees in (prompts, decodes))
-    found, one, whole = cache_transfer(first, then, own), Requests.of(prompt=1000, output=1), 1000 * PER_TOKEN
+    found, one, whole = cache_transfer(first, then, own), Requests.of(prompt=1000, output=1), 1008 * PER_TOKEN
     assert found.seconds(one)[0] - found.latency_s == pytest.approx(whole / share / rate, rel=1e-3)
     assert found.joules(one)[0] == pytest.approx(8 * whole * energy, rel=1e-9)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 LENGTHS = 16
-"""Of answers that vary, whose steps are counted."""
+"""Of answers that vary, whose steps are counted; of a request that grows."""
 
 
 class _Points:
@@ -119,9 +119,10 @@ class Schedule(_Points):
         return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
 
 
-def tokens_held(requests: Requests, schedule: Schedule) -> Array:
-    """[n] tokens that a request keeps: its prompt and, on average, half its output; all of it where the engine reserves it."""
-    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, 0.5))
+def lengths_held(requests: Requests, schedule: Schedule) -> Array:
+    """[LENGTHS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
+    done = np.linspace(0.0, 1.0, 2 * LENGTHS + 1)[1::2, None]
+    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, done))
 
 
 def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Array:
