@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 LENGTHS = 16
-"""Of answers that vary, whose steps are counted; of a request that grows."""
+"""Of answers that vary, whose steps are counted."""
+MOMENTS = 97
+"""Of a request's life; a prime, for at round ones all its lengths might be whole pages."""
 
 
 class _Points:
@@ -120,8 +122,8 @@ class Schedule(_Points):
 
 
 def lengths_held(requests: Requests, schedule: Schedule) -> Array:
-    """[LENGTHS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
-    done = np.linspace(0.0, 1.0, 2 * LENGTHS + 1)[1::2, None]
+    """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
+    done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]
     return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, done))
 
 
@@ -131,4 +133,4 @@ def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Ar
     kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
     fit = kv_bytes / np.maximum(held_bytes, 1e-300)
-    return np.asarray(np.maximum(np.minimum(np.floor(fit), schedule.sequences), 1.0))
+    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), schedule.sequences), 1.0))
