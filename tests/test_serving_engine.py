@@ -154,7 +154,7 @@ def test_most_requests_are_of_a_rank_or_of_all(profile: str, most: int) -> None:
     ],
 )
 def test_a_request_takes_whole_pages_of_the_room(prompt: int, output: int, page: int, held: float) -> None:
-    """Of 41 to 60 tokens up to 48 are three pages of 16; of 1,024 lengths each leaves half a page empty, in the mean. Pages did not count."""
+    """Of 41 to 60 tokens up to 48 are three pages of 16; of 1,024 lengths each leaves half a page empty, in the mean. None counted."""
     sets = [f"workload.tensors.{name}.page.t={page}" for name in ("KC", "VC")]
     service = service_of("dgx_h100", "llama3_8b_decoder", sets, "vllm", (40.0, 20.0, 0.0), accelerators=1)
     engine = engine_of(service, Deployment(), Widths())

@@ -331,17 +331,15 @@ def full_batch(requests: Requests, schedule: Schedule, decodes: Array) -> Array:
 
 
 def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens: Array) -> Steps:
-    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least.
-
-    Drafted tokens are priced as further decodes that share one sequence's cache: context / (1 + k) each.
-    """
+    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least."""
     wide = 1.0 + schedule.drafted
     prompts = tokens / requests.fresh
     cut = np.maximum(requests.fresh - schedule.token_budget, 0.0) / 2.0
     there = np.where(decodes > 0, np.where(schedule.stages > 1, np.maximum(decodes, schedule.stages), decodes), 0.0)
     return Steps(
         decodes=there * wide,
-        context=np.where(decodes > 0, requests.context / wide, 0.0),
+        new=wide + np.zeros_like(decodes),
+        context=np.where(decodes > 0, requests.context, 0.0),
         prefill=tokens,
         prompts=np.where(tokens > 0, np.maximum(prompts, schedule.stages), 0.0),
         before=np.where(tokens > 0, requests.prompt * requests.reused + cut, 0.0),
