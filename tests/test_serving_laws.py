@@ -215,6 +215,23 @@ def test_reused_prefixes_are_read_by_a_trace_as_by_the_law(clients: int) -> None
         assert figures.tpot_s[-1] == pytest.approx(5e-3 + 2e-5 + 4050.5 * 1e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize("stages", [1, 4])
+@pytest.mark.parametrize("prompt", [16, 4000])
+@pytest.mark.parametrize("output", [1, 2, 8, 1000])
+@pytest.mark.parametrize("facts", [{"mixed": 1}, {"mixed": 0}, {"mixed": 1, "drafted": 2, "accepted": 0.7}])
+def test_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output: int, facts: dict[str, float]) -> None:
+    """Whatever runs, and while nothing does. Steps of prompts beside nobody, and waits for clients, took no joules: answers of one token of
+    16 were said to be made of half a watt."""
+    model, clients = LinearModel(stages=stages), np.array([1.0, 2.0, 8.0, 64.0])
+    requests = Requests.of(4, prompt=prompt, output=output, variation=SPREAD)
+    schedule = Schedule.of(4, ahead=1, request_s=3e-3, tokenize_s=3e-6, stages=stages, **facts)
+    for found in (
+        closed_loop(model, requests, schedule, clients, np.full(4, 1e9)),
+        open_arrivals(model, requests, schedule, np.array([0.01, 0.1, 1.0, 3.0]), np.full(4, 1e9)),
+    ):
+        assert found.joules_per_token * found.tokens_per_s == pytest.approx(10.0, rel=1e-9)
+
+
 def test_kept_drafts_shorten_a_token() -> None:
     plain, drafted = (
         closed_loop(LinearModel(), Requests.of(prompt=1000, output=500), Schedule.of(drafted=count, accepted=0.8), np.array([8.0]), ROOMY)

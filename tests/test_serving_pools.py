@@ -71,9 +71,22 @@ def test_workers_that_have_nothing_to_do_draw_what_they_draw_idle() -> None:
     found = pools_closed_loop(*pools, Transfer(held, 5e9, joules_per_byte=1e-9), one, np.array([1.0]))
     prompt, decoding, moving = 5e-3 + 2e-3 + 4096 * 2e-5, 399 * (5e-3 + 2e-5 + 4296 * 1e-8), 4096 * PER_TOKEN / 5e9
     whole = prompt + decoding + moving
-    busy = max(prompt, moving) + decoding  # a worker of prompts sends one cache after the other
-    joules = 10.0 * (prompt + decoding) + 3.0 * (4.0 * whole - busy) + 4096 * PER_TOKEN * 1e-9
+    joules = 10.0 * (prompt + decoding) + 3.0 * (4.0 * whole - prompt - decoding) + 4096 * PER_TOKEN * 1e-9
     assert found.joules_per_token[0] * 400 == pytest.approx(joules, rel=1e-6)
+
+
+@pytest.mark.parametrize("prompt", [16, 4000])
+@pytest.mark.parametrize("output", [2, 1000])
+@pytest.mark.parametrize(("prompts", "decodes", "stages"), [(1, 1, 1), (1, 4, 1), (4, 1, 2)])
+def test_workers_of_ten_watts_draw_ten_watts_each(prompt: int, output: int, prompts: int, decodes: int, stages: int) -> None:
+    """Whatever they do. 64 short prompts in a full batch were said to take as much as 64 alone: ten times as many watts."""
+    room, clients = np.array([1e6]), np.array([1.0, 8.0, 64.0, 1000.0])
+    requests, model = Requests.of(4, prompt=prompt, output=output), LinearModel(stages=stages)
+    first = Pool(model, Schedule.of(4, mixed=0, stages=stages), prompts, room, 10.0)
+    then = Pool(model, Schedule.of(4, stages=stages), decodes, room, 10.0)
+    found = pools_closed_loop(first, then, Transfer(held, 50e9), requests, clients)
+    watts = found.joules_per_token * found.requests_per_s * output
+    assert watts == pytest.approx(10.0 * (prompts + decodes), rel=1e-9)
 
 
 def _served(machine: str, **degrees: int) -> ServedModel:

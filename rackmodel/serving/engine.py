@@ -118,8 +118,12 @@ class ServingEngine:
 
     def _most_tokens(self, caches: float, tokens: float, mesh: int) -> int:
         """Tokens, fewer than some, of the longest request that caches of so many bytes hold."""
-        fewer = np.arange(int(tokens) + 1, dtype=np.float64)
-        return max(int(np.searchsorted(self.held_each(fewer)[mesh], caches, side="right")) - 1, 0)
+        low, high = 0, int(tokens)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.held_each(np.array([float(middle)]))[mesh, 0] <= caches
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
 
     @property
     def schedule(self) -> Schedule:

@@ -91,13 +91,22 @@ class PoolsSteady:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · joules: of one ·
-    share: clients of a worker."""
+    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · share: clients of a
+    worker · alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
 
     own_s: Array
     drain_s: Array
-    joules: Array
     share: Array
+    alone: tuple[Array, Array]
+    batched: tuple[Array, Array]
+
+    def work(self, per_s: Array) -> tuple[Array, Array]:
+        """[n] seconds of a worker and joules of a prompt, of per_s [n] a second and worker: alone as long as there is time for all to be,
+        else as many in full batches as it takes."""
+        (alone_s, alone_j), (batched_s, batched_j) = self.alone, self.batched
+        saved = np.maximum(alone_s - batched_s, 1e-300)
+        full = np.clip((alone_s - 1.0 / per_s) / saved, 0.0, 1.0)
+        return alone_s + full * (batched_s - alone_s), alone_j + full * (batched_j - alone_j)
 
 
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
@@ -120,7 +129,8 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     step, busy, per_s = rate.at(there)
     joins = _joins(prompts, decodes, there, clients, step) + asking
     working = per_s * at.drain_s / prompts.workers
-    idle = prompts.idle_watts * prompts.workers * np.maximum(1.0 - working, 0.0)
+    busy_s, joules = at.work(per_s / prompts.workers)
+    idle = prompts.idle_watts * np.maximum(prompts.workers - per_s * busy_s, 0.0)
     return PoolsSteady(
         tpot_s=busy / requests.gaps,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
@@ -130,7 +140,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         outside=low - there,
         requests_per_s=per_s,
         busy=working,
-        joules_per_token=(at.joules + transfer.joules(requests) + (rate.watts_of(there) + idle) / per_s) / requests.output,
+        joules_per_token=(joules + transfer.joules(requests) + (rate.watts_of(there) + idle) / per_s) / requests.output,
     )
 
 
@@ -154,10 +164,12 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     """What prompts take of their pool. moving: [n] seconds of a transfer, which a worker does for one after the other."""
     batches, stages = _Batches(pool, requests), pool.schedule.stages
     most, chunks = batches.most, batches.chunks
-    (own, full), (own_j, _) = (figure.reshape(2, -1) for figure in pool.prices.of(batches.steps))
-    drain = np.maximum(np.minimum(full / most, chunks * own) / stages, moving)
-    alone = (stages + chunks - 1.0) / stages * own
-    return _Prompts(alone, drain, own_j * chunks / stages, np.maximum(clients / pool.workers, 1.0))
+    (own, full), (own_j, full_j) = (figure.reshape(2, -1) for figure in pool.prices.of(batches.steps))
+    alone, batched = ((chunks * own / stages, chunks * own_j / stages), (full / most / stages, full_j / most / stages))
+    gains = batched[0] < alone[0]
+    batched = np.where(gains, batched[0], alone[0]), np.where(gains, batched[1], alone[1])
+    drain, own_s = np.maximum(batched[0], moving), (stages + chunks - 1.0) / stages * own
+    return _Prompts(own_s, drain, np.maximum(clients / pool.workers, 1.0), alone, batched)
 
 
 def priced_batches(most: float) -> Array:

@@ -124,7 +124,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
         overloaded=np.zeros(len(clients), dtype=bool),
         burst_s=beat.beside_s * count + before if at_once else np.zeros_like(clients),
     )
-    return _steady(beat, requests, schedule, cycle.crowd.decodes, times)
+    return _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
 
 
 def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
@@ -186,8 +186,7 @@ def queue_of(each: Array, rest: Array, most: Array) -> Array:
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Of the time in which nobody is there
-    each request has its part: a Poisson number of requests is there, so that it is exp(-rate (first token + decoding)) of all.
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so.
     """
     rate = np.asarray(rate, dtype=np.float64)
     decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
@@ -214,10 +213,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         overloaded=overloaded,
         burst_s=np.zeros_like(rate),
     )
-    served = _steady(beat, requests, schedule, decodes, times)
-    idle_s, mesh = np.where(overloaded, 0.0, np.exp(-rate * (times.first_s + busy)) / rate), schedule.mesh + np.zeros_like(rate)
-    idle_j = sum((row.joules for row in (*model.waiting(idle_s, mesh), *model.idling(idle_s, mesh))), np.zeros_like(rate))
-    return replace(served, joules_per_token=served.joules_per_token + idle_j / requests.output)
+    return _steady(model, beat, requests, schedule, decodes, times)
 
 
 def _held_outside(load: Array, room: Array, busy: Array) -> Array:
@@ -250,7 +246,7 @@ def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
     return np.asarray(schedule.decoding_steps(requests) * beat.step_s)
 
 
-def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
+def _steady(model: Served, beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
     """The figures of n points whose rhythm has settled."""
     return Steady(
         tpot_s=_decoding_s(beat, requests, schedule) / requests.gaps,
@@ -259,10 +255,18 @@ def _steady(beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array
         waiting=times.per_s * times.first_s,
         requests_per_s=times.per_s,
         tokens_per_s=times.per_s * requests.output,
-        joules_per_token=beat.joules / requests.output,
+        joules_per_token=(beat.joules + _idle_joules(model, schedule, 1.0 / times.per_s - beat.busy_s)) / requests.output,
         queue_s=times.queue_s,
         limited=times.limited,
         overloaded=times.overloaded,
         burst_s=times.burst_s,
         rhythm=beat,
     )
+
+
+def _idle_joules(model: Served, schedule: Schedule, idle_s: Array) -> Array:
+    """[n] of a request's seconds in which nothing runs: less than none where its steps were counted for longer than it takes, so that what
+    is drawn all the time is of that time."""
+    mesh = schedule.mesh + np.zeros_like(idle_s)
+    rows = (*model.waiting(idle_s, mesh), *model.idling(np.maximum(idle_s, 0.0), mesh))
+    return np.asarray(sum((row.joules for row in rows), np.zeros_like(idle_s)))
