@@ -48,7 +48,7 @@ class LinearModel:
         """Prices of n steps, which are counted."""
         self.asked += len(steps)
         decodes, prefill = steps.decodes / self.stages, steps.prefill / self.stages  # of one batch, which all stages share the work of
-        seconds = self.floor_s + self.decode_s * decodes + self.cache_s * decodes * steps.context
+        seconds = self.floor_s + self.decode_s * decodes + self.cache_s * decodes / steps.new * steps.context
         seconds = seconds + self.token_s * prefill + np.where(prefill > 0, self.prompt_floor_s, 0.0)
         return StepFigures(seconds=seconds, joules=10.0 * seconds, ledger=Ledger([]))
 

@@ -188,3 +188,13 @@ def test_a_linear_mixer_takes_prompts_by_more_kernels_than_decodes(tmp_path: Pat
     launch = model.profile.host.launch_s
     waited = [float(model.price(step).seconds[0] - replace(model, profile=one).price(step).seconds[0]) for step in (prompts, decodes)]
     assert waited == pytest.approx([3 * 8 * launch, 0.0], rel=1e-9)
+
+
+@pytest.mark.parametrize(("new", "before"), [(512, 0), (128, 0), (64, 0), (100, 60), (1, 4095), (1, 50), (300, 128), (7, 125)])
+def test_a_window_hides_tokens_from_each_token_of_a_chunk_by_its_place(new: int, before: int) -> None:
+    """Counted one by one, of a window of 128; the middle token of 512 sees 128, the mean is 112.1."""
+    sets = [f"workload.sizes.s={new}", f"workload.sizes.t={before + new}"]
+    seen = read_workload("gpt_oss_120b_decoder", sets).tensors["A"]
+    assert seen.density * dict(zip(seen.ranks, seen.sizes, strict=True))["u"] == pytest.approx(
+        np.mean([min(before + place, 128) for place in range(1, new + 1)])
+    )

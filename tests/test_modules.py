@@ -10,13 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rackmodel.cost.ledger import Ledger
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_profile, read_workload
+from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.inputs.hf_config import import_config
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.offers import FREE, Widths, engine_of
 from rackmodel.serving.search import ServingSpace, search_service
+from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
 
 DEEPSEEK, CONFIG = "deepseek_v3_decoder", Path(__file__).parent / "data" / "configs" / "deepseek_v3.json"
@@ -54,7 +56,7 @@ def test_a_module_takes_its_own_weights_and_cache_alone() -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_step_is_the_models_the_modules_on_its_tokens_and_one_more_for_each_further_draft(count: int) -> None:
     model, wide = drafting(count), 1 + count
-    steps = Steps.of(decodes=16.0 * wide, context=2000.0 / wide)
+    steps = Steps.of(decodes=16.0 * wide, new=wide, context=2000.0)
     once, again = model.draft.price(steps), model.draft.price(Steps.of(decodes=16.0, context=2000.0))
     whole = model.price(steps)
     own = model.target.price(steps)
@@ -102,3 +104,17 @@ def test_what_a_module_says_is_checked_like_a_section() -> None:
         read_workload(DEEPSEEK, ["workload.mtp.join.einsums.joinH_next=JH_next[b,s,q] = NH_next[b,s,d] * WJH_next[d,q]"])
     with pytest.raises(InputError, match="a module is of a decoder's step"):
         read_workload("ffn", ["workload.mtp={head: {einsums: {a: 'Z[b,s,d] = scale(X[b,s,d])'}}}"])
+
+
+@pytest.mark.parametrize(("workload", "product", "cache"), [("llama3_70b_decoder", "QK", "KC"), ("deepseek_v3_decoder", "QKc", "KVC")])
+def test_drafted_tokens_of_a_sequence_read_its_cache_once_and_each_multiply_by_all_of_it(workload: str, product: str, cache: str) -> None:
+    """64 sequences of 1,000 tokens, of which four are new: each of these sees 1,000 - 3 / 2 in the mean. Taken for decodes of a quarter of
+    the cache each they were one product in place of four."""
+    model = ServedModel(workload=read_workload(workload), architecture=read_architecture("dgx_h200"), profile=read_profile("ideal"))
+    one, four = (model.price(step).ledger for step in (Steps.of(decodes=64, context=999), Steps.of(decodes=64 * 4, new=4, context=996)))
+
+    def amount(ledger: Ledger, **where: str) -> float:
+        return float(sum(row.amount[0] for row in ledger.where(einsum=product, **where)))
+
+    assert amount(four, action="mac") == pytest.approx(4 * 0.9985 * amount(one, action="mac"))
+    assert amount(four, tensor=cache) == pytest.approx(amount(one, tensor=cache))

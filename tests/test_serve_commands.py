@@ -21,7 +21,6 @@ from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
 from rackmodel.serving.offers import Load, Offer, Service, Widths, offers_of, token_money
 from rackmodel.serving.pool_search import PoolsOffer
 from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service
-from rackmodel.serving.steps import Deployment
 from rackmodel.serving.trace_file import read_trace
 
 MODEL = "llama3_8b_decoder"
@@ -280,6 +279,8 @@ def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Pat
         ("\n5,10,10\n1,10,10", "t.csv:4:1: arrival_s: this request arrives before"),
         ("1,10.5,10", "t.csv:2:1: prompt: '10.5': tokens are whole"),
         ("1,10,nan", "t.csv:2:1: output: 'nan' is no number"),
+        ("1,1,024,10", "t.csv:2:1: more values than columns: is there a comma inside a number?"),
+        ('1,10,10\n2,"' + 140_000 * "1", "t.csv:3:1: no CSV (field larger than field limit (131072)): is a quote left open?"),
     ],
 )
 def test_a_trace_that_no_clock_follows_is_refused_at_its_line(tmp_path: Path, rows: str, where: str) -> None:
@@ -294,6 +295,9 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("arrival_s,prompt,prompt,output\n1,10,20,5\n")
     with pytest.raises(InputError, match="two columns 'prompt'"):
+        read_trace(path)
+    path.write_text("arrival_s,prompt,input_tokens,output\n1,10,20,5\n")
+    with pytest.raises(InputError, match="columns 'prompt' and 'input_tokens' say the same: keep one"):
         read_trace(path)
 
 
@@ -462,39 +466,3 @@ def test_weights_that_leave_no_room_say_how_much_they_take_and_on_how_many_they_
         assert isinstance(result.exception, InfeasibleError)
         assert f"{taken} of an accelerator, whose engine has 74.95 GB" in str(result.exception)
         assert result.exception.change == change
-
-
-def test_flags_say_the_drafts_and_the_exchange_that_were_asked_for() -> None:
-    sets = ["accelerators=8", "profile.collectives.exchange=deepep", "profile.collectives.exchange_mode=low_latency"]
-    plain = service_of("dgx_h200", "deepseek_v3_decoder", sets, "sglang", (1024.0, 1024.0, 0.0))
-    offer = Offer(Deployment(attention_data=8, expert=8), Widths(), 1, 64.0, 8192, 64.0, False, {})
-
-    def said(engine: str, count: int, by: str = "") -> str:
-        return "\n".join(serving_launch(engine, "some/model", offer, 2048, replace(plain, drafted=count, draft_model=by)).lines())
-
-    assert """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'""" in said("vllm", 2)
-    assert """'{"method": "ngram", "num_speculative_tokens": 2}'""" in said("vllm", 2, "free")
-    assert """'{"model": "llama3_8b_decoder", "num_speculative_tokens": 3}'""" in said("vllm", 3, "llama3_8b_decoder")
-    assert "--all2all-backend deepep_low_latency" in said("vllm", 0)
-    assert "--moe-a2a-backend=deepep" in said("sglang", 0)
-    assert "--deepep-mode=low_latency" in said("sglang", 0)
-    assert "--speculative-num-draft-tokens=3" in said("sglang", 2)
-    assert "2 drafts by what is looked up have no argument here" in said("sglang", 2, "free")
-    assert "speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 2}" in said("trtllm", 2)
-    assert "exchange of tokens by deepep, mode low_latency, has no argument here" in said("trtllm", 0)
-    assert "speculative" not in said("vllm", 0)
-
-
-@pytest.mark.parametrize(
-    ("engine", "says"),
-    [
-        ("vllm", ("--max-num-seqs 63",)),
-        ("trtllm", ("--max_batch_size 63", "max_batch_size: 63")),
-        ("sglang", ("--max-running-requests=500", "--cuda-graph-max-bs=63")),
-    ],
-)
-def test_flags_count_requests_of_each_rank_as_their_engine_does(engine: str, says: tuple[str, ...]) -> None:
-    """500 requests of eight ranks of attention data: SGLang deals all of them out, its graphs are of a rank."""
-    offer = Offer(Deployment(attention_data=8, expert=8), Widths(), 1, 500.0, 8192, 500.0, False, {})
-    text = "\n".join(serving_launch(engine, "some/model", offer, 2048).lines())
-    assert all(one in text for one in says)

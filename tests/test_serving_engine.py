@@ -10,7 +10,9 @@ import pytest
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.profile import Engine, ProfileSpec
+from rackmodel.serving.ask import service_of
 from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
+from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.served_model import Deployment, ServedModel
 from rackmodel.serving.steady import closed_loop
@@ -92,9 +94,7 @@ def test_the_host_waits_for_no_step_that_is_scheduled_ahead(ahead: int, waits: l
     """10 and 200 sequences of two ranks take the host 1 and 20 ms, and steps of 5 + 0.02 B ms 5.2 and 9 ms; what nothing hides of
     each sequence comes on top: 5 and 100 of a rank."""
     waits = [wait + exposed * each for wait, each in zip(waits, (5.0, 100.0), strict=True)]
-    facts = FACTS.model_copy(
-        update={"ahead": ahead, "step_s": 0.3e-3, "sequence_s": 2e-4, "exposed_s": exposed, "graph_sequences": 512}
-    )
+    facts = FACTS.model_copy(update={"ahead": ahead, "step_s": 0.3e-3, "sequence_s": 2e-4, "exposed_s": exposed, "graph_sequences": 512})
     model = LinearModel(cache_s=0.0)
     engine = ServingEngine(captured=model, launched=model, facts=facts, ranks=2)
     steps = Steps.of(decodes=[10.0, 200.0], context=1000.0)
@@ -142,3 +142,21 @@ def test_most_requests_are_of_a_rank_or_of_all(profile: str, most: int) -> None:
     facts = read_profile(profile).engine
     assert float(np.ravel(schedule_of(facts, 1, 4).sequences)[0]) == most * facts.sequences
     assert float(np.ravel(schedule_of(facts, 1, 4, {"sequences": 8}).sequences)[0]) == most * 8
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "page", "held"),
+    [
+        (40, 20, 1, 50.5),
+        (40, 20, 16, 0.4 * 48 + 0.6 * 64),
+        (40, 20, 1024, 1024),
+        (1024, 1024, 16, 1536.5 + 7.5),
+    ],
+)
+def test_a_request_takes_whole_pages_of_the_room(prompt: int, output: int, page: int, held: float) -> None:
+    """Of 41 to 60 tokens up to 48 are three pages of 16; of 1,024 lengths each leaves half a page empty, in the mean. None counted."""
+    sets = [f"workload.tensors.{name}.page.t={page}" for name in ("KC", "VC")]
+    service = service_of("dgx_h100", "llama3_8b_decoder", sets, "vllm", (40.0, 20.0, 0.0), accelerators=1)
+    engine = engine_of(service, Deployment(), Widths())
+    found = engine.room(Requests.of(prompt=prompt, output=output), engine.scheduled(1, {"sequences": 1e9}))
+    assert found[0] == pytest.approx(engine.cache_bytes / (131072 * held), rel=5e-3)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Trace
-from rackmodel.serving.requests import Requests, Schedule, most_sequences, tokens_held
+from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.steady import closed_loop, open_arrivals
 from rackmodel.serving.trace import RequestFigures, drawn_trace, simulate
 from tests import samples
@@ -142,7 +142,7 @@ def test_the_first_burst_is_that_of_a_simulation(clients: int) -> None:
 
 def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
     requests, schedule = Requests.of(prompt=1000, output=1000), Schedule.of()
-    room = most_sequences(np.array([30e9]), 1e6 * tokens_held(requests, schedule), schedule)
+    room = most_sequences(np.array([30e9]), 1e6 * lengths_held(requests, schedule).mean(axis=0), schedule)
     assert room[0] == 20
     free = closed_loop(LinearModel(), requests, schedule, np.array([64.0]), ROOMY)
     held = closed_loop(LinearModel(), requests, schedule, np.array([64.0]), room)
@@ -156,7 +156,7 @@ def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
 def test_a_reserved_output_takes_its_whole_room() -> None:
     requests = Requests.of(prompt=1000, output=1000)
     schedule = Schedule.of(reserves=1)
-    assert most_sequences(np.array([30e9]), 1e6 * tokens_held(requests, schedule), schedule)[0] == 15
+    assert most_sequences(np.array([30e9]), 1e6 * lengths_held(requests, schedule).mean(axis=0), schedule)[0] == 15
 
 
 def test_poisson_arrivals_are_those_of_a_simulation() -> None:
@@ -236,6 +236,23 @@ def test_reused_prefixes_are_read_by_a_trace_as_by_the_law(clients: int) -> None
         assert figures.tpot_s[-1] == pytest.approx(5e-3 + 2e-5 + 4050.5 * 1e-6, rel=1e-3)
 
 
+@pytest.mark.parametrize("stages", [1, 4])
+@pytest.mark.parametrize("prompt", [16, 4000])
+@pytest.mark.parametrize("output", [1, 2, 8, 1000])
+@pytest.mark.parametrize("facts", [{"mixed": 1}, {"mixed": 0}, {"mixed": 1, "drafted": 2, "accepted": 0.7}])
+def test_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output: int, facts: dict[str, float]) -> None:
+    """Whatever runs, and while nothing does. Steps of prompts beside nobody, and waits for clients, took no joules: answers of one token of
+    16 were said to be made of half a watt."""
+    model, clients = LinearModel(stages=stages), np.array([1.0, 2.0, 8.0, 64.0])
+    requests = Requests.of(4, prompt=prompt, output=output, variation=SPREAD)
+    schedule = Schedule.of(4, ahead=1, request_s=3e-3, tokenize_s=3e-6, stages=stages, **facts)
+    for found in (
+        closed_loop(model, requests, schedule, clients, np.full(4, 1e9)),
+        open_arrivals(model, requests, schedule, np.array([0.01, 0.1, 1.0, 3.0]), np.full(4, 1e9)),
+    ):
+        assert found.joules_per_token * found.tokens_per_s == pytest.approx(10.0, rel=1e-9)
+
+
 def test_kept_drafts_shorten_a_token() -> None:
     plain, drafted = (
         closed_loop(LinearModel(), Requests.of(prompt=1000, output=500), Schedule.of(drafted=count, accepted=0.8), np.array([8.0]), ROOMY)
@@ -246,7 +263,7 @@ def test_kept_drafts_shorten_a_token() -> None:
 
 def test_a_request_that_fits_no_cache_is_refused() -> None:
     trace = Trace(arrival_s=np.zeros(1), prompt=np.array([1000.0]), output=np.array([10.0]))
-    with pytest.raises(InputError, match=r"1,010 tokens does not fit a cache of 500"):
+    with pytest.raises(InfeasibleError, match=r"memory: request 1 of 1,010 tokens does not fit a cache of 500"):
         simulate(LinearModel(), trace, Schedule.of(), 500.0)
 
 

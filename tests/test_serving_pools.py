@@ -9,11 +9,16 @@ import pytest
 from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.drafts import model_of
+from rackmodel.serving.handing import cache_transfer
+from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop, priced_batches, steps_of_pools
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.routing import Dealt
+from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.step_prices import StepPrices
-from rackmodel.serving.steps import StepFigures, Steps
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
 from tests.serving_models import LinearModel
 
 REQUESTS = Requests.of(prompt=4000, output=400)
@@ -26,8 +31,8 @@ def held(tokens: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _found(clients: float, prompts: float = 2, decodes: float = 2, bandwidth: float = 50e9, fast: LinearModel | None = None) -> PoolsSteady:
     room = np.array([1e6])
-    first = Pool(fast or LinearModel(), Schedule.of(mixed=0), prompts, room)
-    then = Pool(LinearModel(), Schedule.of(), decodes, room)
+    first = Pool(fast or LinearModel(), Schedule.of(mixed=0), prompts, room, 10.0)
+    then = Pool(LinearModel(), Schedule.of(), decodes, room, 10.0)
     return pools_closed_loop(first, then, Transfer(held, bandwidth), REQUESTS, np.array([clients]))
 
 
@@ -65,6 +70,57 @@ def test_a_slow_way_makes_the_first_token_late_alone() -> None:
     near, far = _found(16.0), _found(16.0, bandwidth=5e9)
     assert far.ttft_s[0] - near.ttft_s[0] == pytest.approx(far.transfer_s[0] - near.transfer_s[0], rel=0.1)
     assert far.transfer_s[0] == pytest.approx(4000 * PER_TOKEN / 5e9)
+
+
+def test_workers_that_have_nothing_to_do_draw_what_they_draw_idle() -> None:
+    """One client of two workers of each pool: of T seconds of a request one of the four works at 10 W, for its prompt or for its steps; the
+    others, and all while its cache is on the way, draw 3 W. They were said to decode all the time."""
+    room, one = np.array([1e6]), Requests.of(prompt=4096, output=400)
+    pools = Pool(LinearModel(), Schedule.of(mixed=0, token_budget=4096), 2, room, 3.0), Pool(LinearModel(), Schedule.of(), 2, room, 3.0)
+    found = pools_closed_loop(*pools, Transfer(held, 5e9, joules_per_byte=1e-9), one, np.array([1.0]))
+    prompt, decoding, moving = 5e-3 + 2e-3 + 4096 * 2e-5, 399 * (5e-3 + 2e-5 + 4296 * 1e-8), 4096 * PER_TOKEN / 5e9
+    whole = prompt + decoding + moving
+    joules = 10.0 * (prompt + decoding) + 3.0 * (4.0 * whole - prompt - decoding) + 4096 * PER_TOKEN * 1e-9
+    assert found.joules_per_token[0] * 400 == pytest.approx(joules, rel=1e-6)
+
+
+@pytest.mark.parametrize("prompt", [16, 4000])
+@pytest.mark.parametrize("output", [2, 1000])
+@pytest.mark.parametrize(("prompts", "decodes", "stages"), [(1, 1, 1), (1, 4, 1), (4, 1, 2)])
+def test_workers_of_ten_watts_draw_ten_watts_each(prompt: int, output: int, prompts: int, decodes: int, stages: int) -> None:
+    """Whatever they do. 64 short prompts in a full batch were said to take as much as 64 alone: ten times as many watts."""
+    room, clients = np.array([1e6]), np.array([1.0, 8.0, 64.0, 1000.0])
+    requests, model = Requests.of(4, prompt=prompt, output=output), LinearModel(stages=stages)
+    first = Pool(model, Schedule.of(4, mixed=0, stages=stages), prompts, room, 10.0)
+    then = Pool(model, Schedule.of(4, stages=stages), decodes, room, 10.0)
+    found = pools_closed_loop(first, then, Transfer(held, 50e9), requests, clients)
+    watts = found.joules_per_token * found.requests_per_s * output
+    assert watts == pytest.approx(10.0 * (prompts + decodes), rel=1e-9)
+
+
+def _served(machine: str, **degrees: int) -> ServedModel:
+    service = service_of(machine, "llama3_8b_decoder", (), "vllm", (1000.0, 100.0, 0.0))
+    return model_of(engine_of(service, Deployment(**degrees), Widths()))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "decodes", "own", "share", "rate", "energy"),
+    [
+        (("dgx_h100", {"tensor": 2}), ("dgx_h100", {"tensor": 2}), 0, 2, 0.822 * 450e9, 14e-12),  # NVLink, two pairs at once
+        (("dgx_h100", {"tensor": 4}), ("dgx_h100", {}), 0, 1, 0.822 * 450e9, 14e-12),  # one takes all
+        (("dgx_h100", {"tensor": 2, "pipeline": 2}), ("dgx_h100", {"tensor": 4}), 0, 4, 0.822 * 450e9, 14e-12),
+        (("dgx_h100", {"tensor": 2}), ("dgx_h100", {"tensor": 2}), 8, 2, 48e9, 236.5e-12),  # another node of its kind: through NICs
+        (("dgx_h200", {"tensor": 8}), ("dgx_h100", {"tensor": 2}), 8, 2, 48e9, 527.5e-12),  # another machine
+    ],
+)
+def test_a_cache_takes_its_way_with_its_joules(
+    prompts: tuple[str, dict[str, int]], decodes: tuple[str, dict[str, int]], own: int, share: int, rate: float, energy: float
+) -> None:
+    """2 x 32 layers x 8 heads x 128 x 2 bytes of each of 63 pages of 16 tokens. share: of the accelerator that has most."""
+    first, then = (_served(name, **degrees) for name, degrees in (prompts, decodes))
+    found, one, whole = cache_transfer(first, then, own), Requests.of(prompt=1000, output=1), 1008 * PER_TOKEN
+    assert found.seconds(one)[0] - found.latency_s == pytest.approx(whole / share / rate, rel=1e-3)
+    assert found.joules(one)[0] == pytest.approx(8 * whole * energy, rel=1e-9)
 
 
 def test_pools_may_be_unlike() -> None:
@@ -119,8 +175,8 @@ def test_pools_of_one_model_price_their_steps_together_and_each_once() -> None:
     model, asked = LinearModel(), list[int]()
     known = StepPrices(Counted(model, asked))
     room, clients = np.array([1e6]), np.array([16.0])
-    then = Pool(model, Schedule.of(), 2, room, known=known)
-    each = [(Pool(model, Schedule.of(mixed=0), n, room, known=known), then) for n in (1, 2)]
+    then = Pool(model, Schedule.of(), 2, room, 10.0, known=known)
+    each = [(Pool(model, Schedule.of(mixed=0), n, room, 10.0, known=known), then) for n in (1, 2)]
     for first, then in each:
         for steps in steps_of_pools(first, then, REQUESTS, clients):
             known.want(steps)

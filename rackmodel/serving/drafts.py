@@ -5,7 +5,7 @@
                                                                     every token of its step, prompts among them
     tokens a sequence gets a step: 1 + p + ... + p^K (requests.py)
 
-Steps say drafted tokens as further decodes that share a cache: b (1 + K) decodes of context c / (1 + K) each (rhythm.decode_steps).
+Steps say drafted tokens as further ones of a sequence: b (1 + K) decodes, 1 + K of each (Steps.new).
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ class DraftedModel:
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps."""
-        wide = 1.0 + self.count
-        none = np.zeros(len(steps))
-        drafting = replace(steps, decodes=steps.decodes / wide, context=steps.context * wide, prefill=none, prompts=none, before=none)
+        none, one = np.zeros(len(steps)), np.ones(len(steps))
+        drafting = replace(steps, decodes=steps.sequences, new=one, prefill=none, prompts=none, before=none)
         again = float(self.count - self.own)
         figures = [self.target.price(steps)]
         if self.own:
@@ -69,7 +68,7 @@ class DraftedModel:
         if again:
             figures.append(_times(self.draft.price(drafting), np.where(steps.decodes > 0, again, 0.0)))
         if np.any(steps.prefill > 0) and not self.own:
-            prompts = replace(steps, decodes=none, context=none)
+            prompts = replace(steps, decodes=none, new=one, context=none)
             figures.append(_times(self.draft.price(prompts), np.where(steps.prefill > 0, 1.0, 0.0)))
         return StepFigures(
             seconds=np.asarray(sum(one.seconds for one in figures)),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
-from rackmodel.serving.requests import Requests, Schedule, most_sequences, tokens_held
+from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps
 from rackmodel.units import bytes_text
@@ -92,7 +92,9 @@ class ServingEngine:
 
     def room(self, requests: Requests, schedule: Schedule) -> Array:
         """[n] requests that are held at once."""
-        return most_sequences(self.caches(schedule.mesh), self.held(tokens_held(requests, schedule), schedule.mesh), schedule)
+        lengths = lengths_held(requests, schedule)
+        held = self.held(lengths.ravel(), np.broadcast_to(schedule.mesh, lengths.shape).ravel()).reshape(lengths.shape)
+        return most_sequences(self.caches(schedule.mesh), held.mean(axis=0), schedule)
 
     def held(self, tokens: Array, mesh: Array) -> Array:
         """[n] bytes that a request of so many tokens [n] keeps on an accelerator, of some deployments [n]."""
@@ -116,8 +118,12 @@ class ServingEngine:
 
     def _most_tokens(self, caches: float, tokens: float, mesh: int) -> int:
         """Tokens, fewer than some, of the longest request that caches of so many bytes hold."""
-        fewer = np.arange(int(tokens) + 1, dtype=np.float64)
-        return max(int(np.searchsorted(self.held_each(fewer)[mesh], caches, side="right")) - 1, 0)
+        low, high = 0, int(tokens)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self.held_each(np.array([float(middle)]))[mesh, 0] <= caches
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return low
 
     @property
     def schedule(self) -> Schedule:

@@ -6,7 +6,9 @@ others are there to fill it; sequences are dealt evenly, so that one may have no
 
     wait      the rest of a batch, (E - 1 + ahead) batches        E batches leave before one has room
     rest      t - w where w < t, else E[t^2] / 2 E[t]             w seconds on the way; t of a batch, the longer the more often it is met
-    E         (1 - f^S) / (1 - f), f = (1 - v) exp(-a)            of S batches a share v has room, and a sequences end with each
+    E         (1 - f^k) / (1 - f), f = (1 - v) exp(-a)            of S batches a share v has room, and a sequences end with each; its own
+                                                                  client's comes round, with room, as the k-th: S less those that have
+                                                                  left while the request was on its way
     behind    a w / t - m (1 + n) prompts                         that were on their way together, n batches of m having passed
 
 In a clump the batches meanwhile carry prompts, but for the first ones of it, which find none before them: prompts that a request need not
@@ -99,12 +101,13 @@ def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle)
     others = np.maximum(cycle.crowd.clients, 1.0)
     first = (requests.variation > 0) & (cycle.window * stages < 2.0)
     window = np.where(first, 2.0, cycle.window * stages)
-    more = np.where(comes, _exits(cycle.crowd, stages) - 1.0, 0.0)
+    seconds = np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages)
+    more = np.where(comes, _exits_from(cycle.crowd, stages, schedule.before_s(requests) / seconds) - 1.0, 0.0)
     count = schedule.before_join + comes + more
     always = np.where(others < stages, cycle.window / np.maximum(cycle.window + cycle.still, 1e-300), 0.0)
     return _Batches(
         first=first,
-        seconds=np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages),
+        seconds=seconds,
         window=window,
         count=count,
         met=np.maximum(np.where(first, others / (others + 1.0) / np.maximum(count, 1.0), _met(window, count)), always),
@@ -139,16 +142,26 @@ def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
     return np.asarray(((1.0 - share) * short**2 + share * long**2) / (2.0 * batch))
 
 
-def _exits(crowd: Crowd, stages: Array) -> Array:
-    """[n] batches that leave a pipeline before one has room for a request.
+def _exits_from(crowd: Crowd, stages: Array, after: Array) -> Array:
+    """The same of a request that comes `after` [n] batches after the end of the one that its client's last request left: those that have
+    left by then are the fewer before its own comes round. From one on, give or take a half."""
+    about = np.where(after < 1.0, 0.5, after + 0.5)
+    left = np.floor(about)
+    most, fewer = (_exits(crowd, stages, stages - np.maximum(gone, 0.0) % stages) for gone in (left - 1.0, left))
+    return np.asarray(most + (about - left) * (fewer - most))
+
+
+def _exits(crowd: Crowd, stages: Array, own: Array | None = None) -> Array:
+    """[n] batches that leave a pipeline before one has room for a request. own: how many, the last its own; None: as many as stages.
 
     Others have room where there are fewer of them than ceil(C / S) a batch, or where one of theirs has just ended; its own has, and goes
     with the next one where nobody is left in it.
     """
+    own = stages if own is None else own
     clients = crowd.clients + 1.0
     free = np.minimum((stages * np.ceil(clients / stages) - clients) / stages, 1.0)
     full = (1.0 - free) * np.exp(-crowd.dense / stages)
-    exits = np.where(full < 1.0, (1.0 - full**stages) / np.maximum(1.0 - full, 1e-12), stages)
+    exits = np.where(full < 1.0, (1.0 - full**own) / np.maximum(1.0 - full, 1e-12), own)
     empty = np.clip((2.0 * stages - clients) / clients, 0.0, 1.0)
     return np.asarray(empty + (1.0 - empty) * exits)
 

@@ -20,6 +20,22 @@ CONTEXT_SLACK = 200
 """Tokens of a context beyond prompt and output: a chat template's. Source: InferenceX, MAX_MODEL_LEN."""
 
 
+WEIGHTS = {
+    "vllm": {"bf16": "--dtype bfloat16", "fp16": "--dtype float16", "fp8": "--quantization fp8", "mxfp4": "--quantization mxfp4"}
+    | {"nvfp4": "--quantization modelopt_fp4"},
+    "trtllm": {},
+    "sglang": {"bf16": "--dtype=bfloat16", "fp16": "--dtype=float16", "fp8": "--quantization=fp8", "mxfp4": "--quantization=mxfp4"}
+    | {"nvfp4": "--quantization=modelopt_fp4", "int8": "--quantization=w8a8_int8"},
+}
+"""Engine → format of weights → what says it. Source: vllm-project/vllm, model_executor/layers/quantization, QuantizationMethods;
+sgl-project/sglang, srt/server_args.py, QUANTIZATION_CHOICES; TensorRT-LLM takes its checkpoint's."""
+CACHES = {
+    "vllm": {"": "", "bf16": "bfloat16", "fp8": "fp8"},
+    "trtllm": {"": "auto", "bf16": "auto", "fp16": "auto", "fp8": "fp8", "nvfp4": "nvfp4"},
+    "sglang": {"": "", "bf16": "bf16", "fp8": "fp8_e4m3", "mxfp4": "fp4_e2m1"},
+}
+"""Engine → format of caches → its word. Source: vllm-project/vllm, config/cache.py, CacheDType; sgl-project/sglang, srt/server_args.py,
+--kv-cache-dtype; NVIDIA/TensorRT-LLM, pull request 11487 (auto, fp8, nvfp4; auto is the model's own)."""
 POOLS = {
     "vllm": """--kv-transfer-config '{"kv_connector": "NixlConnector", "kv_role": "kv_both"}'""",
     "sglang": "--disaggregation-mode {role} --disaggregation-transfer-backend nixl",
@@ -39,7 +55,7 @@ def launches_of(name: str, model: str, offer: Offered, length: float, service: S
         more = (POOLS[name].format_map({"role": role}),) if name == "sglang" else (POOLS[name],) if name in POOLS else ()
         config = one.config + "cache_transceiver_config: {backend: UCX}\n" if one.config else one.config
         note = f"pool of {role}: {pool.count} workers of {pool.deployment.accelerators} accelerators"
-        found.append(replace(one, notes=(note,), arguments=(*one.arguments, *more), config=config))
+        found.append(replace(one, notes=(note, *one.notes[1:]), arguments=(*one.arguments, *more), config=config))
     return tuple(found)
 
 
@@ -53,8 +69,17 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     more, lines, cannot = _asked(name, offer, service) if service is not None else ([], "", [])
     arguments, config = [*arguments, *more], config + lines
     config_name = "engine.yaml" if config else ""
+    cannot = [*_formats_of_the_checkpoint(name, offer), *cannot]
     notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each", *cannot)
     return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
+
+
+def _formats_of_the_checkpoint(name: str, offer: Offer) -> list[str]:
+    """Formats that an engine takes from its checkpoint alone."""
+    said = {"weights": (offer.widths.weight, WEIGHTS[name]), "caches": (offer.widths.kv_cache, CACHES[name])}
+    return [
+        f"{what} in {word} have no argument here: they are the checkpoint's" for what, (word, own) in said.items() if word not in {"", *own}
+    ]
 
 
 def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, list[str]]:
@@ -105,8 +130,9 @@ def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += ["--enable-expert-parallel"] if one.expert > 1 else []
     found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer, one.attention_data)}"]
     found += [f"--max-model-len {context}"]
-    found += [f"--quantization {offer.widths.weight}"] if offer.widths.weight else []
-    found += [f"--kv-cache-dtype {offer.widths.kv_cache}"] if offer.widths.kv_cache else []
+    cache = CACHES["vllm"].get(offer.widths.kv_cache)
+    found += [WEIGHTS["vllm"][offer.widths.weight]] if offer.widths.weight in WEIGHTS["vllm"] else []
+    found += [f"--kv-cache-dtype {cache}"] if cache else []
     return found, ""
 
 
@@ -118,7 +144,7 @@ def _trtllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += ["--extra_llm_api_options engine.yaml"]
     lines = [f"cuda_graph_config: {{enable_padding: true, max_batch_size: {_sequences(offer, one.attention_data)}}}"]
     lines += [f"enable_attention_dp: {str(one.attention_data > 1).lower()}"]
-    lines += [f"kv_cache_config: {{dtype: {offer.widths.kv_cache or 'auto'}}}"]
+    lines += [f"kv_cache_config: {{dtype: {CACHES['trtllm'].get(offer.widths.kv_cache, 'auto')}}}"]
     return found, "\n".join(lines) + "\n"
 
 
@@ -130,10 +156,12 @@ def _sglang(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += [f"--data-parallel-size={one.attention_data}", "--enable-dp-attention"] if one.attention_data > 1 else []
     found += [f"--expert-parallel-size={one.expert}"] if one.expert > 1 else []
     found += [f"--dcp-size={one.context}"] if one.context > 1 else []
-    found += [f"--chunked-prefill-size={offer.budget}", f"--max-running-requests={_sequences(offer)}"]
+    found += [f"--chunked-prefill-size={offer.budget * one.attention_data}"]  # which it deals out over ranks (server_args.py)
+    found += [f"--max-running-requests={_sequences(offer)}"]
     found += [f"--cuda-graph-max-bs={_sequences(offer, one.attention_data)}", f"--context-length={context}"]
-    found += [f"--quantization={offer.widths.weight}"] if offer.widths.weight else []
-    found += [f"--kv-cache-dtype={offer.widths.kv_cache}"] if offer.widths.kv_cache else []
+    cache = CACHES["sglang"].get(offer.widths.kv_cache)
+    found += [WEIGHTS["sglang"][offer.widths.weight]] if offer.widths.weight in WEIGHTS["sglang"] else []
+    found += [f"--kv-cache-dtype={cache}"] if cache else []
     return found, ""
 
 

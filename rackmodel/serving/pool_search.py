@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.cost.step.ledger import replica_static
 from rackmodel.errors import InfeasibleError
 from rackmodel.serving.drafts import model_of
 from rackmodel.serving.engine import ServingEngine
@@ -221,11 +222,15 @@ class _Pair:
         workers: list[Array] = [np.array([float(split[at]) for split, _, _ in self.points]) for at in (0, 1)]
         first = self.prompts_engine.scheduled(n, budgets)
         then = self.decodes_engine.scheduled(n, self.decodes.drafts)
+        sides = ((self.prompts, self.first), (self.decodes, self.then))
+        idle = [sum(watts for _, watts in replica_static(of.machine, one.accelerators)) for of, one in sides]
         return (
-            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), self.prices[0]),
-            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), self.prices[1]),
+            Pool(self.prompts_engine, first, workers[0], np.full(n, np.inf), idle[0], self.prices[0]),
+            Pool(self.decodes_engine, then, workers[1], np.full(n, self.room), idle[1], self.prices[1]),
         )
 
     def _settled(self) -> PoolsSteady:
         models = [model_of(engine) for engine in (self.prompts_engine, self.decodes_engine)]
-        return pools_closed_loop(*self._pools, cache_transfer(models[0], models[1]), self._requests(len(self.points)), self._clients)
+        own = 0 if self.prompts is self.decodes else self.prompts.machine.used
+        transfer = cache_transfer(models[0], models[1], own)
+        return pools_closed_loop(*self._pools, transfer, self._requests(len(self.points)), self._clients)

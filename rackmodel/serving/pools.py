@@ -36,13 +36,14 @@ figures are its own. (All whole batches: TPOT 0.4 % off at most in 99 of 100 of 
 
 @dataclass(frozen=True)
 class Pool:
-    """Workers that are alike. workers: how many, a number or [n] · room: [n] requests that each holds at once · known: prices of steps of
-    the model that several pools share; None = its own."""
+    """Workers that are alike. workers: how many, a number or [n] · room: [n] requests that each holds at once ·
+    idle_watts: of one while it waits · known: prices of steps of the model that several pools share; None = its own."""
 
     model: Served
     schedule: Schedule
     workers: Any
     room: Array
+    idle_watts: float = 0.0
     known: StepPrices | None = None
 
     @property
@@ -50,25 +51,25 @@ class Pool:
         """Of steps of its model."""
         return self.known or StepPrices(self.model)
 
-    @property
-    def idle_w(self) -> float:
-        """Of a worker while it waits for requests."""
-        second, mesh = np.ones(1), np.zeros(1)
-        return float(sum(np.sum(row.joules) for row in (*self.model.waiting(second, mesh), *self.model.idling(second, mesh))))
-
 
 @dataclass(frozen=True)
 class Transfer:
     """How a prompt's cache gets to the decode pool. held_bytes: tokens of prompts [n] → bytes of their caches on the accelerator that has
-    most of them to send or to take · bandwidth_bytes_per_s: of its link · latency_s: of a transfer."""
+    most of them to send or to take · bandwidth_bytes_per_s: of its link · latency_s: of a transfer · joules_per_byte: of these bytes, with
+    those that others send beside it."""
 
     held_bytes: Callable[[Array], Array]
     bandwidth_bytes_per_s: float
     latency_s: float = 0.0
+    joules_per_byte: float = 0.0
 
     def seconds(self, requests: Requests) -> Array:
         """[n] seconds of a prompt's cache."""
         return np.asarray(self.held_bytes(requests.prompt) / self.bandwidth_bytes_per_s + self.latency_s)
+
+    def joules(self, requests: Requests) -> Array:
+        """[n] joules of a prompt's cache, all its accelerators together."""
+        return np.asarray(self.held_bytes(requests.prompt) * self.joules_per_byte)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,23 +91,22 @@ class PoolsSteady:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · work_s, joules: of the
-    worker by one, (in a full batch, alone) · share: clients of a worker."""
+    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · share: clients of a
+    worker · alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
 
     own_s: Array
     drain_s: Array
-    work_s: tuple[Array, Array]
-    joules: tuple[Array, Array]
     share: Array
+    alone: tuple[Array, Array]
+    batched: tuple[Array, Array]
 
-    def joules_at(self, per_s: Array, pool: Pool) -> Array:
-        """[n] joules of a prompt where so many [n] come a second: alone where the workers have time for that, else together with as many
-        others as leaves them none; and what the workers draw while they wait."""
-        (least, most), (least_j, most_j) = self.work_s, self.joules
-        work = np.clip(pool.workers / per_s, least, most)
-        alone = np.divide(work - least, most - least, out=np.ones_like(work), where=most > least)
-        idle = np.maximum(pool.workers / per_s - work, 0.0)
-        return np.asarray(least_j + (most_j - least_j) * alone + idle * pool.idle_w)
+    def work(self, per_s: Array) -> tuple[Array, Array]:
+        """[n] seconds of a worker and joules of a prompt, of per_s [n] a second and worker: alone as long as there is time for all to be,
+        else as many in full batches as it takes."""
+        (alone_s, alone_j), (batched_s, batched_j) = self.alone, self.batched
+        saved = np.maximum(alone_s - batched_s, 1e-300)
+        full = np.clip((alone_s - 1.0 / per_s) / saved, 0.0, 1.0)
+        return alone_s + full * (batched_s - alone_s), alone_j + full * (batched_j - alone_j)
 
 
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
@@ -129,6 +129,8 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     step, busy, per_s = rate.at(there)
     joins = _joins(prompts, decodes, there, clients, step) + asking
     working = per_s * at.drain_s / prompts.workers
+    busy_s, joules = at.work(per_s / prompts.workers)
+    idle = prompts.idle_watts * np.maximum(prompts.workers - per_s * busy_s, 0.0)
     return PoolsSteady(
         tpot_s=busy / requests.gaps,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
@@ -138,7 +140,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         outside=low - there,
         requests_per_s=per_s,
         busy=working,
-        joules_per_token=(at.joules_at(per_s, prompts) + rate.watts_of(there) / per_s) / requests.output,
+        joules_per_token=(joules + transfer.joules(requests) + (rate.watts_of(there) + idle) / per_s) / requests.output,
     )
 
 
@@ -163,11 +165,11 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     batches, stages = _Batches(pool, requests), pool.schedule.stages
     most, chunks = batches.most, batches.chunks
     (own, full), (own_j, full_j) = (figure.reshape(2, -1) for figure in pool.prices.of(batches.steps))
-    together = full / most < chunks * own
-    work = np.where(together, full / most, chunks * own) / stages, chunks * own / stages
-    joules = np.where(together, full_j / most, chunks * own_j) / stages, chunks * own_j / stages
-    alone = (stages + chunks - 1.0) / stages * own
-    return _Prompts(alone, np.maximum(work[0], moving), work, joules, np.maximum(clients / pool.workers, 1.0))
+    alone, batched = ((chunks * own / stages, chunks * own_j / stages), (full / most / stages, full_j / most / stages))
+    gains = batched[0] < alone[0]
+    batched = np.where(gains, batched[0], alone[0]), np.where(gains, batched[1], alone[1])
+    drain, own_s = np.maximum(batched[0], moving), (stages + chunks - 1.0) / stages * own
+    return _Prompts(own_s, drain, np.maximum(clients / pool.workers, 1.0), alone, batched)
 
 
 def priced_batches(most: float) -> Array:
@@ -201,8 +203,8 @@ class _Decodes:
 
     def watts_of(self, there: Array) -> Array:
         """[n] watts of all workers; of fewer sequences than workers each has one of its own, and the others wait."""
-        busy = np.minimum(there, self.pool.workers)
-        return np.asarray(self._between(self.watts, there) * busy + self.pool.idle_w * (self.pool.workers - busy))
+        working = np.minimum(there / self.pool.workers, 1.0)
+        return np.asarray(self.pool.workers * (working * self._between(self.watts, there) + (1.0 - working) * self.pool.idle_watts))
 
     def _between(self, figures: Array, there: Array) -> Array:
         each = np.maximum(there / self.pool.workers, 1.0)

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 LENGTHS = 16
 """Of answers that vary, whose steps are counted."""
+MOMENTS = 97
+"""Of a request's life; a prime, for at round ones all its lengths might be whole pages."""
 
 
 class _Points:
@@ -119,9 +121,10 @@ class Schedule(_Points):
         return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
 
 
-def tokens_held(requests: Requests, schedule: Schedule) -> Array:
-    """[n] tokens that a request keeps: its prompt and, on average, half its output; all of it where the engine reserves it."""
-    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, 0.5))
+def lengths_held(requests: Requests, schedule: Schedule) -> Array:
+    """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
+    done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]
+    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, done))
 
 
 def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Array:
@@ -130,4 +133,4 @@ def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Ar
     kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
     fit = kv_bytes / np.maximum(held_bytes, 1e-300)
-    return np.asarray(np.maximum(np.minimum(np.floor(fit), schedule.sequences), 1.0))
+    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), schedule.sequences), 1.0))

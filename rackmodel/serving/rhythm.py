@@ -104,8 +104,8 @@ class Rhythm:
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
     to the steps of a decode · own_s: of a prompt's own steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of
     any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue ·
-    residual_s: from any moment of a busy engine to the next batch · joules, charged_s: of a request, from its prompt to its last token, and
-    the seconds of the whole replica that they are of · beside_s: of the steps that were priced with them.
+    residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
+    last token · busy_s: seconds of an engine that these are of · beside_s: of the steps that were priced with them.
     """
 
     group: Grouping
@@ -119,7 +119,7 @@ class Rhythm:
     drain_s: Array
     residual_s: Array
     joules: Array
-    charged_s: Array
+    busy_s: Array
     beside_s: Array
 
 
@@ -192,8 +192,8 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
     step = plain + crowd.seen * prompt
+    joules, busy = _joules(model, requests, schedule, crowd, dense, figures)
     longer = joined**2 - np.where(mixed, plain, 0.0) ** 2
-    joules, charged = _charged(requests, schedule, decodes, dense, figures)
     return Rhythm(
         group=group,
         decode_s=plain,
@@ -206,7 +206,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         drain_s=full * group.each_steps,
         residual_s=(plain**2 + crowd.seen * prompt / np.maximum(dense.extra_s, 1e-12) * longer) / (2.0 * step * stages),
         joules=joules,
-        charged_s=charged,
+        busy_s=busy,
         beside_s=others[0] if others else np.zeros_like(plain),
     )
 
@@ -293,18 +293,30 @@ def longest(share: Array, each: Array, most: Array, stages: Array) -> Array:
     return np.asarray(np.maximum(found, each * some))
 
 
-def _charged(requests: Requests, schedule: Schedule, decodes: Array, dense: _Dense, figures: StepFigures) -> tuple[Array, Array]:
-    """([n] joules of a request, from its prompt to its last token, [n] seconds of the whole replica that they are of): its part of the
-    steps that it is in, each as long as it takes with all stages at work, and what its prompt adds to one."""
-    steps, held = schedule.decoding_steps(requests), np.maximum(decodes, dense.group.stages)
-
-    def of(each: Array) -> Array:
-        plain, joined = each.reshape(-1, len(decodes))[:2]
-        return np.asarray(
-            steps * plain / held + np.maximum(joined - np.where(dense.mixed, plain, 0.0), 0.0) / np.maximum(dense.prompts, 1e-12)
-        )
-
-    return of(figures.joules), of(figures.seconds)
+def _joules(
+    model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, dense: _Dense, figures: StepFigures
+) -> tuple[Array, Array]:
+    """[n] joules of a request, from its prompt to its last token, and the engine's seconds that they are of. A step of prompts beside
+    nobody who decodes is all theirs. A pipeline of few batches, or with long ones, waits."""
+    decodes = crowd.decodes
+    plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
+    steps = schedule.decoding_steps(requests)
+    held = np.maximum(decodes, dense.group.stages)
+    others = np.maximum(crowd.clients, 1.0)
+    beside = np.where(crowd.clients > 0, 1.0 - (1.0 - np.minimum(crowd.others / others, 1.0)) ** others, 0.0)
+    shared = np.where(dense.mixed, beside, 0.0)
+    each, each_s = (
+        np.maximum(joined - shared * plain, 0.0) / np.maximum(dense.prompts, 1e-12)
+        for joined, plain in ((joined_j, plain_j), (dense.joined, dense.plain))
+    )
+    joules, busy = steps * plain_j / held + each, steps * dense.plain / held + each_s
+    if np.all(dense.group.stages == 1.0):
+        return np.asarray(joules), np.asarray(busy)
+    waits = steps * dense.plain * (1.0 / decodes - 1.0 / held) + dense.prompt_s - dense.extra_s / np.maximum(dense.prompts, 1e-12)
+    waits = np.where(dense.group.stages > 1.0, np.maximum(waits, 0.0), 0.0)
+    mesh = schedule.mesh + np.zeros_like(decodes)
+    rows = [*model.waiting(waits, mesh), *model.idling(waits, mesh)]
+    return np.asarray(joules + sum((row.joules for row in rows), np.zeros_like(waits))), np.asarray(busy + waits)
 
 
 def prompt_room(schedule: Schedule, decodes: Array) -> Array:
@@ -332,17 +344,15 @@ def full_batch(requests: Requests, schedule: Schedule, decodes: Array) -> Array:
 
 
 def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens: Array) -> Steps:
-    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least.
-
-    Drafted tokens are priced as further decodes that share one sequence's cache: context / (1 + k) each.
-    """
+    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least."""
     wide = 1.0 + schedule.drafted
     prompts = tokens / requests.fresh
     cut = np.maximum(requests.fresh - schedule.token_budget, 0.0) / 2.0
     there = np.where(decodes > 0, np.where(schedule.stages > 1, np.maximum(decodes, schedule.stages), decodes), 0.0)
     return Steps(
         decodes=there * wide,
-        context=np.where(decodes > 0, requests.context / wide, 0.0),
+        new=wide + np.zeros_like(decodes),
+        context=np.where(decodes > 0, requests.context, 0.0),
         prefill=tokens,
         prompts=np.where(tokens > 0, np.maximum(prompts, schedule.stages), 0.0),
         before=np.where(tokens > 0, requests.prompt * requests.reused + cut, 0.0),

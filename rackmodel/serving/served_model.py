@@ -156,35 +156,22 @@ class ServedModel:
         return float(self._held("kv_cache", context)[0])
 
     def held_each(self, tokens: Array) -> Array:
-        """[deployments, n] bytes that a sequence of so many tokens [n] keeps on the fullest accelerator: as many for each token, and of
-        windows and states what they have by then, pages counted."""
-        filled = self._filled
-        if not any(filled):
-            return np.multiply.outer(self.kv_each, tokens)
+        """[deployments, n] bytes that a sequence of so many tokens [n] keeps on the fullest accelerator: whole pages of what grows, and of
+        windows and states what they have by then."""
         kept = self._cached_tensors(tokens)
-        each = np.multiply.outer(self._growth, tokens)
-        for x, shares in enumerate(filled):
+        each = np.zeros((len(self.workload.sections), len(self.deployments), len(tokens)))
+        for x, shares in enumerate(self._kept):
             for name, share in shares.items():
                 each[x] += np.multiply.outer(share, kept[name].held_bytes)
         return np.array([(cut.busy @ own).max(axis=0) for cut, own in zip(self.replica.cuts, each.transpose(1, 0, 2), strict=True)])
 
     @cached_property
-    def _growth(self) -> Array:
-        """[sections, deployments] bytes that a token takes of a layer on the fullest accelerator."""
-        return (self._bytes("kv_cache", 2 * FAR) - self._bytes("kv_cache", FAR)) / FAR
-
-    @cached_property
-    def _filled(self) -> list[dict[str, Array]]:
-        """Of each section: what it keeps of a sequence that ends growing (windows, states) → [deployments] share of its bytes on the
-        fullest accelerator."""
-        once, twice = (self._cached_tensors(np.full(1, tokens)) for tokens in (FAR, 2 * FAR))
-
-        def ended(name: str) -> bool:
-            return bool(np.all(once[name].held_bytes == twice[name].held_bytes) and np.all(once[name].held_bytes > 0))
-
+    def _kept(self) -> list[dict[str, Array]]:
+        """Of each section: what it keeps of a sequence → [deployments] share of its bytes on the fullest accelerator."""
+        degrees = self.laid_out[0].pricer.degrees
         return [
-            {name: volume.fullest(self.laid_out[0].pricer.degrees) for name, volume in caches.items() if ended(name)}
-            for caches in (dict(self._volumes(x, "kv_cache", lambda _: 1.0)) for x in range(len(self.workload.sections)))
+            {name: volume.fullest(degrees) for name, volume in self._volumes(x, "kv_cache", lambda _: 1.0)}
+            for x in range(len(self.workload.sections))
         ]
 
     def _cached_tensors(self, tokens: Array) -> Mapping[str, Tensor]:

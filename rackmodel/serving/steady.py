@@ -248,10 +248,7 @@ def _decoding_s(beat: Rhythm, requests: Requests, schedule: Schedule) -> Array:
 
 
 def _steady(model: Served, beat: Rhythm, requests: Requests, schedule: Schedule, decodes: Array, times: _Times) -> Steady:
-    """The figures of n points whose rhythm has settled. A replica is there all the time: for what of it no request's steps are charged, its
-    stages wait for one another, or all of it for requests."""
-    idle_s, mesh = np.maximum(1.0 / times.per_s - beat.charged_s, 0.0), schedule.mesh + np.zeros_like(times.per_s)
-    idle_j = sum((row.joules for row in (*model.waiting(idle_s, mesh), *model.idling(idle_s, mesh))), np.zeros_like(idle_s))
+    """The figures of n points whose rhythm has settled."""
     return Steady(
         tpot_s=_decoding_s(beat, requests, schedule) / requests.gaps,
         ttft_s=times.first_s,
@@ -259,10 +256,18 @@ def _steady(model: Served, beat: Rhythm, requests: Requests, schedule: Schedule,
         waiting=times.per_s * times.first_s,
         requests_per_s=times.per_s,
         tokens_per_s=times.per_s * requests.output,
-        joules_per_token=(beat.joules + idle_j) / requests.output,
+        joules_per_token=(beat.joules + _idle_joules(model, schedule, 1.0 / times.per_s - beat.busy_s)) / requests.output,
         queue_s=times.queue_s,
         limited=times.limited,
         overloaded=times.overloaded,
         burst_s=times.burst_s,
         rhythm=beat,
     )
+
+
+def _idle_joules(model: Served, schedule: Schedule, idle_s: Array) -> Array:
+    """[n] of a request's seconds in which nothing runs: less than none where its steps were counted for longer than it takes, so that what
+    is drawn all the time is of that time."""
+    mesh = schedule.mesh + np.zeros_like(idle_s)
+    rows = (*model.waiting(idle_s, mesh), *model.idling(np.maximum(idle_s, 0.0), mesh))
+    return np.asarray(sum((row.joules for row in rows), np.zeros_like(idle_s)))

@@ -1,7 +1,8 @@
 """Layers of a decoder in mixed steps: some sequences decode, some prompts are prefilled, in one pass over the weights.
 
     operations that        run on                                             sizes of one pass
-    walk a cache           the decodes, and the chunks of prompts             (decodes, 1, context + 1) and (prompts, chunk, before + chunk)
+    walk a cache           the decodes, and the chunks of prompts             (decodes / new, new, context + new) and (prompts, chunk,
+                                                                              before + chunk)
     give one row a         every sequence, of which each gives one token      (decodes + prompts, 1)
     sequence
     do neither             all tokens together                                (decodes + prefill, 1)
@@ -90,7 +91,7 @@ def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
     shared = [name for name, of in workload.aliases.items() if of == serving.sequences]
     prompts = np.where(steps.prefill > 0, steps.prompts, 0.0)
     chunk = np.divide(steps.prefill, prompts, out=np.ones_like(steps.prefill), where=prompts > 0)
-    fullest = np.ceil(steps.decodes / ranks) + np.ceil(prompts / ranks) * chunk * (prompts > 0) if ranks > 1 else steps.tokens
+    fullest = np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0) if ranks > 1 else steps.tokens
 
     def sizing(sequences: Array, new: Array, cached: Array, everywhere: Array) -> Sizing:
         there = sequences > 0
@@ -102,7 +103,7 @@ def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
     return {
         "tokens": sizing(fullest * ranks, one, one, steps.tokens),
         "sequences": sizing(emitting, one, one, emitting),
-        "decodes": sizing(steps.decodes, one, steps.context + 1.0, steps.decodes),
+        "decodes": sizing(steps.sequences, steps.new, steps.context + steps.new, steps.sequences),
         "chunks": sizing(prompts, chunk, steps.before + chunk, prompts),
     }
 

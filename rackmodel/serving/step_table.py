@@ -46,7 +46,7 @@ class StepTable:
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
         self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
         self.after = np.linspace(0.0, max(extent.before, 1.0), AFTER)
-        few = self.batches[np.unique(np.linspace(0, len(self.batches) - 1, 9).round().astype(int))]
+        few = self.batches[np.unique([1, *np.linspace(0, len(self.batches) - 1, 9).round().astype(int)])]  # beside one a step has its floor
         self._batches, self._few, self._tokens, self._after = (x.tolist() for x in (self.batches, few, self.tokens, self.after))
         self._plain: list[list[float]] = self._priced_plain(model).tolist()
         self._captured: list[list[list[float]]] = self._priced_extra(captured, few, extent.prompt).tolist()
@@ -54,7 +54,7 @@ class StepTable:
 
     def _priced_plain(self, model: Served) -> Array:
         b, c = np.meshgrid(self.batches, self.contexts, indexing="ij")
-        steps = Steps.of(decodes=b.ravel() * self.wide * self.stages, context=c.ravel() / self.wide)
+        steps = Steps.of(decodes=b.ravel() * self.wide * self.stages, new=self.wide, context=c.ravel())
         found = model.price(steps).seconds.reshape(b.shape) / self.stages
         return np.asarray(np.where(b > 0, found, 0.0))
 
@@ -64,7 +64,7 @@ class StepTable:
         middle = np.where(b > 0, self.contexts[CONTEXTS // 2], 0.0)
         prompts = np.maximum(np.round(p / prompt), 1.0)
         many = [one * self.stages for one in (b * self.wide, p, prompts)]  # a batch at every stage
-        steps = Steps.of(decodes=many[0], context=middle / self.wide, prefill=many[1], prompts=many[2], before=q)
+        steps = Steps.of(decodes=many[0], new=self.wide, context=middle, prefill=many[1], prompts=many[2], before=q)
         joined = model.price(steps).seconds / self.stages
         alone = np.array([self.decode_s(size, float(self.contexts[CONTEXTS // 2])) for size in few])
         shape = (len(few), len(self.tokens), len(self.after))

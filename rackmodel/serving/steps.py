@@ -19,19 +19,21 @@ Array = NDArray[np.float64]
 
 
 DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context")
-STEP_FIELDS = ("decodes", "context", "prefill", "prompts", "before", "mesh")
+STEP_FIELDS = ("decodes", "new", "context", "prefill", "prompts", "before", "mesh")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
     """n steps of one replica, all its attention-data-parallel ranks together. Each field is [n].
 
-    decodes: sequences that make one token each · context: mean tokens in their caches · prefill: new prompt tokens ·
+    decodes: tokens of sequences that decode · new: of each of these, one, and those drafted · context: mean tokens in their caches ·
+    prefill: new prompt tokens ·
     prompts: prompts that these belong to (chunks of them) · before: mean tokens of those prompts already in the cache · mesh: which of a
     model's deployments runs it.
     """
 
     decodes: Array
+    new: Array
     context: Array
     prefill: Array
     prompts: Array
@@ -40,10 +42,18 @@ class Steps:
 
     @classmethod
     def of(
-        cls, *, decodes: Any = 0.0, context: Any = 0.0, prefill: Any = 0.0, prompts: Any = 0.0, before: Any = 0.0, mesh: Any = 0.0
+        cls,
+        *,
+        decodes: Any = 0.0,
+        new: Any = 1.0,
+        context: Any = 0.0,
+        prefill: Any = 0.0,
+        prompts: Any = 0.0,
+        before: Any = 0.0,
+        mesh: Any = 0.0,
     ) -> Steps:
         """Steps of numbers or arrays that broadcast."""
-        fields = (decodes, context, prefill, prompts, before, mesh)
+        fields = (decodes, new, context, prefill, prompts, before, mesh)
         said = np.broadcast_arrays(*(np.atleast_1d(np.asarray(x, dtype=np.float64)) for x in fields))
         return cls(**dict(zip(STEP_FIELDS, said, strict=True)))
 
@@ -58,6 +68,11 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self.decodes)
+
+    @property
+    def sequences(self) -> Array:
+        """[n] that decode."""
+        return self.decodes / self.new
 
     @property
     def tokens(self) -> Array:

@@ -14,7 +14,7 @@ from math import ceil, inf
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Admission, Lane, Rules, Trace, Waiting
 from rackmodel.serving.batches import Batches
 from rackmodel.serving.requests import Schedule
@@ -27,7 +27,8 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 @dataclass(frozen=True, kw_only=True)
 class RequestFigures:
-    """Figures of every request: seconds queued, to its first token, a token after it, and all told; and the whole run's seconds."""
+    """Figures of every request: seconds queued, to its first token, a token after it, and all told; and the whole run's seconds, from
+    the first request that is sent to the last answer."""
 
     queue_s: Array
     ttft_s: Array
@@ -118,13 +119,16 @@ def simulate(
     """Every request's figures. kv_tokens: that the cache of the replica holds · clients: a closed loop of so many; None: as the trace
     says · held_by: tokens of requests [n] → what they keep of kv_tokens, absent = as many (ServingEngine.held_tokens).
 
-    Raises InputError where a request alone does not fit the cache.
+    Raises InfeasibleError where a request alone does not fit the cache.
     """
     rules = Rules(schedule, kv_tokens, held_by)
-    largest = float((trace.prompt + trace.output).max())
+    whole = trace.prompt + trace.output
+    place = int(np.argmax(whole))
+    largest = float(whole[place])
     least, most_kept = held_by(np.array([float(trace.prompt.min()), largest])).tolist()
     if most_kept > kv_tokens:
-        raise InputError(f"a request of {largest:,.0f} tokens does not fit a cache of {kv_tokens:,.0f}", path="trace")
+        fact = f"memory: request {place + 1} of {largest:,.0f} tokens does not fit a cache of {kv_tokens:,.0f}"
+        raise InfeasibleError(fact, resource="memory", need=most_kept, have=kv_tokens, unit="token")
     most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(least, 1.0)))
     mean = max(float(trace.prompt.mean()) * (1.0 - trace.reused), 1.0)
     extent = Extent(
@@ -140,7 +144,7 @@ def simulate(
         ttft_s=first,
         tpot_s=(engine.ended - engine.first) / gaps,
         total_s=total,
-        seconds=float(engine.ended.max() - engine.asked.min()),
+        seconds=float((engine.asked + total).max() - engine.asked.min()),
     )
 
 

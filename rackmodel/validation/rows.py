@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackmodel.errors import InputError, Where
+from rackmodel.inputs.csv_table import csv_table
 
 Cells = Mapping[str, str]
 
@@ -86,7 +87,7 @@ class PublishedRow:
 
 def read_rows(path: Path) -> list[PublishedRow]:
     """The rows of a file. Raises InputError where it is no table, or of no kind that is known."""
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""), strict=False)
+    reader = csv_table(_text(path), str(path))
     columns = [name for name in reader.fieldnames or () if name]
     if len(set(columns)) != len(columns):
         twice = next(name for name in columns if columns.count(name) > 1)
@@ -104,7 +105,7 @@ def kind_of_file(path: Path) -> str:
 
 def columns_of(path: Path) -> list[str]:
     """The columns of a file. Raises InputError where it cannot be read."""
-    return [name for name in csv.DictReader(io.StringIO(_text(path), newline="")).fieldnames or () if name]
+    return [name for name in csv_table(_text(path), str(path)).fieldnames or () if name]
 
 
 def kind_of_columns(columns: Sequence[str], path: Path) -> str:

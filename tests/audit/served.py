@@ -180,7 +180,13 @@ def _seconds(service: Service, of: Deployment, widths: Widths, state: tuple[obje
     prefill = np.array([float(round(10 ** pick.uniform(0, 3.9))) if not d or pick.random() < 0.4 else 0.0 for d in decodes])
     context = np.array([float(round(10 ** pick.uniform(1, 4))) if d else 0.0 for d in decodes])
     steps = Steps(
-        decodes=decodes, context=context, prefill=prefill, prompts=np.ceil(prefill / 1000), before=0.0 * prefill, mesh=0.0 * prefill
+        decodes=decodes,
+        new=1.0 + 0.0 * decodes,
+        context=context,
+        prefill=prefill,
+        prompts=np.ceil(prefill / 1000),
+        before=0.0 * prefill,
+        mesh=0.0 * prefill,
     )
     try:
         return engine_of(service, of, widths).price(steps).seconds

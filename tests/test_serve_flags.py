@@ -1,0 +1,69 @@
+"""What starts an offer, in the words of its engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.launch import serving_launch
+from rackmodel.serving.offers import Offer, Widths
+from rackmodel.serving.steps import Deployment
+
+
+def test_flags_say_the_drafts_and_the_exchange_that_were_asked_for() -> None:
+    sets = ["accelerators=8", "profile.collectives.exchange=deepep", "profile.collectives.exchange_mode=low_latency"]
+    plain = service_of("dgx_h200", "deepseek_v3_decoder", sets, "sglang", (1024.0, 1024.0, 0.0))
+    offer = Offer(Deployment(attention_data=8, expert=8), Widths(), 1, 64.0, 8192, 64.0, False, {})
+
+    def said(engine: str, count: int, by: str = "") -> str:
+        return "\n".join(serving_launch(engine, "some/model", offer, 2048, replace(plain, drafted=count, draft_model=by)).lines())
+
+    assert """--speculative-config '{"method": "mtp", "num_speculative_tokens": 2}'""" in said("vllm", 2)
+    assert """'{"method": "ngram", "num_speculative_tokens": 2}'""" in said("vllm", 2, "free")
+    assert """'{"model": "llama3_8b_decoder", "num_speculative_tokens": 3}'""" in said("vllm", 3, "llama3_8b_decoder")
+    assert "--all2all-backend deepep_low_latency" in said("vllm", 0)
+    assert "--moe-a2a-backend=deepep" in said("sglang", 0)
+    assert "--deepep-mode=low_latency" in said("sglang", 0)
+    assert "--speculative-num-draft-tokens=3" in said("sglang", 2)
+    assert "2 drafts by what is looked up have no argument here" in said("sglang", 2, "free")
+    assert "speculative_config: {decoding_type: MTP, num_nextn_predict_layers: 2}" in said("trtllm", 2)
+    assert "exchange of tokens by deepep, mode low_latency, has no argument here" in said("trtllm", 0)
+    assert "speculative" not in said("vllm", 0)
+
+
+@pytest.mark.parametrize(
+    ("engine", "says"),
+    [
+        ("vllm", ("--max-num-seqs 63",)),
+        ("trtllm", ("--max_batch_size 63", "max_batch_size: 63")),
+        ("sglang", ("--max-running-requests=500", "--cuda-graph-max-bs=63")),
+    ],
+)
+def test_flags_count_requests_of_each_rank_as_their_engine_does(engine: str, says: tuple[str, ...]) -> None:
+    """500 requests of eight ranks of attention data: SGLang deals all of them out, its graphs are of a rank."""
+    offer = Offer(Deployment(attention_data=8, expert=8), Widths(), 1, 500.0, 8192, 500.0, False, {})
+    text = "\n".join(serving_launch(engine, "some/model", offer, 2048).lines())
+    assert all(one in text for one in says)
+
+
+@pytest.mark.parametrize(
+    ("engine", "widths", "says", "notes"),
+    [
+        ("vllm", Widths("bf16", "bf16"), ("--dtype bfloat16", "--kv-cache-dtype bfloat16"), 0),
+        ("vllm", Widths("nvfp4", "fp8"), ("--quantization modelopt_fp4", "--kv-cache-dtype fp8"), 0),
+        ("vllm", Widths("int4", "int8"), (), 2),
+        ("sglang", Widths("fp8", "fp8"), ("--quantization=fp8", "--kv-cache-dtype=fp8_e4m3", "--chunked-prefill-size=65536"), 0),
+        ("trtllm", Widths("fp8", "bf16"), ("kv_cache_config: {dtype: auto}",), 1),
+        ("trtllm", Widths("", "fp8"), ("kv_cache_config: {dtype: fp8}",), 0),
+    ],
+)
+def test_flags_say_formats_in_the_words_of_their_engine(engine: str, widths: Widths, says: tuple[str, ...], notes: int) -> None:
+    """And what it takes from its checkpoint alone is a note. SGLang deals a chunk out over its eight ranks of attention data."""
+    offer = Offer(Deployment(attention_data=8, expert=8), widths, 1, 500.0, 8192, 500.0, False, {})
+    found = serving_launch(engine, "some/model", offer, 2048)
+    text = "\n".join(found.lines())
+    assert all(one in text for one in says)
+    assert sum("they are the checkpoint's" in one for one in found.notes) == notes
+    assert all(word not in text for word in ("quantization bf16", "dtype bf16", "dtype=fp8\n", "quantization int4"))
