@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rackmodel.calibration import fit_products
-from rackmodel.calibration.fit_products import Machine, fit, predict
+from rackmodel.calibration.fit_products import BEGIN, REUSE, Form, Machine, _least_from, fit, forms_of, predict
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
-from rackmodel.cost.inside.kernels import gpu_of
-from rackmodel.cost.inside.products import Device, compute_seconds, launched
+from rackmodel.cost.inside.kernels import fitted_kernel_rows, gpu_of, looped_kernel_rows
+from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.resources import EagerLaunch, Kernels, Products
-from rackmodel.validation.products import PRODUCT, price_local
+from rackmodel.validation.products import PRODUCT, local_operation, price_local
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "products.csv"
 PARTS = {"a100_sxm": "a100_sxm", "h100_sxm": "h100_sxm", "h200_sxm": "h200_sxm", "b200_sxm": "b200_sxm", "gb200": "gb200_gpu"} | {
@@ -32,6 +33,7 @@ def facts(**changes: float | str) -> Products:
 
 
 DEVICE = Device(peak=100e12, blocks=100, element=2.0)
+ONE = np.ones((1, 1), dtype=np.int64)
 
 
 def test_one_wave_by_hand() -> None:
@@ -93,6 +95,39 @@ def _synthetic(noise: float) -> tuple[ProductRows, Machine, Products]:
     rows = ProductRows(gpu="toy", precision="bf16", m=m, n=n, k=k, seconds=np.ones(240), source="toy.csv")
     seconds = predict(true, machine, rows) * np.exp(noise * rng.standard_normal(240))
     return ProductRows(gpu="toy", precision="bf16", m=m, n=n, k=k, seconds=seconds, source="toy.csv"), machine, true
+
+
+def test_what_a_loop_finds_in_a_cache_comes_at_its_rate() -> None:
+    # 10 MB of 10 that the cache holds: a half at 8 TB/s, a half at 0.8 of 1 TB/s; a tenth of that all but 1 of 10^8
+    kept = facts(reuse="10 MB", reuse_bandwidth="8 TB/s")
+    assert looped_rate(kept, 1e12, 10e6) == pytest.approx(1 / (0.5 / 8e12 + 0.5 / 0.8e12))
+    assert looped_rate(kept, 1e12, 1e6) == pytest.approx(8e12, rel=1e-6)
+    assert looped_rate(facts(), 1e12, 1e6) == 0.8e12
+
+
+def test_a_product_in_a_step_reads_from_the_memory_what_a_loop_finds_in_the_cache() -> None:
+    """One row by 6,144 x 6,144 on an RTX PRO 6000: a loop over six such products leaves nothing in 128 MB; of 2,048 x 2,048 all."""
+    machine = read_architecture("rtx_pro_6000_node")
+    for size, least, most in ((6144.0, 1.0, 1.01), (2048.0, 1.2, 2.0)):
+        local_op = local_operation(PRODUCT, {"m": np.array([1.0]), "n": np.array([size]), "k": np.array([size])}, 16)
+        loop, step = (float(pricer(machine, local_op, ONE)[1][0]) for pricer in (looped_kernel_rows, fitted_kernel_rows))
+        assert least <= step / loop <= most
+
+
+@pytest.mark.parametrize("said", [{"reuse": "1 MB"}, {"reuse_bandwidth": "1 TB/s"}])
+def test_a_cache_of_loops_has_bytes_and_a_rate(said: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="reuse: want bytes"):
+        facts(**said)
+
+
+def test_a_fit_finds_the_cache_that_loops_used() -> None:
+    rows, machine, _ = _synthetic(noise=0.0)
+    kept = replace(machine, cache=50e6)
+    true = facts(split="4 us", reuse="20 MB", reuse_bandwidth="8 TB/s")
+    form = Form(free=(*forms_of(rows, None)[0].free, *REUSE))
+    found = _least_from(replace(rows, seconds=predict(true, kept, rows)), kept, form, BEGIN[0])[1]
+    assert found.reuse_bytes == pytest.approx(20e6, rel=0.1)
+    assert found.start_s == pytest.approx(true.start_s, rel=0.1)
 
 
 def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:

@@ -20,7 +20,7 @@ SLACK = 0.02
 """A sum over more elements may be split into more parts."""
 
 
-@pytest.mark.parametrize("machine", GPUS)
+@pytest.mark.parametrize("machine", [*GPUS, "l40s_node", "rtx_pro_6000_node"])
 def test_products_grow_with_their_sizes_and_stay_below_the_peaks(machine: str) -> None:
     gpu = gpu_of(read_architecture(machine))
     assert gpu is not None

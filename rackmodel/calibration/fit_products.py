@@ -6,13 +6,13 @@ that they are most like, and the host's two times are fitted in their place."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.product_rows import ProductRows
-from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
+from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate, together
 from rackmodel.errors import InputError
 from rackmodel.model.resources import EagerLaunch, Products
 
@@ -22,6 +22,10 @@ OUTPUT_BYTES = 2.0  # products of every precision leave 16-bit results
 FOLDS = 5
 LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 30
+REUSE = ("reuse_bytes", "reuse_bytes_per_s")
+OF_CACHE = (0.05, 1.5)  # of the cache that a loop finds operands in, least and most: loops go over up to six products
+OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
+CLEARLY = 0.85  # of the cost without, for products that a loop finds in the cache
 RANGES = {  # least and most that a fit may find
     "start_s": (0.1e-6, 30e-6),
     "rate": (0.2, 1.0),
@@ -43,10 +47,11 @@ BEGIN = (  # where fits begin: one alone may end in a valley
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What rows ran on. bandwidth: of the accelerator's memory, bytes/s."""
+    """What rows ran on. bandwidth: of the accelerator's memory, bytes/s · cache: bytes below it, 0 = there is none."""
 
     device: Device
     bandwidth: float
+    cache: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +84,8 @@ class Fit:
 def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
     """[rows] seconds."""
     element = machine.device.element
-    memory = (element * (rows.m + rows.n) * rows.k + OUTPUT_BYTES * rows.m * rows.n) / (facts.memory * machine.bandwidth)
+    moved = element * (rows.m + rows.n) * rows.k + OUTPUT_BYTES * rows.m * rows.n
+    memory = moved / looped_rate(facts, machine.bandwidth, moved)
     compute = compute_seconds(facts, machine.device, 1.0, rows.m, rows.n, rows.k)
     device = facts.start_s + facts.quantise * rows.m * rows.k / machine.bandwidth + together(compute, memory)
     return device if facts.eager is None else launched(device, facts.eager, rows.m)
@@ -93,10 +99,15 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     forms = forms_of(rows, like)
     found = [_least(rows, machine, form) for form in forms]
     best = min(range(len(forms)), key=lambda number: found[number][0])
-    facts = found[best][1]
+    form, (cost, facts) = forms[best], found[best]
+    if machine.cache and like is None:
+        kept = replace(form, free=(*form.free, *REUSE))
+        cost_kept, facts_kept = _least(rows, machine, kept)
+        if cost_kept < CLEARLY * cost:
+            form, facts = kept, facts_kept
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
-        outside[held] = _error(_least(rows.only(~held), machine, forms[best])[1], machine, rows.only(held))
+        outside[held] = _error(_least(rows.only(~held), machine, form)[1], machine, rows.only(held))
     return Fit(facts=facts, inside=_error(facts, machine, rows), outside=outside)
 
 
@@ -128,15 +139,24 @@ def _least(rows: ProductRows, machine: Machine, form: Form) -> tuple[float, Prod
     return min((_least_from(rows, machine, form, begin) for begin in BEGIN), key=lambda found: found[0])
 
 
+def _range(name: str, machine: Machine) -> tuple[float, float]:
+    """Least and most that a fit may find of a number."""
+    unit, (least, most) = {"reuse_bytes": (machine.cache, OF_CACHE), "reuse_bytes_per_s": (machine.bandwidth, OF_MEMORY)}.get(
+        name, (1.0, RANGES.get(name, (0.0, 0.0)))
+    )
+    return unit * least, unit * most
+
+
 def _least_from(rows: ProductRows, machine: Machine, form: Form, begin: Mapping[str, float]) -> tuple[float, Products]:
     """(cost, facts) of one fit. The host's times begin at what products of few and of more rows take at least."""
     from scipy.optimize import least_squares
 
-    low, high = np.log(np.array([RANGES[name] for name in form.free])).T
+    low, high = np.log(np.array([_range(name, machine) for name in form.free])).T
     few = rows.m <= form.few
     sides = {"host_s": ~few, "host_few_s": few} if form.few else {}
     floors = {name: float(np.median(rows.seconds[side])) for name, side in sides.items()}
-    start = np.clip(np.log([{**floors, **begin}[name] for name in form.free]), low + 1e-6, high - 1e-6)
+    cached = {"reuse_bytes": 0.2 * machine.cache, "reuse_bytes_per_s": 4.0 * machine.bandwidth}
+    start = np.clip(np.log([{**floors, **cached, **begin}[name] for name in form.free]), low + 1e-6, high - 1e-6)
 
     def residual(logs: Array) -> Array:
         return np.asarray(np.log(predict(form.facts(logs), machine, rows) / rows.seconds))

@@ -238,7 +238,7 @@ def machine_of(architecture: Architecture, precision: str) -> Machine:
     said = _family(precision)
     bits = width(precision if said is None else said.width)
     peak = gpu.compute.matrix(bits).rate_flop_per_s * gpu.units
-    return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth)
+    return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth, cache=gpu.cache)
 
 
 def _gpu(architecture: Architecture) -> Gpu:
@@ -293,6 +293,8 @@ def _facts(facts: Products, precision: str) -> dict[str, Any]:
         said["split"] = f"{facts.split_s * 1e6:.4g} us"
     if facts.quantise:
         said["quantise"] = float(f"{facts.quantise:.4g}")
+    if facts.reuse_bytes_per_s is not None:
+        said |= {"reuse": f"{facts.reuse_bytes / 1e6:.4g} MB", "reuse_bandwidth": f"{facts.reuse_bytes_per_s / 1e9:.4g} GB/s"}
     if facts.eager is not None:
         known = _family(precision)
         said["operands"] = known.width if known is not None else "8 bit"

@@ -202,6 +202,8 @@ class Products(Spec):
     split_s: Seconds | None = Field(default=None, alias="split", description="time of joining a sum that blocks share; absent = none does")
     quantise: Plain = Field(default=0.0, description="bytes of memory traffic that an element of the left operand takes to be quantised")
     eager: EagerLaunch | None = Field(default=None, description="host time where no CUDA graph launches them; absent = it is hidden")
+    reuse_bytes: Bytes = Field(default=0.0, alias="reuse", description="of a product, that a loop over it finds in a cache on the chip")
+    reuse_bytes_per_s: BytesPerSecond | None = Field(default=None, alias="reuse_bandwidth", description="bytes per second of that cache")
     lasting: Plain = Field(
         default=1.0,
         description="rate in a step of training over that of the loop that was measured: less where the power limit bites later than a "
@@ -220,6 +222,8 @@ class Products(Spec):
             raise ValueError(f"lasting: want more than 0 (got {self.lasting:g})")
         if not self.load_bytes_per_s > 0 or (self.split_s is not None and self.split_s < 0):
             raise ValueError("want a load above 0 and a split of 0 or more")
+        if self.reuse_bytes < 0 or (self.reuse_bytes > 0) != bool(self.reuse_bytes_per_s):
+            raise ValueError("reuse: want bytes, and reuse_bandwidth with them")
         if self.operands is not None:
             width(self.operands)
         return self

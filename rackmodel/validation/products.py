@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import eager_kernel_rows, fitted_kernel_rows, gpu_of, isolated_kernel_rows, kernel_rows
+from rackmodel.cost.inside.kernels import eager_kernel_rows, gpu_of, isolated_kernel_rows, kernel_rows, looped_kernel_rows
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
 from rackmodel.model.architecture import Architecture
@@ -31,7 +31,7 @@ PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
 VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}
 BATCHES = ("batched", "layer_batched")
 MOST_AT_ONCE = 4096
-PRICERS = {"alone": isolated_kernel_rows, "queued": kernel_rows, "looped": fitted_kernel_rows, "looped eager": eager_kernel_rows}
+PRICERS = {"alone": isolated_kernel_rows, "queued": kernel_rows, "looped": looped_kernel_rows, "looped eager": eager_kernel_rows}
 """How an operation was timed → what prices it: started by the host and waited for; behind others in a layer; over and over in a loop;
 the same with no CUDA graph."""
 
@@ -115,9 +115,7 @@ def _waited(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
     return frozenset(found)
 
 
-def _priced_at_once(
-    rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int]
-) -> dict[int, list[ScoredRow]]:
+def _priced_at_once(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int]) -> dict[int, list[ScoredRow]]:
     """Seconds, and watts where a row tells them. waited: rows before which the GPU waited for their kernel."""
     first = own[0][1][0]
     machine = machine_of(*first.machine.named)

@@ -35,7 +35,7 @@ from rackmodel.cost.inside.attention_calls import (
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
-from rackmodel.cost.inside.products import Device, compute_seconds, launched, together
+from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate, together
 from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, read_again, vector_seconds
 from rackmodel.cost.program.fusion import NORMS
@@ -133,9 +133,12 @@ class KernelPricer:
             return powered(architecture, gpu.facts, made, duration, busy=_busy(gpu, "vector", made, duration), limited=False)
         product = self._product(gpu.facts, local_op) if self.fitted or self.lasting else None
         compute = self._compute(gpu, local_op, degrees, product)
-        share = _memory_share(gpu.facts, local_op) if product is None else product.memory
-        slower = [_slower(row, compute, gpu.memory, share) for row in rows]
+        share: Any = _memory_share(gpu.facts, local_op) if product is None else product.memory
         moving = [i for i, row in enumerate(rows) if row.component == "memory" and row.level == gpu.memory]
+        if self.looped and product is not None and product.reuse_bytes_per_s is not None:
+            share = looped_rate(product, gpu.bandwidth, sum(rows[i].fullest for i in moving)) / gpu.bandwidth
+            floor = np.zeros_like(floor)
+        slower = [_slower(row, compute, gpu.memory, share) for row in rows]
         groups = [
             [i for i, row in enumerate(rows) if row.component == "compute"],
             [i for i in moving if rows[i].action == "read" or not gpu.split],
@@ -285,7 +288,7 @@ fitted_kernel_rows = KernelPricer(fitted=True)
 looped_kernel_rows = KernelPricer(fitted=True, looped=True)
 """One operation in a loop, which may find in a cache what it read before."""
 
-eager_kernel_rows = KernelPricer(fitted=True, eager=True)
+eager_kernel_rows = KernelPricer(fitted=True, eager=True, looped=True)
 """The same where the host launches each."""
 
 isolated_kernel_rows = KernelPricer(in_stream=False)
@@ -490,7 +493,7 @@ def _memory_share(facts: Kernels, local_op: LocalOp) -> float:
     return facts.batched_efficiency
 
 
-def _slower(row: Row, compute: Any, memory: str, share: float) -> Any:
+def _slower(row: Row, compute: Any, memory: str, share: Any) -> Any:
     """Seconds of a roofline's row in a kernel."""
     if row.component == "compute":
         return row.seconds if compute is None else compute + np.zeros_like(row.seconds)

@@ -4,6 +4,7 @@
     one block max( 2 tm tn k/s / (rate · peak of one SM),  (k/s) (min(tm, m) + min(tn, n)) · bytes / load,  (k/s) · step )
     compute   min over (tile, s) of  max(1, blocks / SMs) · one block + [s > 1] (split + s m n · 8 B / (load · SMs))
     time      start + quantise · m k / bandwidth + (compute^2.5 + memory^2.5)^(1 / 2.5),  memory = bytes / (memory share · bandwidth)
+    loop      of the bytes a loop finds 1 / (1 + (bytes / reuse)^8) in a cache, at its rate
     eager     (time^8 + host^8)^(1 / 8), where the host launches each product and not a CUDA graph all of them
 
 Waves are not rounded up: on Hopper and Blackwell that fits worse, on A100 the same. k is dealt in steps of 64. A library picks the
@@ -84,6 +85,15 @@ def _kernels(split: bool) -> tuple[Array, Array, Array]:
     each = [(*tile, parts) for tile, parts in itertools.product(TILES, PARTS if split else (1,))]
     tm, tn, s = np.array(each, dtype=np.float64).T.copy()
     return tm, tn, s
+
+
+def looped_rate(facts: Products, bandwidth: float, moved: Any) -> Any:
+    """Bytes/s at which a loop over one product moves what it does. moved: bytes of the product · bandwidth: of the memory."""
+    own = facts.memory * bandwidth
+    if facts.reuse_bytes_per_s is None:
+        return own
+    found = 1.0 / (1.0 + (moved / facts.reuse_bytes) ** SHARP)
+    return 1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own)
 
 
 def together(compute: Any, memory: Any) -> Array:
