@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rackmodel import api
+from rackmodel.carbon.flips import flips
 from rackmodel.carbon.job import LIFETIME, Usage
+from rackmodel.carbon.ranges import Ranged, factor
 from rackmodel.carbon.trace import hour_names, read_trace, starts
 from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_watts
@@ -241,6 +243,21 @@ def test_rows_of_a_trace_that_are_no_hours_are_refused(text: str, said: str) -> 
     with pytest.raises(InputError) as refused:
         read_trace(text, "x.csv")
     assert said in str(refused.value)
+
+
+def test_machines_on_grids_and_of_fabs_of_their_own_are_compared() -> None:
+    """Factors of one name and unlike ranges are two: what is one for both is so still."""
+
+    def figure(grid: Quantity) -> Ranged:
+        return factor("grid own", grid) * 2.0 + factor("hbm", Quantity.make(3.0, 1.0, 5.0, None, "3"))
+
+    clean = figure(Quantity.make(1.0, 1.0, 1.0, None, "1 g/kWh"))
+    dirty, wide = (figure(Quantity.make(2.0, low, 4.0, None, "2 g/kWh")) for low in (1.5, 0.5))
+    assert flips({"clean": clean, "dirty": dirty}) == ()  # whatever HBM is, it is that of both
+    (flip,) = flips({"clean": clean, "wide": wide})
+    assert flip.alone == pytest.approx({"grid own (2 g/kWh)": 0.5})
+    (flip,) = flips({"clean": clean, "dirty": dirty, "wide": wide})  # one text, two ranges
+    assert flip.alone == pytest.approx({"grid own (0.5 to 4)": 0.5})
 
 
 def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:
