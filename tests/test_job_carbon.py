@@ -207,6 +207,20 @@ def test_a_node_that_copies_of_a_workload_share_draws_its_power_once() -> None:
     assert two["figures"]["IT power at work"]["mid"] == pytest.approx(2 * own + 8 * 75 + 2500)
 
 
+def test_where_work_runs_in_green_hours_the_machine_waits_in_dirty_ones(tmp_path: Path) -> None:
+    """Half of the hours at work: at night, 50 g/kWh, it waits by day, 400 g/kWh, and the other way round. Use is of the work alone."""
+    file = tmp_path / "grid.csv"
+    file.write_text("time,g_per_kwh\nnight,50\nday,400\n", encoding="utf-8")
+    job = told("carbon", *WORDS, "--steps", "1", "--trace", str(file), "--active", "50 %", "--lifetime", "4 year")["job"]
+    (place,) = job["places"]
+    use, wait = (1.1 / 3.6e6 * joules for joules in (job["energy_j"], job["seconds"] * (4 * 2500 + 32 * 75)))
+    assert [place["use"][end] for end in ("low", "mid", "high")] == pytest.approx([50 * use, 225 * use, 400 * use])
+    assert [place["idle"][end] for end in ("low", "mid", "high")] == pytest.approx([50 * wait, 225 * wait, 400 * wait])
+    made = place["embodied"]
+    assert place["total"]["low"] == pytest.approx(50 * use + 400 * wait + made["low"])
+    assert place["total"]["high"] == pytest.approx(400 * use + 50 * wait + made["high"])
+
+
 def test_of_equally_green_hours_the_first_is_said() -> None:
     hours = np.array([250.5, 100.0, 100.0, 0.0, 820.0] * 5) / 3.6e6  # jobs of whole days see all hours, whenever they start
     assert [one.hour for one in starts(hours, [""] * 25, 25 * 3600.0)] == [0, 0]
