@@ -247,6 +247,14 @@ def test_only_what_is_in_use_is_counted() -> None:
     assert bill_of(machine("{packages: 2}", accelerators=3), TABLES).total_g().mid == pytest.approx(3 * 2 * 150)
 
 
+def test_an_accelerator_that_says_nothing_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "beside.yaml"
+    file.write_text(BESIDE.replace("    count: 2\n", "    count: 2\n    embodied: {parts: {board: {carbon: 5 kg, boundary: host}}}\n", 1))
+    bill = bill_of(read_architecture(str(file)), TABLES)
+    assert bill.total_g().mid == 10e3
+    assert bill.silent == ("pod", "chip")
+
+
 def test_memory_follows_the_capacity_of_its_level_and_a_count_may_have_a_range() -> None:
     assert read_bill("dgx_h100", "gpu.memory.capacity='160 GB'", "memory") == pytest.approx(
         2 * read_bill("dgx_h100", "accelerators=512", "memory")

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rackmodel import api
+from rackmodel.carbon.flips import flips
 from rackmodel.carbon.job import LIFETIME, Usage
+from rackmodel.carbon.ranges import Ranged, factor
 from rackmodel.carbon.trace import hour_names, read_trace, starts
 from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_watts
@@ -205,6 +207,20 @@ def test_a_node_that_copies_of_a_workload_share_draws_its_power_once() -> None:
     assert two["figures"]["IT power at work"]["mid"] == pytest.approx(2 * own + 8 * 75 + 2500)
 
 
+def test_where_work_runs_in_green_hours_the_machine_waits_in_dirty_ones(tmp_path: Path) -> None:
+    """Half of the hours at work: at night, 50 g/kWh, it waits by day, 400 g/kWh, and the other way round. Use is of the work alone."""
+    file = tmp_path / "grid.csv"
+    file.write_text("time,g_per_kwh\nnight,50\nday,400\n", encoding="utf-8")
+    job = told("carbon", *WORDS, "--steps", "1", "--trace", str(file), "--active", "50 %", "--lifetime", "4 year")["job"]
+    (place,) = job["places"]
+    use, wait = (1.1 / 3.6e6 * joules for joules in (job["energy_j"], job["seconds"] * (4 * 2500 + 32 * 75)))
+    assert [place["use"][end] for end in ("low", "mid", "high")] == pytest.approx([50 * use, 225 * use, 400 * use])
+    assert [place["idle"][end] for end in ("low", "mid", "high")] == pytest.approx([50 * wait, 225 * wait, 400 * wait])
+    made = place["embodied"]
+    assert place["total"]["low"] == pytest.approx(50 * use + 400 * wait + made["low"])
+    assert place["total"]["high"] == pytest.approx(400 * use + 50 * wait + made["high"])
+
+
 def test_of_equally_green_hours_the_first_is_said() -> None:
     hours = np.array([250.5, 100.0, 100.0, 0.0, 820.0] * 5) / 3.6e6  # jobs of whole days see all hours, whenever they start
     assert [one.hour for one in starts(hours, [""] * 25, 25 * 3600.0)] == [0, 0]
@@ -241,6 +257,21 @@ def test_rows_of_a_trace_that_are_no_hours_are_refused(text: str, said: str) -> 
     with pytest.raises(InputError) as refused:
         read_trace(text, "x.csv")
     assert said in str(refused.value)
+
+
+def test_machines_on_grids_and_of_fabs_of_their_own_are_compared() -> None:
+    """Factors of one name and unlike ranges are two: what is one for both is so still."""
+
+    def figure(grid: Quantity) -> Ranged:
+        return factor("grid own", grid) * 2.0 + factor("hbm", Quantity.make(3.0, 1.0, 5.0, None, "3"))
+
+    clean = figure(Quantity.make(1.0, 1.0, 1.0, None, "1 g/kWh"))
+    dirty, wide = (figure(Quantity.make(2.0, low, 4.0, None, "2 g/kWh")) for low in (1.5, 0.5))
+    assert flips({"clean": clean, "dirty": dirty}) == ()  # whatever HBM is, it is that of both
+    (flip,) = flips({"clean": clean, "wide": wide})
+    assert flip.alone == pytest.approx({"grid own (2 g/kWh)": 0.5})
+    (flip,) = flips({"clean": clean, "dirty": dirty, "wide": wide})  # one text, two ranges
+    assert flip.alone == pytest.approx({"grid own (0.5 to 4)": 0.5})
 
 
 def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:

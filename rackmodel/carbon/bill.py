@@ -46,7 +46,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bill:
-    """A machine's bill of materials. accelerators: in use · silent: levels above the accelerator that say nothing of themselves ·
+    """A machine's bill of materials. accelerators: in use · silent: accelerators, and levels above, that say nothing of themselves ·
     warnings: of yields that are in doubt."""
 
     lines: tuple[Line, ...]
@@ -118,9 +118,13 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
         shared |= {level.name for level in pool.tree.walk()} - own
     if not lines:
         raise InputError(f"no level of '{architecture.name}' says what it is made of (embodied)", path="tree")
-    above = dict.fromkeys(level.name for pool in architecture.pools for level in pool.above if level.embodied is None)
-    silent = tuple(above)
-    return Bill(tuple(lines), architecture.used, silent, tuple(_doubts(architecture, tables, boundaries)))
+    silent = dict.fromkeys(level.name for pool in architecture.pools for level in pool.path if _silent(level))
+    return Bill(tuple(lines), architecture.used, tuple(silent), tuple(_doubts(architecture, tables, boundaries)))
+
+
+def _silent(level: Level) -> bool:
+    """Whether a level says nothing of what it is made of: an accelerator neither by itself nor by what lies inside it."""
+    return all(one.embodied is None for one in (level.walk() if level.accelerator else (level,)))
 
 
 def _doubts(architecture: Architecture, tables: CarbonTables, boundaries: tuple[Boundary, ...]) -> Iterator[str]:

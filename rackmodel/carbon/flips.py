@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from rackmodel.carbon.ranges import Ranged
+from rackmodel.carbon.ranges import Ranged, told_apart
 
 SAME = 1e-12
 NAMED = 5  # factors that are said
@@ -49,7 +49,8 @@ class Flip:
 def flips(figures: Mapping[str, Ranged]) -> tuple[Flip, ...]:
     """Every pair whose order turns round inside the ranges, best first. figures: name → a figure of which less is better."""
     order = sorted(figures, key=lambda name: figures[name].mid)
-    found = [_flip(first, second, figures[first], figures[second]) for first, second in combinations(order, 2)]
+    apart = told_apart(figures)
+    found = [_flip(first, second, apart[first], apart[second]) for first, second in combinations(order, 2)]
     return tuple(flip for flip in found if flip is not None)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackmodel.carbon.bill import Bill
-from rackmodel.carbon.operational import grid_intensity_g_per_j, grid_name
+from rackmodel.carbon.operational import Placed, grid_intensity_g_per_j, grid_name
 from rackmodel.carbon.ranges import Number, Ranged, factor, fixed
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
@@ -92,7 +92,7 @@ def carbon_rates(
     """
     said = usage or Usage()
     per_joule, active = g_per_joule(architecture, grid), factor("active share", said.active)
-    idle = fixed(static_w) * (1.0 - active) / active * per_joule
+    idle = fixed(static_w) * (1.0 - active) / active * g_per_joule(architecture, grid, waiting=True)
     basis = {"at work": said.active.text}
     if bill is None:
         return CarbonRates(per_joule, idle, None, basis)
@@ -102,10 +102,14 @@ def carbon_rates(
     return CarbonRates(per_joule, idle, made, basis)
 
 
-def g_per_joule(architecture: Architecture, grid: Mapping[str, Quantity]) -> Ranged:
-    """Grams for each joule at the machine: PUE and intensity, each a factor. Raises InputError where there is no site."""
+def g_per_joule(architecture: Architecture, grid: Mapping[str, Quantity], *, waiting: bool = False) -> Ranged:
+    """Grams for each joule at the machine: PUE and intensity, each a factor. waiting: of what it draws between jobs. Raises InputError
+    where there is no site."""
     if architecture.site is None:
         raise InputError("carbon of use needs a site: {grid, pue} in the architecture", path="site")
     place = grid_name(architecture.site.grid, grid) if isinstance(architecture.site.grid, str) else "own"
     intensity = grid_intensity_g_per_j(architecture.site, grid)
-    return factor(f"pue of {architecture.name}", architecture.site.pue) * factor(f"grid {place}", intensity)
+    there = factor(f"grid {place}", intensity)
+    if waiting and isinstance(intensity, Placed):
+        there = intensity.waiting(there)
+    return factor(f"pue of {architecture.name}", architecture.site.pue) * there

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
+from rackmodel.carbon.ranges import Ranged
 from rackmodel.carbon.tables import TableFile
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Site
@@ -20,6 +21,17 @@ from rackmodel.units import GramPerJoule, Quantity, read_quantity
 
 JOULES_PER_KWH = 3.6e6
 HIGHEST_G_PER_KWH = 2000.0
+
+
+class Placed(Quantity):
+    """Intensity of work that runs a share of the hours, wherever they lie: g/J, its range from the greenest to the dirtiest of them, its
+    middle the mean of all hours."""
+
+    share: float
+
+    def waiting(self, work: Ranged) -> Ranged:
+        """That of the other hours, in which the machine waits, where work has an intensity in the range."""
+        return work if self.share >= 1 else (float(self) - work * self.share) / (1.0 - self.share)
 
 
 class GridEntry(Spec):
@@ -137,6 +149,8 @@ def _quantity(value: float) -> Quantity:
 
 def _sourced(value: float, source: str | None) -> Quantity:
     quantity = _quantity(value)
+    if quantity.source:
+        return quantity
     return Quantity.make(float(quantity), quantity.low, quantity.high, quantity.source or source, quantity.text)
 
 

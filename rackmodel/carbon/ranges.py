@@ -114,6 +114,37 @@ def total(figures: Iterable[Ranged]) -> Ranged:
     return Ranged(_merged(part.factors for part in parts), lambda values: sum((part.at(values) for part in parts), 0.0))
 
 
+def told_apart(figures: Mapping[str, Ranged]) -> dict[str, Ranged]:
+    """The same figures, to be put beside each other: where factors of one name have unlike ranges (two machines' own grids, or fabs), each
+    is called after its range too."""
+    spans: dict[str, dict[tuple[float, ...], str]] = {}
+    for figure in figures.values():
+        for name, value in figure.factors.items():
+            spans.setdefault(name, {})[_span(value)] = value.text
+    unlike = {name: told for name, told in spans.items() if len(told) > 1}
+    names = {
+        name: {
+            span: f"{name} ({text if len({*told.values()}) == len(told) else f'{span[0]:.6g} to {span[2]:.6g}'})"
+            for span, text in told.items()
+        }
+        for name, told in unlike.items()
+    }
+    return {label: _renamed(figure, names) for label, figure in figures.items()}
+
+
+def _renamed(figure: Ranged, names: Mapping[str, Mapping[tuple[float, ...], str]]) -> Ranged:
+    """A figure some of whose factors are called otherwise. names: factor → its range → what it is called then."""
+    named = {key: names[key][_span(value)] for key, value in figure.factors.items() if key in names}
+    if not named:
+        return figure
+    factors = {named.get(key, key): value for key, value in figure.factors.items()}
+    return Ranged(factors, lambda values: figure.at({**values, **{key: values[new] for key, new in named.items() if new in values}}))
+
+
+def _span(value: Quantity) -> tuple[float, ...]:
+    return value.low, float(value), value.high
+
+
 def _join(first: Ranged, second: Number, operation: Callable[[Any, Any], Any]) -> Ranged:
     return apply(operation, first, second)
 
@@ -123,7 +154,7 @@ def _merged(many: Iterable[Mapping[str, Quantity]]) -> dict[str, Quantity]:
     for factors in many:
         for name, value in factors.items():
             known = found.setdefault(name, value)
-            if (known.low, float(known), known.high) != (value.low, float(value), value.high):
+            if _span(known) != _span(value):
                 raise InputError(f"two ranges for one factor: {known.text} and {value.text}", path=name)
     return found
 

@@ -3,7 +3,8 @@
     mid = mean of all hours;  low, high = mean of the least and of the most intense share a of hours
 
 a is the share of its life that a machine is at work: low is work that waits for clean hours, high work that happens to run in
-the others (Acun et al., Carbon Explorer, ASPLOS 2023, shift load in this way). Text in, numbers out: this module reads no file.
+the others, and the machine waits in what is left (Acun et al., Carbon Explorer, ASPLOS 2023, shift load in this way). Text in, numbers
+out: this module reads no file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from rackmodel.carbon.operational import JOULES_PER_KWH, check_intensity
+from rackmodel.carbon.operational import JOULES_PER_KWH, Placed, check_intensity
 from rackmodel.errors import InputError, Where
 from rackmodel.units import Quantity, parse_quantity
 
@@ -106,7 +107,7 @@ def starts(hours: np.ndarray, names: Sequence[str], seconds: float) -> tuple[Sta
     return Start(least, names[least], float(mean[least])), Start(most, names[most], float(mean[most]))
 
 
-def placed(hours: np.ndarray, share: float, name: str) -> Quantity:
+def placed(hours: np.ndarray, share: float, name: str) -> Placed:
     """Intensity of work that runs a share of the hours: mean, from the greenest such hours to the dirtiest, g/J."""
     if not 0 < share <= 1:
         raise InputError(f"the active share must be above 0 and at most 1 (got {share:g})", path="active")
@@ -114,4 +115,7 @@ def placed(hours: np.ndarray, share: float, name: str) -> Quantity:
     ordered, mean = np.sort(hours), float(hours.mean())
     low, high = float(ordered[:count].mean()), float(ordered[-count:].mean())
     text = f"{mean * JOULES_PER_KWH:.4g} g/kWh"
-    return Quantity.make(mean, min(low, mean), max(high, mean), f"{name}, {len(hours)} hours", text)
+    found = Placed.make(mean, min(low, mean), max(high, mean), f"{name}, {len(hours)} hours", text)
+    assert isinstance(found, Placed)
+    found.share = count / len(hours)
+    return found

@@ -57,16 +57,13 @@ def at_grid(machine: Architecture, grid: str) -> Architecture:
 
 def on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
     """The machine on a grid of an hourly trace. Raises InputError."""
-    from rackmodel.carbon.operational import JOULES_PER_KWH
     from rackmodel.carbon.trace import placed, read_trace
     from rackmodel.errors import InputError
 
     if machine.site is None:
         raise InputError("a trace stands for a site's grid: the architecture has no site", path="site")
     found = placed(read_trace(_text(path), str(path)), float(usage.active), str(path))
-    ends = {"low": found.low, "mid": float(found), "high": found.high}
-    said = {name: f"{value * JOULES_PER_KWH!r} g/kWh" for name, value in ends.items()}
-    site = machine.site.model_copy(update={"grid": {"intensity": said, "source": found.source}, "intensity_g_per_j": None})
+    site = machine.site.model_copy(update={"grid": {"intensity": found}, "intensity_g_per_j": None})
     return machine.model_copy(update={"site": site})
 
 
