@@ -58,7 +58,7 @@ def test_a_hop_next_to_the_units_is_of_each_unit_that_is_reached() -> None:
         (f"    {UNIT}\n    children:\n    - {{name: mac, count: 8, {UNIT}}}\n", "compute of 'buffer': 'mac' below it computes"),
         (
             f"    {UNIT}\n    children:\n    - {{name: mac, count: 8, memory: {{capacity: 64 B}}}}\n",
-            "the memory of 'mac' is below the compute of 'buffer'",
+            "tree.mac.memory: it is below the compute of 'buffer'",
         ),
     ],
 )

@@ -19,9 +19,11 @@ from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers import fusion
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fusion import fastest_on_chip, least_on_chip
+from rackmodel.nests.searchers.ragged_resident import fastest_beside
 from rackmodel.nests.searchers.region_below import RegionBest
 from rackmodel.nests.searchers.region_search import RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from tests import samples
 from tests.nests.machines import attention, einsum, level
 
@@ -230,6 +232,18 @@ def test_no_fused_einsum_is_faster_than_with_its_tensor_on_chip_for_nothing(seed
         there = solve_nest(problem, roomy, objective="latency", factors="perfect", resident=("H",))
         assert fastest_on_chip(problem, roomy, frozenset({"H"}), Effort()) == pytest.approx(there.cost.latency_s, rel=1e-12)
         assert fastest_on_chip(problem, roomy, frozenset({"H"}), Effort(100)) <= there.cost.latency_s * (1 + 1e-12)
+
+
+def test_no_fused_einsum_of_any_tile_is_faster_than_below_and_every_other_word_once():
+    """Of 2 x 3 words of I and 3 x 5 of W, then 5 x 7 of WD and 2 x 7 of O, each is 2 bytes at 1 byte a ns; units
+    take 8 and 18 ns."""
+    first = einsum("Up", ("H", "m f"), [("I", "m d"), ("W", "d f")], {"m": 2, "f": 5, "d": 3})
+    second = einsum("Down", ("O", "m e"), [("H", "m f"), ("WD", "f e")], {"m": 2, "f": 5, "e": 7})
+    machine = NestMachine("m", (level("DRAM", None, 10, 8e9), level("GLB", 16 * 40, 1, 1e12, NestFan(2, 2))), NestCompute(1e9, 0.5e-12))
+    least = [fastest_beside(p, machine, frozenset({"H"}), SharedTables()) for p in (first, second)]
+    assert least == pytest.approx([(6 + 15) * 2e-9, (35 + 14) * 2e-9], rel=1e-12)
+    found = solve_region(Region.of((first, second), machine), objective=NestObjective("latency"), factors="ceil")
+    assert all(cost.latency_s >= bound * (1 - 1e-12) for bound, cost in zip(least, found.costs, strict=True))
 
 
 def test_what_stays_takes_its_room():

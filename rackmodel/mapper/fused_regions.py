@@ -28,7 +28,7 @@ from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip
-from rackmodel.nests.searchers.ragged_resident import least_beside, ragged_resident
+from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.solution import gap_of
 
@@ -247,13 +247,15 @@ class FusedRegions:
         return known[key], self._fastest(problem, machine, inside)
 
     def _fastest(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
-        """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and of divisors where time counts
-        what its ports leave."""
+        """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts what its
+        ports leave."""
         units = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
-        if self.aim.energy_only or self.inside.spec.factors == "ceil":
+        if self.aim.energy_only:
             return units
         known, key = self.inside.known_regions.fastest, (problem.name, tuple(problem.sizes.items()), inside)
-        if key not in known:
+        if key not in known and self.inside.spec.factors == "ceil":
+            known[key] = fastest_beside(problem, machine, inside, self.tables)
+        elif key not in known:
             known[key] = fastest_on_chip(problem, machine, inside, Effort(NEST_CELLS, self.inside.watch.ends), self.tables)
         return max(units, known[key])
 

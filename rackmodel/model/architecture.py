@@ -455,8 +455,8 @@ class Architecture(Spec):
 
 
 def _check_inside(accelerator: Level) -> None:
-    """Inside an accelerator levels lie one within another, down to one compute below all memories: what else is said would count for
-    nothing. Raises ValueError."""
+    """Inside an accelerator levels lie one within another, down to one compute: what else is said would count for nothing. Raises
+    ValueError."""
     every = list(accelerator.walk())
     if not (computing := [level for level in every if level.compute is not None]):
         raise ValueError(f"no compute inside the accelerator '{accelerator.name}'")
@@ -466,8 +466,6 @@ def _check_inside(accelerator: Level) -> None:
             raise ValueError(f"{said}: inside an accelerator one child holds or computes, another would count for nothing")
     if len(computing) > 1:
         raise ValueError(f"compute of '{computing[0].name}': '{computing[1].name}' below it computes, one of them inside an accelerator")
-    if below := next((level for level in computing[0].walk() if level.memory is not None and level is not computing[0]), None):
-        raise ValueError(f"the memory of '{below.name}' is below the compute of '{computing[0].name}', which would not use it")
 
 
 def _without(level: Level, accelerators: set[str]) -> Level:

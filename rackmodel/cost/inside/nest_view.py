@@ -63,7 +63,10 @@ def nest_machine(architecture: Architecture, local_op: LocalOp, problem: NestPro
     if not memories:
         raise InputError(f"the accelerator '{architecture.accelerator.name}' has no memory: a loop nest needs one", path="tree")
     units = next(p for p, (level, _) in reversed(list(enumerate(architecture.inside))) if level.compute is not None)
-    ends = [position for position, _ in memories[1:]] + [max(units, memories[-1][0])]
+    if (last := memories[-1])[0] > units:
+        below = architecture.inside[units][0].name
+        raise InputError(f"it is below the compute of '{below}', which no loop nest brings it to", path=f"tree.{last[1].name}.memory")
+    ends = [position for position, _ in memories[1:]] + [units]
     levels = tuple(_level(level, _fan(architecture, position, end), words) for (position, level), end in zip(memories, ends, strict=True))
     compute = architecture.inside[units][0].compute
     assert compute is not None
