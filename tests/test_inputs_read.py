@@ -252,8 +252,8 @@ def test_a_shape_of_another_length_is_said_as_a_list(write):
 def test_a_choice_of_a_mapper_stands_once_in_its_list(write):
     mapper = "mapper: p\naxes: {tp: {degree: DEGREE}}\nrecompute: RECOMPUTE\n"
     for degree, recompute, said in (
-        ("[1, 2, 2]", "none", "2:20: axes.tp.degree: 2 is there twice: keep one"),
-        ("[]", "none", "2:20: axes.tp.degree: an empty list leaves nothing to choose from"),
+        ("[1, 2, 2]", "none", "2:21: axes.tp.degree: 2 is there twice: keep one"),
+        ("[]", "none", "2:21: axes.tp.degree: an empty list leaves nothing to choose from"),
         ("2", "[full, none, full]", "3:12: recompute: full is there twice: keep one"),
     ):
         path = write("p.yaml", mapper.replace("DEGREE", degree).replace("RECOMPUTE", recompute))
