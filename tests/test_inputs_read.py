@@ -240,6 +240,14 @@ def test_a_size_that_nothing_counts_by_is_a_slip(write):
     assert found == ["p", "q"]  # m counts, and so do batch and seq, which it is made of
 
 
+def test_rows_given_as_a_number_leave_what_they_were_made_of_idle(write):
+    assert read_workload("ffn", ["m=64"]).sizes["m"] == 64  # (m: batch * seq)
+    assert read_workload(write("mine.yaml", "workload: mine\nextends: ffn\nsizes: {m: 64}\n")).sizes["m"] == 64
+    assert "--set seq=32: sizes.seq: nothing counts by 'seq'" in refusal(read_workload, "ffn", ["m=64", "seq=32"])
+    both = write("both.yaml", "workload: both\nextends: ffn\nsizes: {m: 64, seq: 32}\n")
+    assert f"{both}:3:16: sizes.seq: nothing counts by 'seq'" in refusal(read_workload, both)
+
+
 def test_a_shape_of_another_length_is_said_as_a_list(write):
     machine = "architecture: a\ntree:\n  name: n\n  network: {topology: torus, shape: SHAPE, bandwidth: 1 GB/s}\n"
     machine += "  children: [{name: g, count: 4, accelerator: true, compute: {rate: 1 TFLOP/s}}]\n"
@@ -247,6 +255,17 @@ def test_a_shape_of_another_length_is_said_as_a_list(write):
         path = write("a.yaml", machine.replace("SHAPE", shape))
         assert refusal(read_architecture, path).startswith(f"{path}:{said}")
         assert "\n" not in refusal(read_architecture, path)
+
+
+def test_a_choice_of_a_mapper_stands_once_in_its_list(write):
+    mapper = "mapper: p\naxes: {tp: {degree: DEGREE}}\nrecompute: RECOMPUTE\n"
+    for degree, recompute, said in (
+        ("[1, 2, 2]", "none", "2:21: axes.tp.degree: 2 is there twice: keep one"),
+        ("[]", "none", "2:21: axes.tp.degree: an empty list leaves nothing to choose from"),
+        ("2", "[full, none, full]", "3:12: recompute: full is there twice: keep one"),
+    ):
+        path = write("p.yaml", mapper.replace("DEGREE", degree).replace("RECOMPUTE", recompute))
+        assert refusal(read_mapper, path) == f"{path}:{said}"
 
 
 def test_check_tells_a_profile_that_is_none(write):

@@ -77,6 +77,17 @@ def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
     assert "proven" in text
 
 
+def test_why_says_that_a_result_s_inputs_have_changed(tmp_path: Path) -> None:
+    machine, out = tmp_path / "m.yaml", tmp_path / "out"
+    machine.write_text("architecture: m\nextends: rack_paper\naccelerators: 8\n", encoding="utf-8")
+    assert CliRunner().invoke(app, ["search", str(machine), "ffn", "tensor", "-o", str(out)]).exit_code == 0
+    asked = ["why", str(out), "--not", "axes.tp.place=outer"]
+    assert "have changed since" not in CliRunner().invoke(app, asked).output
+    machine.write_text("architecture: m\nextends: rack_paper\naccelerators: 4\n", encoding="utf-8")
+    assert f"{out}: 1.41317 s, 33.8267 J then, 2.82231 s, 33.5026 J now: its inputs or" in CliRunner().invoke(app, asked).output
+    assert "have changed since" not in CliRunner().invoke(app, [*asked, "--set", "m=64"]).output  # (another question)
+
+
 def test_what_cannot_be_is_an_answer() -> None:
     words = ("why", "rack_paper", "ffn", "data", "--set", "accelerators=8", "--not", "gpu.memory.capacity=1 MB", "--json")
     done = run(*words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,8 @@ def why(
         _read(asked, condition)  # what cannot be read is said before anything is searched
     with watching(time_limit(time)) as watch:
         best = _search(asked, [], watch)
+        if len(inputs) == 1 and not (sets or minimize or profile):
+            _tell_if_another(best, inputs[0])
         if sensitivity:
             show_sensitivity(best, _searching(asked, watch), as_json=as_json, where=folder(output))
             return
@@ -105,6 +108,21 @@ def _question(inputs: list[str], sets: list[str], minimize: str | None, profile:
         raise InputError(f"{len(inputs)} inputs: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
     mapper = inputs[2] if len(inputs) == 3 else "auto"
     return {"architecture": inputs[0], "workload": inputs[1], "mapper": mapper, "minimize": minimize, "profile": profile, "sets": sets}
+
+
+def _tell_if_another(best: Result, name: str) -> None:
+    """Say that a result's question has another answer now than its file says."""
+    from rackmodel.report.saved import read_saved
+    from rackmodel.report.tables import format_si
+
+    def words(latency_s: float, energy_j: float) -> str:
+        return f"{format_si(latency_s, 's', 6)}, {format_si(energy_j, 'J', 6)}"
+
+    then = read_saved(name).data
+    before, now = (then["latency_s"], then["energy_j"]), (best.latency_s, best.energy_j)
+    if not all(math.isclose(a, b, rel_tol=1e-9) for a, b in zip(before, now, strict=True)):
+        why = "its inputs or this program have changed since, or its search was cut short"
+        echo(f"{name}: {words(*before)} then, {words(*now)} now: {why}", err=True)
 
 
 def _read(asked: dict[str, Any], condition: str) -> None:

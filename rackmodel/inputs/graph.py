@@ -27,7 +27,7 @@ WIDTHS = set(Precision.model_fields) - {"recipe"}
 
 def build_graph(raw: Marked) -> Workload:
     """The workload of a tree; one that was built lately is not built again. Raises one InputError that tells all problems."""
-    said = json.dumps(raw.plain())
+    said = json.dumps([raw.plain(), _asked_sizes(raw)])
     if said not in _LATELY:
         if len(_LATELY) >= MOST_LATELY:
             _LATELY.clear()
@@ -50,12 +50,21 @@ def _built(raw: Marked) -> Workload:
         raise in_order(problems, raw)
     try:
         made = build_workload(spec)
-        check_counted(spec)
+        check_counted(spec, _asked_sizes(raw))
         return made
     except InputError as problem:
         raise placed(problem, raw)
     except (ValueError, ArithmeticError) as problem:
         raise InputError(f"cannot be meant: {short(problem, 120)}", where=raw.where)
+
+
+def _asked_sizes(raw: Marked) -> list[str]:
+    """Sizes that must count: those that --set gives, else those of the file itself. (What a file extends, or what a --set stands in the
+    place of, may leave others idle: rows given as a number, for batch * seq.)"""
+    table = raw.child("sizes")
+    sizes = {} if table is None or not isinstance(table.value, dict) else table.mapping
+    given = [name for name, node in sizes.items() if node.where.file.startswith("--set")]
+    return given or [name for name, node in sizes.items() if node.where.file == raw.where.file]
 
 
 def _operations(raw: Marked) -> list[tuple[str, Marked]]:

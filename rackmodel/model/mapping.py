@@ -42,6 +42,17 @@ REGIONS = frozenset({"experts", "full"})
 Copy = Literal["shard", "gathered"]
 
 
+def _check_choices(said: Any) -> None:
+    """Raise ValueError for a list of choices that is empty, or has one twice."""
+    if not isinstance(said, list):
+        return
+    if not said:
+        raise ValueError("an empty list leaves nothing to choose from")
+    again = next((one for place, one in enumerate(said) if one in said[:place]), None)
+    if again is not None:
+        raise ValueError("a choice is there twice: keep one" if isinstance(again, Spec) else f"{again} is there twice: keep one")
+
+
 class AxisSpec(Spec):
     """One mesh axis of a mapper."""
 
@@ -55,6 +66,12 @@ class AxisSpec(Spec):
     stages: Literal["per_einsum", "layers"] | list[list[str]] | None = Field(
         default=None, description="pipeline: layers (of a model), per_einsum, or the operations of each stage in order"
     )
+
+    @field_validator("degree")
+    @classmethod
+    def _something_to_choose(cls, said: Any) -> Any:
+        _check_choices(said)
+        return said
 
 
 class HomeSpec(Spec):
@@ -200,8 +217,8 @@ class MapperSpec(Spec):
     @field_validator("recompute", "micro_batch", "schedule", "interleave", "algorithms", "homes", "uneven")
     @classmethod
     def _something_to_choose(cls, said: Any) -> Any:
-        if any(one == [] for one in (said.values() if isinstance(said, dict) else [said])):
-            raise ValueError("an empty list leaves nothing to choose from")
+        for one in said.values() if isinstance(said, dict) else [said]:
+            _check_choices(one)
         return said
 
     @model_validator(mode="after")

@@ -6,7 +6,7 @@ A size that nothing counts by is a slip of the pen (`layer` for `layers` beside 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.sizes import size_names
@@ -15,15 +15,15 @@ from rackmodel.model.workload_spec import WorkloadSpec
 _WORD = re.compile(r"\w+", re.A)
 
 
-def check_counted(spec: WorkloadSpec) -> None:
-    """Raise InputError for sizes that nothing counts by, with those that count."""
+def check_counted(spec: WorkloadSpec, asked: Collection[str]) -> None:
+    """Raise InputError for sizes that nothing counts by, with those that count. asked: which must count."""
     counted = {word for text in _texts(spec) for word in _WORD.findall(text)}
     waiting = [name for name in spec.sizes if name in counted]
     while waiting:
         more = size_names(spec.sizes[waiting.pop()]) - counted
         counted |= more
         waiting += [name for name in more if name in spec.sizes]
-    problems = [_idle(name, [one for one in spec.sizes if one in counted]) for name in spec.sizes if name not in counted]
+    problems = [_idle(name, [one for one in spec.sizes if one in counted]) for name in asked if name not in counted]
     if problems:
         raise together(problems)
 
