@@ -11,7 +11,7 @@ A column is a degree of the free axis, a degree of the axis over the batch, a nu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -26,12 +26,11 @@ from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.merged import run_of
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.interfaces import Interfaces
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Prices
-from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer
+from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer, Share
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_of_operations, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
@@ -163,19 +162,17 @@ class LayerTables(FactorBuilder):
             found.append(Part(one.operations, {kind: one.of_values(figures) for kind, figures in each.items()}))
         return [*found, *self._copies, *self._weights, *self._lane_parts]
 
-    @cached_property
+    @property
     def _merged(self) -> MergedLayer:
-        return replace(super()._merged, tail=(self.n,))
+        return self._once(("merged",), lambda: replace(super(LayerTables, self)._merged, tail=(self.n,)))
 
     @property
     def _changes(self) -> list[Change]:
         return self._once(("changes",), lambda: self._merged.changes(wide=True))
 
-    def beside(self, name: str, number: int, task: Task) -> Array:
-        """Seconds of the kernel that a contraction of a choice of an operation is, at most."""
-        seconds, longest = self.whole(task)[0], self._once(("longest",), lambda: self._merged.longest)
-        key = name, run_of(task)
-        return np.maximum(seconds, longest[key][number]) if key in longest else seconds
+    def merged_rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
+        """As of `MergedLayer`."""
+        return self._merged.rooms(share, partners, variables)
 
     @property
     def _copies(self) -> list[Part]:

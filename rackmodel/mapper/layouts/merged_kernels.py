@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
@@ -32,6 +32,8 @@ from rackmodel.model.workload import Op, Workload
 
 Array = NDArray[np.float64]
 Pair = tuple[Any, Any]
+Share = Callable[[Sequence[tuple[str, Task]]], float]
+"""(Operation, one of its products) of each partner that is in a kernel → the part of the kernel that is counted."""
 CELLS = 5e6  # of a table, columns among them
 
 
@@ -75,14 +77,13 @@ class MergedLayer:
     def changes(self, *, wide: bool) -> list[Change]:
         """Of all groups. wide: where a table would be too large, what it changes at least, whatever is chosen, stands for it; else that
         raises TooLarge."""
-        found = [group.change(wide=wide) for group in (*self._products(), *self._statistics())]
+        found = [group.change(wide=wide) for group in (*self._products, *self._statistics())]
         return found + [group.change(wide=wide) for group in self._residuals()]
 
-    @property
-    def longest(self) -> dict[tuple[str, str], Array]:
-        """(Operation, which of its products) → [strategies, columns] seconds of the longest kernel that this may be a part of; 0 where it
-        is none."""
-        return {(name, group.run): most for group in self._products() for name, most in group.longest().items()}
+    def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
+        """What merging changes, at most, in the seconds of partners' products, each counted by its share. variables: operations whose
+        choices are told, the others' are any."""
+        return [group.rooms(share, partners, variables) for group in self._products if any(m.name in partners for m in group.members)]
 
     def alone(self, name: str, number: int) -> list[Task]:
         """What an operation runs under one of its strategies, not merged."""
@@ -93,6 +94,7 @@ class MergedLayer:
         return prod(map(float, (*shape, *self.tail))) > CELLS
 
     # -- groups
+    @cached_property
     def _products(self) -> list[_Alike]:
         """Products of one operand."""
         asked = self.merged.projections
@@ -164,6 +166,24 @@ class _Member:
 
 
 @dataclass(frozen=True, eq=False)
+class _Kernel:
+    """Several products, or sums, as one. same: what they have in common · cells: those of its members' classes that have it ·
+    tasks: (operation, one of its tasks) of each · alone: seconds and joules of each by itself · together: of all."""
+
+    same: Hashable
+    cells: tuple[Any, ...]
+    tasks: list[tuple[str, Task]]
+    alone: list[Pair]
+    together: Pair
+
+    @property
+    def changes(self) -> Pair:
+        """Seconds and joules beyond those of each alone."""
+        seconds, joules = self.together
+        return seconds - sum(s for s, _ in self.alone), joules - sum(j for _, j in self.alone)
+
+
+@dataclass(frozen=True, eq=False)
 class _Alike:
     """Operations whose tasks run as one where they are alike. together: seconds and joules of several · run: which of RUNS these are."""
 
@@ -181,9 +201,9 @@ class _Alike:
                 raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
             return self._at_least()
         found = np.zeros((2, *shape, *self.layer.tail))
-        for _, cells, figures in self._kernels():
-            for kind, figure in enumerate(figures):
-                found[(kind, *cells)] += figure
+        for kernel in self._kernels:
+            for kind, figure in enumerate(kernel.changes):
+                found[(kind, *kernel.cells)] += figure
         operations, classes = zip(*((member.name, member.classes) for member in self.members), strict=True)
         return self._changing(operations, classes, found)
 
@@ -195,32 +215,51 @@ class _Alike:
     def _at_least(self) -> Change:
         """The sums over what may be alike of the least that one kernel changes."""
         least: dict[Hashable, Array] = {}
-        for same, _, figures in self._kernels():
-            here = np.stack([np.broadcast_to(figure, self.layer.tail) for figure in figures])
-            least[same] = np.minimum(least.get(same, 0.0), here)
+        for kernel in self._kernels:
+            here = np.stack([np.broadcast_to(figure, self.layer.tail) for figure in kernel.changes])
+            least[kernel.same] = np.minimum(least.get(kernel.same, 0.0), here)
         found = sum(least.values(), np.zeros((2, *self.layer.tail)))
         return self._changing((), (), found)
 
-    def longest(self) -> dict[str, Array]:
-        """Operation → [strategies, columns] seconds of the longest kernel."""
-        found = [np.zeros((len(member.alike), *self.layer.tail)) for member in self.members]
-        for _, chosen in self._chosen():
-            seconds = self.together(self._tasks(chosen))[0]
-            for most, number in zip(found, chosen, strict=True):
-                if number is not None:
-                    most[number] = np.maximum(most[number], seconds)
-        return {member.name: most[member.classes] for member, most in zip(self.members, found, strict=True)}
+    def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
+        """What that changes in the seconds of partners' products."""
+        shape, told = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
+        if self.layer.wide(shape):
+            return self._rooms_at_most(share, partners, variables)
+        found = np.zeros((*shape, *self.layer.tail))
+        for kernel in self._kernels:
+            found[kernel.cells] += self._room(kernel, share, partners)
+        found = found.max(axis=tuple(n for n, one in enumerate(told) if not one), initial=-np.inf)
+        mine = [member for member, one in zip(self.members, told, strict=True) if one]
+        return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found]))
 
-    def _kernels(self) -> Iterator[tuple[Hashable, tuple[Any, ...], Pair]]:
-        """(what its members have in common, the cells that have it, seconds and joules that it changes) of each kernel."""
+    def _rooms_at_most(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
+        """The sum over what may be alike of the most that one kernel changes."""
+        most: dict[Hashable, Any] = {}
+        for kernel in self._kernels:
+            most[kernel.same] = np.maximum(most.get(kernel.same, 0.0), self._room(kernel, share, partners))
+        found = sum(most.values(), np.zeros(self.layer.tail))
+        return self._changing((), (), np.stack([found, 0.0 * found]))
+
+    def _room(self, kernel: _Kernel, share: Share, partners: Sequence[str]) -> Any:
+        """Seconds that a kernel adds to what partners' products count apart."""
+        mine = [one for one in kernel.tasks if one[0] in partners]
+        apart = sum(share([one]) * seconds for one, (seconds, _) in zip(kernel.tasks, kernel.alone, strict=True) if one in mine)
+        return share(mine) * kernel.together[0] - apart if mine else 0.0
+
+    @cached_property
+    def _kernels(self) -> list[_Kernel]:
+        """Each kernel of several."""
+        found = []
         for same, chosen in self._chosen():
             tasks = self._tasks(chosen)
-            alone, (seconds, joules) = [self.layer.spend(task) for task in tasks], self.together(tasks)
-            others = [
+            cells = [
                 [n for n, own in enumerate(member.alike) if own != same] if number is None else [number]
                 for member, number in zip(self.members, chosen, strict=True)
             ]
-            yield same, np.ix_(*others), (seconds - sum(s for s, _ in alone), joules - sum(j for _, j in alone))
+            each = [task for _, task in tasks]
+            found.append(_Kernel(same, np.ix_(*cells), tasks, [self.layer.spend(task) for task in each], self.together(each)))
+        return found
 
     def _chosen(self) -> Iterator[tuple[Hashable, tuple[int | None, ...]]]:
         """(what they have in common, class of each member in it, None = another) of each kernel of several."""
@@ -233,9 +272,9 @@ class _Alike:
                 if sum(number is not None for number in chosen) > 1:
                     yield same, chosen
 
-    def _tasks(self, chosen: Sequence[int | None]) -> list[Task]:
-        tasks = [member.tasks[number] for member, number in zip(self.members, chosen, strict=True) if number is not None]
-        return [task for task in tasks if task is not None]
+    def _tasks(self, chosen: Sequence[int | None]) -> list[tuple[str, Task]]:
+        there = [(m.name, m.tasks[number]) for m, number in zip(self.members, chosen, strict=True) if number is not None]
+        return [(name, task) for name, task in there if task is not None]
 
 
 @dataclass(frozen=True, eq=False)
