@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from math import prod
 from typing import Any
 
@@ -32,6 +32,7 @@ from rackmodel.model.workload import Op, Workload
 
 Array = NDArray[np.float64]
 Pair = tuple[Any, Any]
+Figures = tuple[Any, ...]  # of a change, in its order
 Share = Callable[[Sequence[tuple[str, Task]]], float]
 """(Operation, one of its products) of each partner that is in a kernel → the part of the kernel that is counted."""
 CELLS = 5e6  # of a table, columns among them
@@ -40,13 +41,16 @@ CELLS = 5e6  # of a table, columns among them
 @dataclass(frozen=True)
 class Change:
     """What a group's kernels change, one dimension an operation over its classes, the columns last. classes: strategy → class, for each ·
-    ahead, behind: seconds of a micro-batch's forward pass, and of what follows it · joules: of both."""
+    ahead, behind: seconds of a micro-batch's forward pass, and of what follows it · joules: of both · launches, launches_weight: of the
+    host, those of products that make weights' gradients apart."""
 
     operations: tuple[str, ...]
     classes: tuple[Index, ...]
     ahead: Array
     behind: Array
     joules: Array
+    launches: Array
+    launches_weight: Array
 
     @property
     def seconds(self) -> Array:
@@ -62,7 +66,7 @@ class Change:
 class MergedLayer:
     """Operations whose kernels may be merged. plan: of some choices · tasks: what an operation runs in a micro-batch under a plan ·
     degrees: of the columns · spend: seconds and joules of a task, each a number or [columns] · unknown: the same of one that is no key ·
-    tail: () or (columns,)."""
+    tail: () or (columns,) · starts: what the host launches for a task."""
 
     workload: Workload
     merged: Merged
@@ -73,6 +77,7 @@ class MergedLayer:
     spend: Callable[[Task], Pair]
     unknown: Callable[[Task], Pair]
     tail: tuple[int, ...] = ()
+    starts: Callable[[Task], Any] = lambda task: 0.0
 
     def changes(self, *, wide: bool) -> list[Change]:
         """Of all groups. wide: where a table would be too large, what it changes at least, whatever is chosen, stands for it; else that
@@ -168,19 +173,21 @@ class _Member:
 @dataclass(frozen=True, eq=False)
 class _Kernel:
     """Several products, or sums, as one. same: what they have in common · cells: those of its members' classes that have it ·
-    tasks: (operation, one of its tasks) of each · alone: seconds and joules of each by itself · together: of all."""
+    tasks: (operation, one of its tasks) of each · alone: seconds and joules of each by itself · together: of all · starts: launches."""
 
     same: Hashable
     cells: tuple[Any, ...]
     tasks: list[tuple[str, Task]]
     alone: list[Pair]
     together: Pair
+    starts: list[Any]
 
     @property
-    def changes(self) -> Pair:
-        """Seconds and joules beyond those of each alone."""
+    def changes(self) -> tuple[Any, Any, Any]:
+        """Seconds, joules and launches beyond those of each alone: as one it is launched as its first is, or as none is less."""
         seconds, joules = self.together
-        return seconds - sum(s for s, _ in self.alone), joules - sum(j for _, j in self.alone)
+        launches = reduce(np.minimum, self.starts) - sum(self.starts)
+        return seconds - sum(s for s, _ in self.alone), joules - sum(j for _, j in self.alone), launches
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +207,7 @@ class _Alike:
                 names = ", ".join(member.name for member in self.members)
                 raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
             return self._at_least()
-        found = np.zeros((2, *shape, *self.layer.tail))
+        found = np.zeros((3, *shape, *self.layer.tail))
         for kernel in self._kernels:
             for kind, figure in enumerate(kernel.changes):
                 found[(kind, *kernel.cells)] += figure
@@ -208,9 +215,11 @@ class _Alike:
         return self._changing(operations, classes, found)
 
     def _changing(self, operations: tuple[str, ...], classes: tuple[Index, ...], found: Array) -> Change:
-        """The change of seconds and joules [2, ...]."""
-        seconds, none = found[0], np.zeros_like(found[0])
-        return Change(operations, classes, *((seconds, none) if self.run == "forward" else (none, seconds)), found[1])
+        """The change of seconds, joules and launches [3, ...]."""
+        none = np.zeros_like(found[0])
+        seconds = (found[0], none) if self.run == "forward" else (none, found[0])
+        launches = (none, found[2]) if self.run == "weight" else (found[2], none)
+        return Change(operations, classes, *seconds, found[1], *launches)
 
     def _at_least(self) -> Change:
         """The sums over what may be alike of the least that one kernel changes."""
@@ -218,7 +227,7 @@ class _Alike:
         for kernel in self._kernels:
             here = np.stack([np.broadcast_to(figure, self.layer.tail) for figure in kernel.changes])
             least[kernel.same] = np.minimum(least.get(kernel.same, 0.0), here)
-        found = sum(least.values(), np.zeros((2, *self.layer.tail)))
+        found = sum(least.values(), np.zeros((3, *self.layer.tail)))
         return self._changing((), (), found)
 
     def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
@@ -231,7 +240,7 @@ class _Alike:
             found[kernel.cells] += self._room(kernel, share, partners)
         found = found.max(axis=tuple(n for n, one in enumerate(told) if not one), initial=-np.inf)
         mine = [member for member, one in zip(self.members, told, strict=True) if one]
-        return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found]))
+        return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found, 0.0 * found]))
 
     def _rooms_at_most(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
         """The sum over what may be alike of the most that one kernel changes."""
@@ -239,7 +248,7 @@ class _Alike:
         for kernel in self._kernels:
             most[kernel.same] = np.maximum(most.get(kernel.same, 0.0), self._room(kernel, share, partners))
         found = sum(most.values(), np.zeros(self.layer.tail))
-        return self._changing((), (), np.stack([found, 0.0 * found]))
+        return self._changing((), (), np.stack([found, 0.0 * found, 0.0 * found]))
 
     def _room(self, kernel: _Kernel, share: Share, partners: Sequence[str]) -> Any:
         """Seconds that a kernel adds to what partners' products count apart."""
@@ -258,7 +267,8 @@ class _Alike:
                 for member, number in zip(self.members, chosen, strict=True)
             ]
             each = [task for _, task in tasks]
-            found.append(_Kernel(same, np.ix_(*cells), tasks, [self.layer.spend(task) for task in each], self.together(each)))
+            alone, starts = map(self.layer.spend, each), map(self.layer.starts, each)
+            found.append(_Kernel(same, np.ix_(*cells), tasks, list(alone), self.together(each), list(starts)))
         return found
 
     def _chosen(self) -> Iterator[tuple[Hashable, tuple[int | None, ...]]]:
@@ -294,7 +304,7 @@ class _Residual:
             if not wide:
                 raise TooLarge(f"{', '.join(classes)} couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
             return self._at_least()
-        found = np.zeros((3, *shape, *layer.tail))
+        found = np.zeros((5, *shape, *layer.tail))
         firsts = [np.unique(own, return_index=True)[1] for own in classes.values()]
         for cell in itertools.product(*map(range, shape)):
             for kind, figure in enumerate(self._at([int(first[n]) for first, n in zip(firsts, cell, strict=True)], ops)):
@@ -316,19 +326,19 @@ class _Residual:
         left = [tuple(said == PARTIAL for said in layer.plan({op.name: strategy}).leaves(op)) for strategy in strategies]
         return np.array([known.setdefault(one, len(known)) for one in left], dtype=np.intp)
 
-    def _at(self, numbers: Sequence[int], ops: Sequence[Op]) -> tuple[Any, Any, Any]:
-        """(seconds forward, of what is made again, joules) changed under one strategy of each operation."""
+    def _at(self, numbers: Sequence[int], ops: Sequence[Op]) -> Figures:
+        """What is changed under one strategy of each operation."""
         layer, number = self.layer, {op.name: n for op, n in zip(ops, numbers, strict=True)}
         plan = layer.plan({name: layer.strategies[name][n] for name, n in number.items()})
         left = plan.leaves(self.sum_)
         making = [norm for norm in self.norms if plan.needs(norm, 0, layer.workload) == left]
-        found: tuple[Any, Any, Any] = 0.0, 0.0, 0.0
+        found: Figures = (0.0,) * 5
         for norm in making:
             axes = summed_axes(norm, layer.workload, plan) if layer.merged.reductions else ()
             found = _added(found, self._changed(norm, number[norm.name], axes))
         return _added(found, self._changed(self.sum_, number[self.sum_.name], None)) if making else found
 
-    def _changed(self, op: Op, number: int, axes: tuple[int, ...] | None) -> tuple[Any, Any, Any]:
+    def _changed(self, op: Op, number: int, axes: tuple[int, ...] | None) -> Figures:
         """What an operation that is merged takes beyond what it takes alone. axes: over which an all-reduce goes on with a norm; None: of
         the sum."""
         layer, name = self.layer, op.name
@@ -336,18 +346,17 @@ class _Residual:
         merged = replace(plan, joined=plan.joined | {name})
         if axes is not None:
             merged = replace(plan, handed=plan.handed | {name}, summed={**plan.summed, name: axes})
-        forward, again, joules = 0.0, 0.0, 0.0
+        found: Figures = (0.0,) * 5
         for sign, one in ((1.0, merged), (-1.0, plan)):
             for task in layer.tasks(op, one):
-                seconds, own = layer.spend(task)
-                forward = forward + sign * seconds if task.phase == "forward" else forward
-                again = again + sign * seconds if task.phase != "forward" else again
-                joules = joules + sign * own
-        return forward, again, joules
+                seconds, joules = layer.spend(task)
+                passes = (seconds, 0.0) if task.phase == "forward" else (0.0, seconds)
+                found = _added(found, [sign * figure for figure in (*passes, joules, layer.starts(task), 0.0)])
+        return found
 
     def _at_least(self) -> Change:
         """Of each operation the least that it changes, whatever the others choose."""
-        layer, found = self.layer, np.zeros((3, *self.layer.tail))
+        layer, found = self.layer, np.zeros((5, *self.layer.tail))
         every = [()] if not layer.merged.reductions else list(_subsets(range(len(next(iter(layer.strategies.values()))[0]))))
         for op in (self.sum_, *self.norms):
             for number in range(len(layer.strategies[op.name])):
@@ -357,9 +366,8 @@ class _Residual:
         return Change((), (), *(found * (1 + len(self.norms))))
 
 
-def _added(one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, Any, Any]:
-    first, second, third = (a + b for a, b in zip(one, other, strict=True))
-    return first, second, third
+def _added(one: Sequence[Any], other: Sequence[Any]) -> Figures:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
