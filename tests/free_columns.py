@@ -14,6 +14,7 @@ import yaml
 from rackmodel import api
 from rackmodel.inputs.said import instead
 from rackmodel.mapper.layouts.branches import FAR, Branches, Column, Left
+from rackmodel.mapper.layouts.closing import NOTHING
 from rackmodel.mapper.layouts.layer_tables import SAVED
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 
@@ -137,5 +138,5 @@ def least_seconds(columns: list[Column], choices: dict[str, str | None], saved: 
         branches = Branches.of(one)
         left = node_of(branches, choices, saved) if branches is not None else None
         if branches is not None and left is not None:
-            found.append(float(branches.bound(left, np.zeros(1), np.zeros(1), FAR).seconds[0]))
+            found.append(float(branches.bound(left, NOTHING, FAR).seconds[0]))
     return found

@@ -14,7 +14,8 @@ import yaml
 from rackmodel import api
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.layouts.branches import FAR, HERE, Branches
-from rackmodel.mapper.layouts.closing import Closing
+from rackmodel.mapper.layouts.closing import NOTHING, Closing
+from rackmodel.mapper.layouts.layer_prices import Weights
 from rackmodel.mapper.layouts.least_steps import LeastSteps
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_sum
 from rackmodel.watch import UNWATCHED
@@ -69,12 +70,12 @@ def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path) -
         for variable, count in branches.counts.items():
             keep = rng.sample(range(count), rng.choice([1, 1, 1, count]))
             left[variable][:, 0] = np.isin(np.arange(count), keep)
-        seconds = float(branches.bound(left, np.zeros(1), np.zeros(1), FAR).seconds[0])
+        seconds = float(branches.bound(left, NOTHING, FAR).seconds[0])
         if all(own.sum() == 1 for own in left.values()):
             assert seconds >= closed.seconds * (1 - 1e-9)
         else:
             inner = {v: own & (np.arange(len(own)) == rng.choice(np.flatnonzero(own[:, 0])))[:, None] for v, own in left.items()}
-            assert float(branches.bound(inner, np.zeros(1), np.zeros(1), FAR).seconds[0]) >= seconds * (1 - 1e-9)
+            assert float(branches.bound(inner, NOTHING, FAR).seconds[0]) >= seconds * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("name", samples.some(["scores made again", "made again"], 2))
@@ -105,10 +106,9 @@ def test_values_that_are_dominated_cost_nothing(tmp_path: Path) -> None:
     kept = branches.undominated()
     fewer = branches.only(kept)
     assert sum(fewer.counts.values()) < sum(branches.counts.values())
-    zero = np.zeros(1)
-    for prices in ((0.0, 0.0), (0.3, 0.1), (2.0, 0.5)):
-        memory, lane = zero + prices[0], zero + prices[1]
-        whole, some = (one.bound(one.all(), memory, lane, HERE).seconds[0] for one in (branches, fewer))
+    for memory, lane, host in ((0.0, 0.0, 0.0), (0.3, 0.1, 0.0), (2.0, 0.5, 0.0), (0.3, 0.1, 0.5)):
+        prices = Weights(memory=np.array([memory]), lane=np.array([lane]), host=np.array([host]))
+        whole, some = (one.bound(one.all(), prices, HERE).seconds[0] for one in (branches, fewer))
         assert some == pytest.approx(whole, rel=1e-12)
 
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rackmodel import api
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.merged import products_alike, side_by_side
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.read import read_profile
 from rackmodel.mapper.layouts import merged_kernels
@@ -75,6 +77,37 @@ def test_too_many_combinations_are_refused_by_name_or_bounded_from_below(monkeyp
             least = merged.changes(wide=True)
         for figure in ("seconds", "joules"):
             assert sum(getattr(one, figure) for one in least) <= sum(getattr(one, figure).min() for one in whole) < 0
+
+
+def test_what_hides_beside_products_that_are_one_has_their_kernel_once() -> None:
+    """Queries, keys and values under every three choices: the kernels that some of them are of, each once; and where a choice is not told,
+    the longest that any makes."""
+    case = next(case for case in (Case(seed, ("three of one",)) for seed in itertools.count()) if case.kernels == "measured")
+    profile = SERIAL.model_copy(update={"merged": EVERY, "kernels": "measured"})
+    setting = api.settings_of(case.architecture, case.workload, profile)[0]
+    (problem,) = build_mapspace(case.mapper, case.workload, case.architecture.used).problems
+    layer = FactorBuilder(setting, problem, profile, True)._merged
+    each = list(itertools.product(*(range(len(layer.strategies[op])) for op in "QKV")))
+    together = 0
+    for partners, told in itertools.product((("Q", "K", "V"), ("Q", "V"), ("K",)), (("Q", "K", "V"), ("Q", "K"))):
+        change = layer.rooms(lambda kernel: 1.0 - 0.5 ** len(kernel), partners, told)[0]  # of the forward pass
+        assert change.operations == told
+        worked: dict[tuple[int, ...], float] = {}
+        for chosen in each:
+            tasks = [(op, layer.alone(op, n)[0]) for op, n in zip("QKV", chosen, strict=True)]
+            alike = [products_alike(task) for _, task in tasks]
+            kernels = [[one for one, own in zip(tasks, alike, strict=True) if own == same] for same in dict.fromkeys(alike) if same]
+            more = 0.0
+            for kernel in (one for one in kernels if len(one) > 1):
+                members = [one for one in kernel if one[0] in partners]
+                whole = layer.unknown(replace(kernel[0][1], local_op=side_by_side([t.local_op for _, t in kernel], layer.degrees)))[0]
+                more += (1.0 - 0.5 ** len(members)) * whole - sum(0.5 * layer.spend(task)[0] for _, task in members) if members else 0.0
+                together += 1
+            key = chosen[: len(told)]
+            worked[key] = max(worked.get(key, -np.inf), more)
+        found = change.of_values(change.ahead)
+        assert {key: found[key] for key in worked} == pytest.approx(worked)
+    assert together > 0
 
 
 @samples.audited

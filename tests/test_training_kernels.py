@@ -15,11 +15,13 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import training_case
 from rackmodel.validation.unknowns import unknowns_of
 from rackmodel.validation.words import words
+from tests.machines import machine, mapper, workload
 from tests.test_profile_facts import priced
 from tests.test_validate import row
 
@@ -246,3 +248,20 @@ def test_products_of_one_operand_are_one_in_every_pass(tmp_path: Path) -> None:
         ("backward", "up", "dN2"): both,
         ("backward", "up", "dWU"): both,
     }
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.0])
+def test_windows_of_products_that_run_as_one_are_the_whole_of_it(share: float) -> None:
+    """Q and K split what they sum over four: 2^32 operations a GPU at 10 TFLOP/s for both, and 2 x 2 MiB x 3/4 in six steps to sum each.
+    What Q's sum leaves of the window is K's. (K's own was nothing until 28 November 2026: Q was charged with the product of both.)"""
+    sizes = {"m": 1024, "k": 4096, "n": 1024, "j": 1024}
+    graph = workload({"Q": "Q[m,n] = X[m,k] * WQ[k,n]", "K": "K[m,j] = X[m,k] * WK[k,j]"}, sizes, phases=["forward"])
+    window = {"all_reduce": {"beside": "maker", "share": share}}
+    said = {"profile": "one", "overlap": {"weights": False, "windows": window}, "merged": {"projections": True}}
+    profile = ProfileSpec.model_validate(said)
+    split = mapper(axes={"tp": {"degree": 4}}, split={"tp": ["k"]}, boundary={"X": {"tp": ["k"]}})
+    found = api.search_mapper(machine(racks=1), graph, split, profile=profile).result
+    product, each = 2.0**32 / 10e12, 1.5 * 2**21 / 100e9 + 6e-6
+    first = min(each, share * product)
+    second = min(each, share * (product - first))
+    assert found.latency_s == pytest.approx(product + 2 * each - first - second, rel=1e-9)

@@ -34,7 +34,7 @@ from rackmodel.cost.step.items import Item, Priced, launched, some
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
 from rackmodel.cost.step.layer_inside import PricedLayer
 from rackmodel.cost.step.layer_tasks import Beside, HeldBytes, LayerTasks
-from rackmodel.cost.step.merged import side_by_side, summed_message, taken_together
+from rackmodel.cost.step.merged import side_by_side, summed_message, taken_together, whole_kernels
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -240,7 +240,8 @@ class LayerPricer:
         inside = pricer.layer_inside
         kernels = inside.kernels(pricer.architecture, program.tasks, pricer.degrees)
         priced = launched_once(alone, kernels, pricer.architecture.launching)
-        hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap, kernels)
+        whole = {**whole_kernels(program.tasks, self.profile.merged), **kernels}
+        hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap, whole)
         items = tuple(
             Item(
                 task=task,

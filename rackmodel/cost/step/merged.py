@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.cost.inside.kernels import roles_of
 from rackmodel.cost.program.fusion import NORMS
@@ -38,6 +39,12 @@ def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) ->
 def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
     """The same of products. apart: results of those that run alone."""
     return _first_of([products_alike(task, apart) for task in tasks])
+
+
+def whole_kernels(tasks: Sequence[Task], merged: Merged) -> dict[int, NDArray[np.int64]]:
+    """Number of a product that runs as one with others → [1] number of the first of them, as windows take kernels."""
+    found = merged_products(tasks, merged.apart) if merged.projections else {}
+    return {number: np.array([numbers[0]]) for numbers in found.values() for number in numbers}
 
 
 def products_alike(task: Task, apart: Sequence[str] = ()) -> Hashable | None:

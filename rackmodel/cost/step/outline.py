@@ -15,7 +15,7 @@ from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.items import launched
 from rackmodel.cost.step.jobs import launches, roles_of
 from rackmodel.cost.step.layers import LayerCost, LayerPricer, part_of
-from rackmodel.cost.step.merged import taken_together
+from rackmodel.cost.step.merged import taken_together, whole_kernels
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -104,7 +104,8 @@ class OutlinePricer(LayerPricer):
         """Part → [n] seconds that windows can hide."""
         found: dict[str, Array] = {}
         durations = [spent[number].seconds if number in spent else self.none for number in range(len(program.tasks))]
-        for number, seconds in hidable(program.tasks, durations, self.profile.overlap).items():
+        kernels = whole_kernels(program.tasks, self.profile.merged)
+        for number, seconds in hidable(program.tasks, durations, self.profile.overlap, kernels).items():
             found[parts[number]] = found.get(parts[number], self.none) + seconds
         return found
 

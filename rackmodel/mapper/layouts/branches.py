@@ -1,6 +1,6 @@
 """What the steps of one column cost at least where only some choices of a layer are left: many such nodes at once.
 
-    bound = max over prices µ, λ of  least weighted sum of what is left − µ · (memory left for it) / memory + (1 − λ) · what is slowed
+    bound = max over prices µ, λ, η of  least weighted sum of what is left − µ · (memory left for it) / memory + (1 − λ) (1 − η) · slowed
 
 as `least_steps` has it for all choices. What lanes slow, and the workspace of the largest operation, are those of what is left; so is
 the time of the busiest lane, which no step is below.
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.memory import BUFFERS
-from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes
-from rackmodel.mapper.layouts.layer_tables import SAVED, LayerTables, Part
+from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Part, Weights
+from rackmodel.mapper.layouts.layer_tables import SAVED, LayerTables
 from rackmodel.mapper.layouts.min_sum import Table, least_sum
 from rackmodel.mapper.layouts.tensor_tables import SAVES
 from rackmodel.model.layout import Choice
@@ -24,17 +24,20 @@ from rackmodel.model.layout import Choice
 Array = NDArray[np.float64]
 Moved = list[tuple[str, dict[str, Array]]]  # (operation, part → [values] seconds on a lane)
 Left = dict[str, NDArray[np.bool_]]  # variable → [values, nodes] whether it is left
-Moves = tuple[tuple[float, float, float, float], ...]  # new µ = µ · first + second · seconds, new λ = λ · third + fourth
+Moves = tuple[tuple[float, float, float, float, float], ...]  # µ · first + second · seconds, λ · third + fourth, η + fifth
 ROUNDING = 1e-9
 KINDS = ("seconds", "bytes", "remade", "update", "rest", "moving", "lane", "ahead", "behind")
-STAY = (1.0, 0.0, 1.0, 0.0)
-AROUND: Moves = (STAY, (1.25, 0, 1, 0), (0.8, 0, 1, 0), (1, 0, 1.4, 0), (1, 0, 0.7, 0), (1.1, 0, 1, 0), (0.9, 0, 1, 0))
-LANES: Moves = (STAY, *((1.0, 0.0, 0.0, share) for share in (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)))
-MEMORY: Moves = (STAY, *((0.0, 2.0**k, 1.0, 0.0) for k in range(-6, 4)))
+OF_HOSTS = ("host", "host_weight")
+STAY = (1.0, 0.0, 1.0, 0.0, 0.0)
+HOSTS: Moves = tuple((1.0, 0.0, 1.0, 0.0, more) for more in (-1.0, -0.5, -0.25, 0.25, 0.5, 1.0))
+SCALED = ((1.25, 1.0), (0.8, 1.0), (1.0, 1.4), (1.0, 0.7), (1.1, 1.0), (0.9, 1.0))
+AROUND: Moves = (STAY, *((memory, 0.0, lane, 0.0, 0.0) for memory, lane in SCALED), *HOSTS)
+LANES: Moves = (STAY, *((1.0, 0.0, 0.0, share, 0.0) for share in (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)))
+MEMORY: Moves = (STAY, *((0.0, 2.0**k, 1.0, 0.0, 0.0) for k in range(-6, 4)))
 HERE: tuple[Moves, ...] = ((STAY,),)
 NEAR: tuple[Moves, ...] = (AROUND,)
 NEARER: tuple[Moves, ...] = (AROUND, AROUND)
-FAR: tuple[Moves, ...] = (LANES, MEMORY, AROUND, AROUND)
+FAR: tuple[Moves, ...] = ((STAY, *HOSTS), LANES, MEMORY, AROUND, AROUND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +45,8 @@ class Column:
     """One column under one home, policy and schedule. number: of the tables' columns · times, layers, flying, micro_batches, split: as of
     a `Shape` · ends: of what is before and after the layers the tables, and how often their seconds and bytes of a micro-batch count, and
     their weights' bytes ·
-    capacity: bytes · contention: share by which a busy lane slows the device · known: whether the tables know what weights move · least:
-    seconds that no step of it is below."""
+    capacity: bytes · contention: share by which a busy lane slows the device · known: whether the tables know what weights move · hosted:
+    whether its host may be what passes wait for · least: seconds that no step of it is below."""
 
     tables: LayerTables
     number: int
@@ -56,6 +59,7 @@ class Column:
     capacity: float
     contention: float
     known: bool
+    hosted: bool
     least: float
 
     @property
@@ -66,11 +70,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A part of a layer's costs in a step of the column, by the values left of its variables: seconds, bytes and seconds on the lanes ·
-    remade: bytes of the layer whose backward pass runs, beside its workspace · ahead, behind: seconds of a micro-batch's passes."""
+    """A part of a layer's costs in a step of the column, by the values left of its variables: seconds of passes on the device, of these on
+    the host, and others, bytes and seconds on the lanes · remade: bytes of the layer whose backward pass runs, beside its workspace ·
+    ahead, behind: seconds of a micro-batch's passes."""
 
     variables: tuple[str, ...]
-    seconds: Array
+    device: Array
+    host: Array
+    others: Array
     bytes: Array
     remade: Array
     lane: Array
@@ -80,16 +87,15 @@ class Weighed:
     @property
     def figures(self) -> tuple[Array, ...]:
         """All of them: less is never worse."""
-        return self.seconds, self.bytes, self.remade, self.lane, self.ahead, self.behind
+        return self.device, self.host, self.others, self.bytes, self.remade, self.lane, self.ahead, self.behind
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """Bounds of nodes and the prices that they are at. seconds: [nodes]; infinite where nothing is left that fits."""
+    """Bounds of nodes and the prices that these are at. seconds: [nodes]; infinite where nothing is left that fits."""
 
     seconds: Array
-    memory: Array
-    lane: Array
+    at: Weights
 
 
 class Branches:
@@ -100,7 +106,8 @@ class Branches:
         self.counts = {name: len(own) for name, own in self.values.items()}
         self.open = {name: count for name, count in self.counts.items() if count > 1}
         k = column.number
-        self.parts = _joined([self._weighed(part) for part in column.tables.parts] + self._ends())
+        parts = [*column.tables.parts, *(column.tables.host.parts if column.hosted else ())]
+        self.parts = _joined([self._weighed(part) for part in parts] + self._ends())
         self.moved = self._moved(column.tables)
         self.ends_moved = [(times / column.micro_batches, self._moved(tables)) for tables, times, *_ in column.ends if times]
         self.moving = [self._moving(column.tables, BUFFERS * column.known), *(self._moving(t, held) for t, _, held, _ in column.ends)]
@@ -145,46 +152,48 @@ class Branches:
 
     # -- bounds -------------------------------------------------------------------------------------------------------------------
 
-    def bound(self, left: Left, memory: Array, lane: Array, rounds: Sequence[Moves]) -> Nodes:
-        """The best bounds of nodes at prices from those given on. memory, lane: [nodes] seconds for all of the memory, and the share that
-        the lanes' time has · rounds: of moves from the best prices so far, those of a round side by side."""
+    def bound(self, left: Left, at: Weights, rounds: Sequence[Moves]) -> Nodes:
+        """The best bounds of nodes at prices from those given on. rounds: of moves from the best prices so far, those of a round side by
+        side."""
         some = np.logical_and.reduce([own.any(axis=0) for own in left.values()])
-        found = Nodes(seconds=np.full(len(memory), np.inf), memory=memory.copy(), lane=lane.copy())
+        found = Nodes(seconds=np.full(len(at.memory), np.inf), at=at.of(np.arange(len(at.memory))))
         if not some.any():
             return found
         left = {name: own[:, some] for name, own in left.items()}
         room, n = self._room(left), int(some.sum())
         slowed, busiest = self._slowed(left)
-        memory, lane, best = memory[some], lane[some], np.full(n, -np.inf)
-        least = self._least(left, memory * 0.0, lane * 0.0, slowed, room)
+        now, best = at.of(some), np.full(n, -np.inf)
+        least = self._least(left, now.none, slowed, room)
         scale = np.where(np.isinf(least), 1.0, least)
-        for moves in rounds:
-            times, more, lanes_times, lanes_more = (np.array(each)[:, None] for each in zip(*moves, strict=True))
-            prices = (memory * times + more * scale), np.clip(lane * lanes_times + lanes_more, 0.0, 1.0)
+        for moves in ([one for one in moves if one[-1] == 0.0 or self.column.hosted] for moves in rounds):
+            times, more, lanes_times, lanes_more, hosts_more = (np.array(each)[:, None] for each in zip(*moves, strict=True))
+            lanes, hosts = now.lane * lanes_times + lanes_more, now.host + hosts_more
+            prices = Weights(memory=now.memory * times + more * scale, lane=np.clip(lanes, 0.0, 1.0), host=np.clip(hosts, 0.0, 1.0))
             again = {name: np.tile(own, len(moves)) for name, own in left.items()} if len(moves) > 1 else left
-            flat = (each.reshape(-1) for each in prices)
-            value = self._least(again, next(flat), next(flat), np.tile(slowed, len(moves)), np.tile(room, len(moves))).reshape(-1, n)
-            at = value.argmax(axis=0), np.arange(n)
-            better = value[at] > best
-            best, memory, lane = (np.where(better, new[at], old) for new, old in ((value, best), (prices[0], memory), (prices[1], lane)))
+            value = self._least(again, prices.flat, np.tile(slowed, len(moves)), np.tile(room, len(moves))).reshape(-1, n)
+            place = value.argmax(axis=0), np.arange(n)
+            now, best = now.where(value[place] > best, prices.of(place)), np.maximum(best, value[place])
         fits = self._held(left) <= room * (1.0 + ROUNDING)
         found.seconds[some] = np.where(fits, np.maximum.reduce([best, least, busiest * (1.0 - ROUNDING)]), np.inf)
-        found.memory[some], found.lane[some] = memory, lane
+        found.at.put(some, now)
         return found
 
-    def _least(self, left: Left, memory: Array, lane: Array, slowed: Array, room: Array) -> Array:
+    def _least(self, left: Left, at: Weights, slowed: Array, room: Array) -> Array:
         """[nodes] seconds at some prices, at least."""
-        limited = np.isfinite(self.column.capacity)
+        limited, column, memory, lane = np.isfinite(self.column.capacity), self.column, at.memory, at.lane
         tables = self._left(left)
         for part in self.parts:
-            priced = part.seconds[..., None] * (1.0 - lane)
+            priced = (part.device + part.others)[..., None] * (1.0 - lane)
+            if column.hosted and (part.device.any() or part.host.any()):
+                priced = priced + (part.host - part.device)[..., None] * ((1.0 - lane) * at.host)
             if part.lane.any():
                 priced = priced + part.lane[..., None] * lane
             if limited:
                 priced = priced + (part.bytes + part.remade)[..., None] * (memory / self.column.capacity)
             tables.append(Table(part.variables, priced))
         paid = memory * (room / self.column.capacity) if limited else 0.0
-        found = least_sum(tables, self.open, len(lane)) - paid + (1.0 - lane) * slowed
+        more = (1.0 - at.host) * slowed + at.host * (column.times * column.tables.host.seconds)
+        found = least_sum(tables, self.open, len(lane)) - paid + (1.0 - lane) * more
         return np.asarray(found * (1.0 - ROUNDING))
 
     def _slowed(self, left: Left) -> tuple[Array, Array]:
@@ -247,11 +256,13 @@ class Branches:
     def _weighed(self, part: Part) -> Weighed:
         """Of the layer."""
         column, known = self.column, float(self.column.known)
-        here = {kind: self._here(column.tables, part, kind) for kind in KINDS}
+        here = {kind: self._here(column.tables, part, kind) for kind in (*KINDS, *OF_HOSTS)}
         layers = column.layers * known
         return Weighed(
             part.variables,
-            seconds=column.times * here["seconds"] + layers * here["update"],
+            device=column.times * here["seconds"],
+            host=column.times * (here["host"] + (not column.split) * here["host_weight"]),
+            others=layers * here["update"],
             bytes=column.flying * here["bytes"] + layers * here["rest"] + BUFFERS * known * here["moving"],
             remade=here["remade"],
             lane=layers * here["lane"],
@@ -267,7 +278,8 @@ class Branches:
                 if part.figures.keys() & {"seconds", "bytes", "rest"}:
                     seconds, bytes_, rest = (self._here(tables, part, kind) for kind in ("seconds", "bytes", "rest"))
                     none = np.zeros_like(seconds)
-                    found.append(Weighed(part.variables, times * seconds, held * bytes_ + kept * rest, none, none, none, none))
+                    held_bytes = held * bytes_ + kept * rest
+                    found.append(Weighed(part.variables, none, none, times * seconds, held_bytes, none, none, none, none))
         return found
 
     def _here(self, tables: LayerTables, part: Part, kind: str) -> Array:
@@ -306,7 +318,7 @@ def _joined(parts: Sequence[Weighed]) -> list[Weighed]:
     """Parts of the same variables as one, those of one value left out."""
     found: dict[tuple[str, ...], Weighed] = {}
     for part in parts:
-        shape = part.seconds.shape
+        shape = part.others.shape
         open_ = tuple(name for name, count in zip(part.variables, shape, strict=True) if count > 1)  # one of one value is always of that
         mine = [figure.reshape([count for count in shape if count > 1]) for figure in part.figures]
         known = found.get(open_)

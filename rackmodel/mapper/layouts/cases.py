@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.memory import BUFFERS
-from rackmodel.mapper.layouts.layer_prices import Openness, Prices
+from rackmodel.mapper.layouts.layer_prices import Openness, Prices, Weights
 from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import MICRO
@@ -31,6 +31,7 @@ ROUNDING = 1e-9
 LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
 IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first bound a step is, or its lanes are done by then
 PRICES = tuple(2.0**k for k in range(-5, 4))  # of the whole memory, over the step's seconds
+HOSTS = (0.25, 0.5, 0.75, 1.0)  # share of the host's time in a bound of passes, which are no less than either
 
 
 @dataclass(frozen=True)
@@ -53,35 +54,45 @@ Run = tuple[Row, Shape]
 class Case:
     """One home and policy on all columns: seconds and joules at least, and the tables that a price of memory is looked for in · ends:
     those of what is before and after the layers, with [n] how often their seconds and bytes of a micro-batch count, and their weights'
-    bytes · more: seconds beside the tables' · fixed: bytes beside the tables' · known: whether the home is one that the tables know ·
-    capacity: bytes of an accelerator."""
+    bytes · more: seconds beside the tables' · slowed: by which lanes slow the device · fixed: bytes beside the tables' · known: whether the
+    home is one that the tables know · capacity: bytes of an accelerator."""
 
     seconds: Array
     joules: Array
     tables: LayerTables
     ends: tuple[tuple[LayerTables, Array, Array, Array], ...]
     more: Array
+    slowed: Array
     fixed: Array
     known: bool
     capacity: float
 
-    def priced(self, which: Ints, shapes: Sequence[Shape], memory: Array, lane: Array, fits: Fits | None = None) -> Array:
-        """[prices, columns] seconds of some columns, at least: with each of some prices on memory (seconds for all of it), and as large
-        a share of the lanes' time. memory, lane: as many."""
-        copies, every = len(memory), np.tile(which, len(memory))
+    @property
+    def hosted(self) -> bool:
+        """Whether the host may be what passes wait for."""
+        return bool(self.tables.host.matters.any())
+
+    def priced(self, which: Ints, shapes: Sequence[Shape], at: Weights, fits: Fits | None = None) -> Array:
+        """[prices, columns] seconds of some columns, at least, at each of some prices [prices, columns]."""
+        copies, every = len(at.memory), np.tile(which, len(at.memory))
         fitting = fits and {name: np.tile(own, (1, copies)) for name, own in fits.items()}
-        price = self.price(list(shapes) * copies, memory.ravel(), lane.ravel())
-        paid = memory * (1.0 - self.fixed[which] / self.capacity) if self.capacity < math.inf else 0.0
-        found = self.tables.least(every, price, fitting, copies).reshape(memory.shape) - paid + (1.0 - lane) * self.more[which]
+        price = self.price(list(shapes) * copies, at.flat)
+        paid = at.memory * (1.0 - self.fixed[which] / self.capacity) if self.capacity < math.inf else 0.0
+        launching = np.array([shape.times for shape in shapes]) * self.tables.host.seconds
+        more = self.more[which] + (1.0 - at.host) * self.slowed[which] + at.host * launching
+        found = self.tables.least(every, price, fitting, copies).reshape(at.memory.shape) - paid + (1.0 - at.lane) * more
         return np.asarray(found) * (1 - ROUNDING)
 
-    def price(self, shapes: Sequence[Shape], memory: Array | float, lane: Array | float) -> Prices:
+    def price(self, shapes: Sequence[Shape], at: Weights) -> Prices:
         """What the tables of a layer weigh in the seconds of a step."""
         times, layers, flying = (np.array([getattr(shape, name) for shape in shapes]) for name in ("times", "layers", "flying"))
+        memory, lane, whole = at.memory, at.lane, np.array([not shape.split for shape in shapes])
         each = np.zeros(len(shapes)) + (memory / self.capacity if self.capacity < math.inf else 0.0)
         known = layers * float(self.known)
         return Prices(
-            seconds=(1.0 - lane) * times,
+            seconds=(1.0 - lane) * (1.0 - at.host) * times,
+            host=(1.0 - lane) * at.host * times,
+            host_weight=(1.0 - lane) * at.host * times * whole,
             bytes=each * flying,
             update=(1.0 - lane) * known,
             rest=each * known,
@@ -89,18 +100,20 @@ class Case:
             lane=lane * known,
         )
 
-    def at_its_best(self, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None) -> tuple[Array, Array, Array]:
-        """Seconds at least under the best of many prices on memory and shares of the lanes' time, and those."""
+    def at_its_best(self, which: Ints, shapes: Sequence[Shape], fits: Fits | None = None) -> tuple[Array, Weights]:
+        """Seconds at least under the best of many prices on memory and shares of the lanes' time, and of the host's, and those."""
         none = np.zeros(len(which))
-        (found,), lane, memory = self.priced(which, shapes, none[None], none[None], fits), none, none
-        scale = np.where(np.isinf(found), 1.0, found)
-        if self.known:
-            lanes = np.multiply.outer(LANES, none + 1.0)
-            lane, found = _better(lane, found, lanes, self.priced(which, shapes, 0.0 * lanes, lanes, fits))
-        if self.capacity < math.inf:
-            prices = np.multiply.outer(PRICES, scale)
-            memory, found = _better(memory, found, prices, self.priced(which, shapes, prices, np.tile(lane, (len(PRICES), 1)), fits))
-        return found, memory, lane
+        at = Weights(memory=none, lane=none, host=none)
+        (found,) = self.priced(which, shapes, at.times(1), fits)
+        scales = {"host": none + 1.0, "lane": none + 1.0, "memory": np.where(np.isinf(found), 1.0, found)}
+        tried = {"host": HOSTS if self.hosted else (), "lane": LANES if self.known else (), "memory": PRICES}
+        for name, shares in tried.items():
+            if shares and (name != "memory" or self.capacity < math.inf):
+                prices = np.multiply.outer(shares, scales[name])
+                others = self.priced(which, shapes, replace(at.times(len(shares)), **{name: prices}), fits)
+                best, found = _better(getattr(at, name), found, prices, others)
+                at = replace(at, **{name: best})
+        return found, at
 
     def fitting(self, which: Ints, shapes: Sequence[Shape], found: Array) -> Array:
         """Seconds of some columns, at least, of choices that fit the memory; `found`: those known."""
@@ -117,7 +130,7 @@ class Case:
         least, layers = found, np.array([shape.layers for shape in shapes])
         for more in IN_TIME if self.known else ():
             most = least * (1.0 + more)
-            best, *_ = self.at_its_best(which, shapes, self.tables.in_time(which, most / layers))
+            best, _ = self.at_its_best(which, shapes, self.tables.in_time(which, most / layers))
             found = np.maximum(found, np.minimum(most, best))
             if (best < most).all():
                 break
@@ -206,7 +219,7 @@ class Cases:
         x = self.job.workload.sections.index(self.layer)
         layer = every[x]
         m, layers = (np.array([getattr(shape, name) for shape in shapes]) for name in ("micro_batches", "layers"))
-        joules, more, fixed, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+        joules, more, slowed, fixed, moved = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
         ends = []
         for y, tables in enumerate(every):
             seconds, own = tables.alone
@@ -223,13 +236,14 @@ class Cases:
             (ahead, behind), way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
             behind = np.where([shape.split for shape in shapes], 0.0, behind)
             slower = layers * layer.lanes.slowing(m, ahead, behind) + way * layer.lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
-            more = more + float(np.min(profile.overlap.contention)) * slower
+            slowed = float(np.min(profile.overlap.contention)) * slower
             moved = layers * layer.lanes.of_step(m)
         rest = fixed + (layers * layer.least_rest if home is not None else 0.0)
         least = np.where(rest > self.capacity, np.inf, 0.0)
-        case = Case(least, joules, layer, tuple(ends), more, fixed, home is not None, self.capacity)
-        seconds = np.maximum(case.priced(np.arange(n), shapes, np.zeros((1, n)), np.zeros((1, n)))[0], moved * (1 - ROUNDING))
-        return replace(case, seconds=np.maximum(case.seconds, seconds))
+        case = Case(least, joules, layer, tuple(ends), more, slowed, fixed, home is not None, self.capacity)
+        shares = np.multiply.outer((0.0, 1.0) if case.hosted else (0.0,), np.ones(n))
+        seconds = case.priced(np.arange(n), shapes, Weights(memory=0.0 * shares, lane=0.0 * shares, host=shares)).max(axis=0)
+        return replace(case, seconds=np.maximum.reduce([case.seconds, seconds, moved * (1 - ROUNDING)]))
 
     def _shared(self, number: int) -> bool:
         """Whether a section shares a weight with another, which a stage that has both holds once."""

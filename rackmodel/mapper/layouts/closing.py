@@ -19,13 +19,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.layouts.branches import FAR, HERE, NEAR, NEARER, Branches, Column, Left
+from rackmodel.mapper.layouts.branches import FAR, HERE, NEAR, NEARER, Branches, Column, Left, Nodes
+from rackmodel.mapper.layouts.layer_prices import Weights
 from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
 MOST = 4_000  # nodes that are bounded, so that a search ends at the same place on every machine
 LEAVES = 6  # layouts that are told
+NOTHING = Weights(memory=np.zeros(1), lane=np.zeros(1), host=np.zeros(1))
 STRUCK = 3  # values struck out for which a node is bounded anew instead of split
 
 
@@ -48,26 +50,24 @@ class Closed:
 
 @dataclass(order=True)
 class _Node:
-    """left: of one node · memory, lane: the prices of its bound."""
+    """left: of one node · at: the prices of its bound, of one · alone: whether that is of one layout, at its own best prices."""
 
     seconds: float
     order: int
     number: int = field(compare=False)
     branches: Branches = field(compare=False)
     left: Left = field(compare=False)
-    memory: float = field(compare=False)
-    lane: float = field(compare=False)
+    at: Weights = field(compare=False)
+    alone: bool = field(compare=False, default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Kids:
-    """What a probe finds: variables and values, each left alone, with their bounds and prices."""
+    """What a probe finds: variables and values, each left alone, with their bounds and the prices of these."""
 
     names: list[str]
     values: list[int]
-    seconds: Array
-    memory: Array
-    lane: Array
+    nodes: Nodes
 
 
 def _reduced(node: _Node) -> _Node:
@@ -101,11 +101,13 @@ class Closing:
                 break
             self.watch.say(f"bounds of free layouts, {self.spent} of {MOST} nodes at most")
             node = _reduced(heapq.heappop(self.heap))
-            if all(own.sum() == 1 for own in node.left.values()):
+            if not all(own.sum() == 1 for own in node.left.values()):
+                self._branch(node)
+            elif node.alone:
                 least = min(least, node.seconds)
                 leaves.append(Leaf(node.number, node.seconds, node.branches.choice(node.left, 0)))
-            else:
-                self._branch(node)
+            elif (alone := self._bounded(node.number, node.branches, node.left, node.at, far=True)) is not None:
+                heapq.heappush(self.heap, replace(alone, seconds=max(alone.seconds, node.seconds), alone=True))
         return Closed(least, tuple(leaves))
 
     def _over(self) -> bool:
@@ -116,7 +118,7 @@ class Closing:
         branches = Branches.of(column)
         if branches is None:
             return
-        node = self._bounded(number, branches, branches.all(), 0.0, 0.0, far=True)
+        node = self._bounded(number, branches, branches.all(), NOTHING, far=True)
         while node is not None:
             left = self._struck(node, self._probed(node))
             if left is None:
@@ -125,17 +127,15 @@ class Closing:
             if probed.branches.counts == node.branches.counts:
                 heapq.heappush(self.heap, node)
                 return
-            node = self._bounded(number, probed.branches, probed.left, node.memory, node.lane)
+            node = self._bounded(number, probed.branches, probed.left, node.at)
 
-    def _bounded(self, number: int, branches: Branches, left: Left, memory: float, lane: float, *, far: bool = False) -> _Node | None:
+    def _bounded(self, number: int, branches: Branches, left: Left, at: Weights, *, far: bool = False) -> _Node | None:
         """A node with its bound; None where that is enough."""
-        found = branches.bound(left, np.array([memory]), np.array([lane]), FAR if far else NEARER)
+        found = branches.bound(left, at, FAR if far else NEARER)
         self.spent += 1
         if found.seconds[0] >= self.enough:
             return None
-        return _Node(
-            float(found.seconds[0]), next(self.counter), number, branches, left, float(found.memory[0]), float(found.lane[0])
-        )
+        return _Node(float(found.seconds[0]), next(self.counter), number, branches, left, found.at)
 
     def _probed(self, node: _Node) -> _Kids:
         """Every value of every variable alone; those that are not enough at the node's prices at some near them."""
@@ -146,21 +146,21 @@ class Closing:
             left[name][:, number] = False
             left[name][value, number] = True
         n = len(kids)
-        found = node.branches.bound(left, np.full(n, node.memory), np.full(n, node.lane), HERE)
+        found = node.branches.bound(left, node.at.of(np.zeros(n, dtype=np.intp)), HERE)
         self.spent += n
         again = np.flatnonzero(found.seconds < self.enough)
         if len(again):
             some = {name: own[:, again] for name, own in left.items()}
-            closer = node.branches.bound(some, found.memory[again], found.lane[again], NEAR)
-            for figure, better in zip((found.seconds, found.memory, found.lane), (closer.seconds, closer.memory, closer.lane), strict=True):
-                figure[again] = better
+            closer = node.branches.bound(some, found.at.of(again), NEAR)
+            found.seconds[again] = closer.seconds
+            found.at.put(again, closer.at)
         names, values = [name for name, _ in kids], [value for _, value in kids]
-        return _Kids(names=names, values=values, seconds=found.seconds, memory=found.memory, lane=found.lane)
+        return _Kids(names=names, values=values, nodes=found)
 
     def _struck(self, node: _Node, kids: _Kids) -> Left | None:
         """What a probe leaves of a node; None for nothing."""
         left = {name: own.copy() for name, own in node.left.items()}
-        for number in np.flatnonzero(kids.seconds >= self.enough):
+        for number in np.flatnonzero(kids.nodes.seconds >= self.enough):
             left[kids.names[number]][kids.values[number], 0] = False
         return left if all(own.any() for own in left.values()) else None
 
@@ -169,9 +169,9 @@ class Closing:
         left = self._struck(node, kids)
         if left is None:
             return
-        struck = int((kids.seconds >= self.enough).sum())
+        struck = int((kids.nodes.seconds >= self.enough).sum())
         if struck >= STRUCK or all(own.sum() == 1 for own in left.values()):
-            again = self._bounded(node.number, node.branches, left, node.memory, node.lane)
+            again = self._bounded(node.number, node.branches, left, node.at)
             if again is not None:
                 again.seconds = max(again.seconds, node.seconds)
                 heapq.heappush(self.heap, again)
@@ -181,13 +181,12 @@ class Closing:
             if other == name and left[name][value, 0]:
                 alone = np.zeros_like(left[name])
                 alone[value] = True
-                seconds = max(node.seconds, float(kids.seconds[number]))
-                prices = float(kids.memory[number]), float(kids.lane[number])
-                heapq.heappush(self.heap, _Node(seconds, next(self.counter), node.number, node.branches, {**left, name: alone}, *prices))
+                seconds, at = max(node.seconds, float(kids.nodes.seconds[number])), kids.nodes.at.of([number])
+                heapq.heappush(self.heap, _Node(seconds, next(self.counter), node.number, node.branches, {**left, name: alone}, at))
 
     def _rise(self, node: _Node, kids: _Kids, name: str) -> float:
         """How far a split by a variable raises bounds: most where all its children rise."""
-        each = [float(seconds) for other, seconds in zip(kids.names, kids.seconds, strict=True) if other == name]
+        each = [float(seconds) for other, seconds in zip(kids.names, kids.nodes.seconds, strict=True) if other == name]
         rises = sorted(min(seconds, self.enough) - node.seconds for seconds in each)
         return 10.0 * rises[0] + rises[1]
 

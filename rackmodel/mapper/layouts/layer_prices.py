@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,8 @@ class Lanes:
 class Prices:
     """Prices [columns] of a sum over a layer. seconds, bytes: of a micro-batch · update, lane: seconds of a step, of the optimizer and of
     the lanes beside the device · rest: bytes of weights, gradients and state · moving: of what is gathered or about to be reduced · ahead,
-    behind: seconds of a forward pass, and of what follows; default 0."""
+    behind: seconds of a forward pass, and of what follows · host, host_weight: of the host for a micro-batch, those of products that make
+    weights' gradients apart; these default 0."""
 
     seconds: Array
     bytes: Array
@@ -56,11 +58,65 @@ class Prices:
     lane: Array
     ahead: Array = field(default_factory=lambda: np.zeros(1))
     behind: Array = field(default_factory=lambda: np.zeros(1))
+    host: Array = field(default_factory=lambda: np.zeros(1))
+    host_weight: Array = field(default_factory=lambda: np.zeros(1))
 
     @property
     def each(self) -> dict[str, Array]:
         """Kind of figure → its price."""
         return dict(self.__dict__)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a layer costs by some variables' values. figures: kind → one dimension a variable, the columns last.
+
+    seconds, bytes   of a micro-batch · ahead, behind: seconds of its forward pass, and of what follows
+    remade           bytes made again for a backward pass, beside its workspace
+    update           seconds of the optimizer · rest: bytes of weights, gradients and state · moving: of what is gathered or reduced
+    lane             seconds of a step that weights keep the lanes beside the device busy, no more than the busiest of them
+    host             seconds of the host for a micro-batch · host_weight: those of products that make weights' gradients, which are apart
+    """
+
+    variables: tuple[str, ...]
+    figures: dict[str, Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """What a bound weighs beside the device's seconds, of columns. memory: seconds for all of it · lane: share of the lanes' time · host:
+    share of the host's time, of what lanes leave of passes."""
+
+    memory: Array
+    lane: Array
+    host: Array
+
+    def times(self, count: int) -> Weights:
+        """[count, columns] the same so often."""
+        return Weights(**{name: np.tile(own, (count, 1)) for name, own in self.__dict__.items()})
+
+    @property
+    def flat(self) -> Weights:
+        """All in a row."""
+        return Weights(**{name: own.ravel() for name, own in self.__dict__.items()})
+
+    @property
+    def none(self) -> Weights:
+        """Nothing for as many."""
+        return Weights(**{name: 0.0 * own for name, own in self.__dict__.items()})
+
+    def of(self, which: Any) -> Weights:
+        """Some of them, apart."""
+        return Weights(**{name: own[which].copy() for name, own in self.__dict__.items()})
+
+    def where(self, better: NDArray[np.bool_], other: Weights) -> Weights:
+        """Others in the place of some."""
+        return Weights(**{name: np.where(better, getattr(other, name), own) for name, own in self.__dict__.items()})
+
+    def put(self, which: Any, other: Weights) -> None:
+        """Others in the place of some, here."""
+        for name, own in self.__dict__.items():
+            own[which] = getattr(other, name)
 
 
 @dataclass(frozen=True, kw_only=True)

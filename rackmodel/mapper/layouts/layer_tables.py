@@ -11,9 +11,9 @@ A column is a degree of the free axis, a degree of the axis over the batch, a nu
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,15 +26,15 @@ from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.merged import run_of
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
+from rackmodel.mapper.layouts.hosts import LayerHost, starts
 from rackmodel.mapper.layouts.interfaces import Interfaces
-from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Prices
-from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer
+from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Part, Prices
+from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer, Share
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_of_operations, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
-from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.layouts.window_rooms import in_windows
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
@@ -51,20 +51,6 @@ Attained = tuple[dict[str, Choice], dict[str, str]]
 Made = TypeVar("Made")
 SAVED = "save "
 INF = np.inf
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """What a layer costs by some variables' values. figures: kind → one dimension a variable, the columns last.
-
-    seconds, bytes   of a micro-batch · ahead, behind: seconds of its forward pass, and of what follows
-    remade           bytes made again for a backward pass, beside its workspace
-    update           seconds of the optimizer · rest: bytes of weights, gradients and state · moving: of what is gathered or reduced
-    lane             seconds of a step that weights keep the lanes beside the device busy, no more than the busiest of them
-    """
-
-    variables: tuple[str, ...]
-    figures: dict[str, Array]
 
 
 class LayerTables(FactorBuilder):
@@ -158,24 +144,28 @@ class LayerTables(FactorBuilder):
         for name, (seconds, _, masks) in self.operations.items():
             held = {"remade": masks * self.workload.repeat} if name in self.recompute.rerun else {"bytes": masks}
             found.append(Part((name,), {"seconds": seconds, **held, "ahead": self._phases[name][0], "behind": self._phases[name][1]}))
-        for one in self._changes:
+        for one in self.changes:
             each = {"seconds": one.seconds, "ahead": one.ahead, "behind": one.behind}
             found.append(Part(one.operations, {kind: one.of_values(figures) for kind, figures in each.items()}))
         return [*found, *self._copies, *self._weights, *self._lane_parts]
 
-    @cached_property
+    @property
     def _merged(self) -> MergedLayer:
-        return replace(super()._merged, tail=(self.n,))
+        return self._once(("merged",), lambda: replace(super(LayerTables, self)._merged, tail=(self.n,), starts=partial(starts, self)))
 
     @property
-    def _changes(self) -> list[Change]:
+    def host(self) -> LayerHost:
+        """What the host takes for its passes."""
+        return self._once(("host",), lambda: LayerHost.of(self))
+
+    @property
+    def changes(self) -> list[Change]:
+        """Of kernels that take operations together."""
         return self._once(("changes",), lambda: self._merged.changes(wide=True))
 
-    def beside(self, name: str, number: int, task: Task) -> Array:
-        """Seconds of the kernel that a contraction of a choice of an operation is, at most."""
-        seconds, longest = self.whole(task)[0], self._once(("longest",), lambda: self._merged.longest)
-        key = name, run_of(task)
-        return np.maximum(seconds, longest[key][number]) if key in longest else seconds
+    def merged_rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
+        """As of `MergedLayer`."""
+        return self._merged.rooms(share, partners, variables)
 
     @property
     def _copies(self) -> list[Part]:
@@ -183,10 +173,22 @@ class LayerTables(FactorBuilder):
         return self._once(("copies",), self._made_copies)
 
     def _made_copies(self) -> list[Part]:
-        made, on_chip = self.recompute.made, self.base.on_chip
-        setting = TableSetting(self.workload, self.mesh.axes, made, self._split, self._local, self.base, "", 1, on_chip, tail=(self.n,))
-        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
         found: list[Part] = []
+        for name, variables, (exposed, windowed, held, *ahead) in self.copied(self._split):
+            first = ahead[0], ahead[1]
+            behind = exposed - first[0], windowed - first[1]
+            variables, *passes = in_windows(self, name, variables, first, behind)
+            held = held.reshape((*held.shape[:-1], *(1,) * (passes[0].ndim - held.ndim), self.n))
+            kept = {"remade": held * self.workload.repeat} if name in self.recompute.made else {"bytes": held}
+            found.append(Part(variables, {"seconds": passes[0] + passes[1], **kept, "ahead": passes[0], "behind": passes[1]}))
+        return found
+
+    def copied(self, spend: Spend) -> Iterator[tuple[str, tuple[str, ...], list[Array]]]:
+        """(tensor, variables, figures over their values and the columns) of each tensor that is no weight: two of its copies and sums,
+        bytes held, and the two of forward passes alone. spend: the two of a task."""
+        made, on_chip, repeat = self.recompute.made, self.base.on_chip, self.workload.repeat
+        setting = TableSetting(self.workload, self.mesh.axes, made, spend, self._local, self.base, "", 1, on_chip, tail=(self.n,))
+        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
         for name, tensor in self.workload.tensors.items():
             edge = name in self.workload.inputs or name in self.workload.outputs
             if tensor.kind == "weight" or (edge and not self.open.edges):
@@ -196,18 +198,9 @@ class LayerTables(FactorBuilder):
                 table = tables.table(name, policies, [HomeSpec()])
             except TooLarge:
                 continue
-            variables, repeat = table.variables, self.workload.repeat
+            variables = (*table.variables, f"{SAVED}{name}") if len(policies) > 1 else table.variables
             whole = table.seconds, table.joules, table.bytes, table.ahead_seconds, table.ahead_joules
-            exposed, windowed, held, *ahead = (f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole)
-            if len(policies) > 1:
-                variables = (*variables, f"{SAVED}{name}")
-            first = ahead[0], ahead[1]
-            behind = exposed - first[0], windowed - first[1]
-            variables, *passes = in_windows(self, name, variables, first, behind)
-            held = held.reshape((*held.shape[:-1], *(1,) * (passes[0].ndim - held.ndim), self.n))
-            kept = {"remade": held * repeat} if name in made else {"bytes": held}
-            found.append(Part(variables, {"seconds": passes[0] + passes[1], **kept, "ahead": passes[0], "behind": passes[1]}))
-        return found
+            yield name, variables, [f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole]
 
     def _split(self, task: Task) -> tuple[Array, Array]:
         """Seconds [n] of a task that nothing hides, and those that a window may."""
@@ -367,7 +360,7 @@ class LayerTables(FactorBuilder):
         fits = fits or {name: own[:, which] for name, own in self.fits.items()}
         prices = {kind: said for kind, said in price.each.items() if said.any()}
         tables = [Table((name,), np.where(own, 0.0, INF)) for name, own in fits.items()]
-        for part in self.parts:
+        for part in (*self.parts, *(self.host.parts if {"host", "host_weight"} & prices.keys() else ())):
             priced = [prices[kind] * figures[..., which] for kind, figures in part.figures.items() if kind in prices]
             if priced:
                 tables.append(Table(part.variables, sum(priced[1:], priced[0])))
@@ -391,7 +384,7 @@ class LayerTables(FactorBuilder):
         for kind in (0, 1):
             costs = {name: np.where(self.fits[name], each[kind], INF) for name, each in self.operations.items()}
             alone = {name: np.where(np.isinf(cost.min(axis=0)), 0.0, cost) for name, cost in costs.items()}
-            changed = [Table(one.operations, one.of_values((one.seconds, one.joules)[kind])) for one in self._changes]
+            changed = [Table(one.operations, one.of_values((one.seconds, one.joules)[kind])) for one in self.changes]
             found.append(least_of_operations(alone, changed, self.n))
         return found[0], found[1]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -130,10 +130,11 @@ class LeastSteps:
         found: dict[str, Attained] = {}
         for number, column in sorted(np.argwhere(~np.isnan(values)).tolist(), key=lambda at: (values[at[0], at[1]], at))[:LOOKED_AT]:
             case, which, shapes = cases[number], places[[column]], [best[column][1]]
-            seconds, memory, lane = case.at_its_best(which, shapes)
-            dear: list[tuple[Array, Array]] = [(more * memory, lane) for more in DEARER]
-            for bytes_, moved in ((0.0 * memory, 0.0 * lane), *dear, (LEAN * seconds, 0.0 * lane)):
-                price = case.price(shapes, bytes_, moved)
+            seconds, at = case.at_its_best(which, shapes)
+            none = replace(at, memory=0.0 * seconds, lane=0.0 * seconds)
+            dear = [replace(at, memory=more * at.memory) for more in DEARER]
+            for weights in (none, *dear, replace(none, memory=LEAN * seconds)):
+                price = case.price(shapes, weights)
                 if np.isfinite(case.tables.least(which, price)).all():
                     one = case.tables.attaining(int(which[0]), price)
                     found.setdefault(repr(one), one)
@@ -186,6 +187,7 @@ class LeastSteps:
             capacity=self.capacity,
             contention=float(np.min(self.job.profile.overlap.contention)),
             known=case.known,
+            hosted=bool(case.tables.host.matters[number]),
             least=float(case.seconds[number]),
         )
 

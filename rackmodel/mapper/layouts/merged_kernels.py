@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial, reduce
 from math import prod
 from typing import Any
 
@@ -32,19 +32,25 @@ from rackmodel.model.workload import Op, Workload
 
 Array = NDArray[np.float64]
 Pair = tuple[Any, Any]
+Figures = tuple[Any, ...]  # of a change, in its order
+Share = Callable[[Sequence[tuple[str, Task]]], float]
+"""(Operation, one of its products) of each partner that is in a kernel → the part of the kernel that is counted."""
 CELLS = 5e6  # of a table, columns among them
 
 
 @dataclass(frozen=True)
 class Change:
     """What a group's kernels change, one dimension an operation over its classes, the columns last. classes: strategy → class, for each ·
-    ahead, behind: seconds of a micro-batch's forward pass, and of what follows it · joules: of both."""
+    ahead, behind: seconds of a micro-batch's forward pass, and of what follows it · joules: of both · launches, launches_weight: of the
+    host, those of products that make weights' gradients apart."""
 
     operations: tuple[str, ...]
     classes: tuple[Index, ...]
     ahead: Array
     behind: Array
     joules: Array
+    launches: Array
+    launches_weight: Array
 
     @property
     def seconds(self) -> Array:
@@ -60,7 +66,7 @@ class Change:
 class MergedLayer:
     """Operations whose kernels may be merged. plan: of some choices · tasks: what an operation runs in a micro-batch under a plan ·
     degrees: of the columns · spend: seconds and joules of a task, each a number or [columns] · unknown: the same of one that is no key ·
-    tail: () or (columns,)."""
+    tail: () or (columns,) · starts: what the host launches for a task."""
 
     workload: Workload
     merged: Merged
@@ -71,18 +77,18 @@ class MergedLayer:
     spend: Callable[[Task], Pair]
     unknown: Callable[[Task], Pair]
     tail: tuple[int, ...] = ()
+    starts: Callable[[Task], Any] = lambda task: 0.0
 
     def changes(self, *, wide: bool) -> list[Change]:
         """Of all groups. wide: where a table would be too large, what it changes at least, whatever is chosen, stands for it; else that
         raises TooLarge."""
-        found = [group.change(wide=wide) for group in (*self._products(), *self._statistics())]
+        found = [group.change(wide=wide) for group in (*self._products, *self._statistics())]
         return found + [group.change(wide=wide) for group in self._residuals()]
 
-    @property
-    def longest(self) -> dict[tuple[str, str], Array]:
-        """(Operation, which of its products) → [strategies, columns] seconds of the longest kernel that this may be a part of; 0 where it
-        is none."""
-        return {(name, group.run): most for group in self._products() for name, most in group.longest().items()}
+    def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
+        """What merging changes, at most, in the seconds of partners' products, each counted by its share. variables: operations whose
+        choices are told, the others' are any."""
+        return [group.rooms(share, partners, variables) for group in self._products if any(m.name in partners for m in group.members)]
 
     def alone(self, name: str, number: int) -> list[Task]:
         """What an operation runs under one of its strategies, not merged."""
@@ -93,6 +99,7 @@ class MergedLayer:
         return prod(map(float, (*shape, *self.tail))) > CELLS
 
     # -- groups
+    @cached_property
     def _products(self) -> list[_Alike]:
         """Products of one operand."""
         asked = self.merged.projections
@@ -164,6 +171,26 @@ class _Member:
 
 
 @dataclass(frozen=True, eq=False)
+class _Kernel:
+    """Several products, or sums, as one. same: what they have in common · cells: those of its members' classes that have it ·
+    tasks: (operation, one of its tasks) of each · alone: seconds and joules of each by itself · together: of all · starts: launches."""
+
+    same: Hashable
+    cells: tuple[Any, ...]
+    tasks: list[tuple[str, Task]]
+    alone: list[Pair]
+    together: Pair
+    starts: list[Any]
+
+    @property
+    def changes(self) -> tuple[Any, Any, Any]:
+        """Seconds, joules and launches beyond those of each alone: as one it is launched as its first is, or as none is less."""
+        seconds, joules = self.together
+        launches = reduce(np.minimum, self.starts) - sum(self.starts)
+        return seconds - sum(s for s, _ in self.alone), joules - sum(j for _, j in self.alone), launches
+
+
+@dataclass(frozen=True, eq=False)
 class _Alike:
     """Operations whose tasks run as one where they are alike. together: seconds and joules of several · run: which of RUNS these are."""
 
@@ -180,47 +207,69 @@ class _Alike:
                 names = ", ".join(member.name for member in self.members)
                 raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
             return self._at_least()
-        found = np.zeros((2, *shape, *self.layer.tail))
-        for _, cells, figures in self._kernels():
-            for kind, figure in enumerate(figures):
-                found[(kind, *cells)] += figure
+        found = np.zeros((3, *shape, *self.layer.tail))
+        for kernel in self._kernels:
+            for kind, figure in enumerate(kernel.changes):
+                found[(kind, *kernel.cells)] += figure
         operations, classes = zip(*((member.name, member.classes) for member in self.members), strict=True)
         return self._changing(operations, classes, found)
 
     def _changing(self, operations: tuple[str, ...], classes: tuple[Index, ...], found: Array) -> Change:
-        """The change of seconds and joules [2, ...]."""
-        seconds, none = found[0], np.zeros_like(found[0])
-        return Change(operations, classes, *((seconds, none) if self.run == "forward" else (none, seconds)), found[1])
+        """The change of seconds, joules and launches [3, ...]."""
+        none = np.zeros_like(found[0])
+        seconds = (found[0], none) if self.run == "forward" else (none, found[0])
+        launches = (none, found[2]) if self.run == "weight" else (found[2], none)
+        return Change(operations, classes, *seconds, found[1], *launches)
 
     def _at_least(self) -> Change:
         """The sums over what may be alike of the least that one kernel changes."""
         least: dict[Hashable, Array] = {}
-        for same, _, figures in self._kernels():
-            here = np.stack([np.broadcast_to(figure, self.layer.tail) for figure in figures])
-            least[same] = np.minimum(least.get(same, 0.0), here)
-        found = sum(least.values(), np.zeros((2, *self.layer.tail)))
+        for kernel in self._kernels:
+            here = np.stack([np.broadcast_to(figure, self.layer.tail) for figure in kernel.changes])
+            least[kernel.same] = np.minimum(least.get(kernel.same, 0.0), here)
+        found = sum(least.values(), np.zeros((3, *self.layer.tail)))
         return self._changing((), (), found)
 
-    def longest(self) -> dict[str, Array]:
-        """Operation → [strategies, columns] seconds of the longest kernel."""
-        found = [np.zeros((len(member.alike), *self.layer.tail)) for member in self.members]
-        for _, chosen in self._chosen():
-            seconds = self.together(self._tasks(chosen))[0]
-            for most, number in zip(found, chosen, strict=True):
-                if number is not None:
-                    most[number] = np.maximum(most[number], seconds)
-        return {member.name: most[member.classes] for member, most in zip(self.members, found, strict=True)}
+    def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
+        """What that changes in the seconds of partners' products."""
+        shape, told = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
+        if self.layer.wide(shape):
+            return self._rooms_at_most(share, partners, variables)
+        found = np.zeros((*shape, *self.layer.tail))
+        for kernel in self._kernels:
+            found[kernel.cells] += self._room(kernel, share, partners)
+        found = found.max(axis=tuple(n for n, one in enumerate(told) if not one), initial=-np.inf)
+        mine = [member for member, one in zip(self.members, told, strict=True) if one]
+        return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found, 0.0 * found]))
 
-    def _kernels(self) -> Iterator[tuple[Hashable, tuple[Any, ...], Pair]]:
-        """(what its members have in common, the cells that have it, seconds and joules that it changes) of each kernel."""
+    def _rooms_at_most(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
+        """The sum over what may be alike of the most that one kernel changes."""
+        most: dict[Hashable, Any] = {}
+        for kernel in self._kernels:
+            most[kernel.same] = np.maximum(most.get(kernel.same, 0.0), self._room(kernel, share, partners))
+        found = sum(most.values(), np.zeros(self.layer.tail))
+        return self._changing((), (), np.stack([found, 0.0 * found, 0.0 * found]))
+
+    def _room(self, kernel: _Kernel, share: Share, partners: Sequence[str]) -> Any:
+        """Seconds that a kernel adds to what partners' products count apart."""
+        mine = [one for one in kernel.tasks if one[0] in partners]
+        apart = sum(share([one]) * seconds for one, (seconds, _) in zip(kernel.tasks, kernel.alone, strict=True) if one in mine)
+        return share(mine) * kernel.together[0] - apart if mine else 0.0
+
+    @cached_property
+    def _kernels(self) -> list[_Kernel]:
+        """Each kernel of several."""
+        found = []
         for same, chosen in self._chosen():
             tasks = self._tasks(chosen)
-            alone, (seconds, joules) = [self.layer.spend(task) for task in tasks], self.together(tasks)
-            others = [
+            cells = [
                 [n for n, own in enumerate(member.alike) if own != same] if number is None else [number]
                 for member, number in zip(self.members, chosen, strict=True)
             ]
-            yield same, np.ix_(*others), (seconds - sum(s for s, _ in alone), joules - sum(j for _, j in alone))
+            each = [task for _, task in tasks]
+            alone, starts = map(self.layer.spend, each), map(self.layer.starts, each)
+            found.append(_Kernel(same, np.ix_(*cells), tasks, list(alone), self.together(each), list(starts)))
+        return found
 
     def _chosen(self) -> Iterator[tuple[Hashable, tuple[int | None, ...]]]:
         """(what they have in common, class of each member in it, None = another) of each kernel of several."""
@@ -233,9 +282,9 @@ class _Alike:
                 if sum(number is not None for number in chosen) > 1:
                     yield same, chosen
 
-    def _tasks(self, chosen: Sequence[int | None]) -> list[Task]:
-        tasks = [member.tasks[number] for member, number in zip(self.members, chosen, strict=True) if number is not None]
-        return [task for task in tasks if task is not None]
+    def _tasks(self, chosen: Sequence[int | None]) -> list[tuple[str, Task]]:
+        there = [(m.name, m.tasks[number]) for m, number in zip(self.members, chosen, strict=True) if number is not None]
+        return [(name, task) for name, task in there if task is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +304,7 @@ class _Residual:
             if not wide:
                 raise TooLarge(f"{', '.join(classes)} couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
             return self._at_least()
-        found = np.zeros((3, *shape, *layer.tail))
+        found = np.zeros((5, *shape, *layer.tail))
         firsts = [np.unique(own, return_index=True)[1] for own in classes.values()]
         for cell in itertools.product(*map(range, shape)):
             for kind, figure in enumerate(self._at([int(first[n]) for first, n in zip(firsts, cell, strict=True)], ops)):
@@ -277,19 +326,19 @@ class _Residual:
         left = [tuple(said == PARTIAL for said in layer.plan({op.name: strategy}).leaves(op)) for strategy in strategies]
         return np.array([known.setdefault(one, len(known)) for one in left], dtype=np.intp)
 
-    def _at(self, numbers: Sequence[int], ops: Sequence[Op]) -> tuple[Any, Any, Any]:
-        """(seconds forward, of what is made again, joules) changed under one strategy of each operation."""
+    def _at(self, numbers: Sequence[int], ops: Sequence[Op]) -> Figures:
+        """What is changed under one strategy of each operation."""
         layer, number = self.layer, {op.name: n for op, n in zip(ops, numbers, strict=True)}
         plan = layer.plan({name: layer.strategies[name][n] for name, n in number.items()})
         left = plan.leaves(self.sum_)
         making = [norm for norm in self.norms if plan.needs(norm, 0, layer.workload) == left]
-        found: tuple[Any, Any, Any] = 0.0, 0.0, 0.0
+        found: Figures = (0.0,) * 5
         for norm in making:
             axes = summed_axes(norm, layer.workload, plan) if layer.merged.reductions else ()
             found = _added(found, self._changed(norm, number[norm.name], axes))
         return _added(found, self._changed(self.sum_, number[self.sum_.name], None)) if making else found
 
-    def _changed(self, op: Op, number: int, axes: tuple[int, ...] | None) -> tuple[Any, Any, Any]:
+    def _changed(self, op: Op, number: int, axes: tuple[int, ...] | None) -> Figures:
         """What an operation that is merged takes beyond what it takes alone. axes: over which an all-reduce goes on with a norm; None: of
         the sum."""
         layer, name = self.layer, op.name
@@ -297,18 +346,17 @@ class _Residual:
         merged = replace(plan, joined=plan.joined | {name})
         if axes is not None:
             merged = replace(plan, handed=plan.handed | {name}, summed={**plan.summed, name: axes})
-        forward, again, joules = 0.0, 0.0, 0.0
+        found: Figures = (0.0,) * 5
         for sign, one in ((1.0, merged), (-1.0, plan)):
             for task in layer.tasks(op, one):
-                seconds, own = layer.spend(task)
-                forward = forward + sign * seconds if task.phase == "forward" else forward
-                again = again + sign * seconds if task.phase != "forward" else again
-                joules = joules + sign * own
-        return forward, again, joules
+                seconds, joules = layer.spend(task)
+                passes = (seconds, 0.0) if task.phase == "forward" else (0.0, seconds)
+                found = _added(found, [sign * figure for figure in (*passes, joules, layer.starts(task), 0.0)])
+        return found
 
     def _at_least(self) -> Change:
         """Of each operation the least that it changes, whatever the others choose."""
-        layer, found = self.layer, np.zeros((3, *self.layer.tail))
+        layer, found = self.layer, np.zeros((5, *self.layer.tail))
         every = [()] if not layer.merged.reductions else list(_subsets(range(len(next(iter(layer.strategies.values()))[0]))))
         for op in (self.sum_, *self.norms):
             for number in range(len(layer.strategies[op.name])):
@@ -318,9 +366,8 @@ class _Residual:
         return Change((), (), *(found * (1 + len(self.norms))))
 
 
-def _added(one: Sequence[Any], other: Sequence[Any]) -> tuple[Any, Any, Any]:
-    first, second, third = (a + b for a, b in zip(one, other, strict=True))
-    return first, second, third
+def _added(one: Sequence[Any], other: Sequence[Any]) -> Figures:
+    return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
 def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:

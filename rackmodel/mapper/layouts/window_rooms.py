@@ -7,6 +7,8 @@ As `cost/step/windows` has it, but that a contraction may hide one tensor's copi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.local_ops import backward_reads
 from rackmodel.cost.program.tasks import Task
 from rackmodel.mapper.layouts.interfaces import Strategy
+from rackmodel.mapper.layouts.merged_kernels import Change, Share
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
 
@@ -23,8 +26,8 @@ MOST_PARTNERS = 2  # operations that a tensor's table takes in for their contrac
 
 
 class Layer(Protocol):
-    """A layer on n columns. contention: share of what is hidden that slows the device · beside: seconds [n] of a contraction of a choice of
-    an operation, at most · tasks: what a choice of an operation runs in one micro-batch."""
+    """A layer on n columns. contention: share of what is hidden that slows the device · tasks: what a choice of an operation runs in one
+    micro-batch · whole: seconds [n] and joules of one · merged_rooms: what products that are one kernel change in seconds of partners."""
 
     workload: Workload
     profile: ProfileSpec
@@ -32,8 +35,9 @@ class Layer(Protocol):
     contention: float
     n: int
 
-    def beside(self, name: str, number: int, task: Task) -> Array: ...
     def tasks(self, name: str, number: int) -> list[Task]: ...
+    def whole(self, task: Task) -> tuple[Array, Array]: ...
+    def merged_rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]: ...
 
 
 def in_windows(
@@ -52,12 +56,12 @@ def in_windows(
         variables = (*variables, *more)
         shape = (*hidden[0].shape[:-1], *(1,) * len(more), layer.n)
         passes = [(exposed.reshape(shape), windowed.reshape(shape)) for exposed, windowed in passes]
-        rooms = [np.zeros(layer.n), np.zeros(layer.n)]
+        rooms, part = [np.zeros(layer.n), np.zeros(layer.n)], partial(_part, layer, name, share)
         for op in partners:
-            each = _rooms(layer, op, name, share)
-            at = [1] * len(variables)
-            at[variables.index(op)] = each.shape[1]
-            rooms = [room + own.reshape(*at, layer.n) for room, own in zip(rooms, each, strict=True)]
+            rooms = [room + _over(variables, (op,), own) for room, own in zip(rooms, _rooms(layer, op, part), strict=True)]
+        for change in layer.merged_rooms(part, partners, variables):
+            whole = [change.of_values(own) for own in (change.ahead, change.behind)]
+            rooms = [room + _over(variables, change.operations, own) for room, own in zip(rooms, whole, strict=True)]
         hidden = [np.minimum(windowed, room) for (_, windowed), room in zip(passes, rooms, strict=True)]
     first, last = np.broadcast_arrays(*(exposed + windowed - kept * some for (exposed, windowed), some in zip(passes, hidden, strict=True)))
     return variables, first, last
@@ -104,14 +108,38 @@ def _copies_of(workload: Workload, tensor: str) -> int:
     return sum(access.tensor == tensor for op in readers for access in op.ins) + saved + (tensor in workload.outputs)
 
 
-def _rooms(layer: Layer, name: str, tensor: str, share: float) -> Array:
-    """[2, choices, n] seconds of an operation's contractions that may hide what moves a tensor or its gradient: forward, and behind it."""
+def _rooms(layer: Layer, name: str, part: Share) -> Array:
+    """[2, choices, n] seconds of an operation's contractions that may hide something: forward, and behind it."""
     found = np.zeros((2, len(layer.strategies[name]), layer.n))
-    made = _copies_of(layer.workload, tensor) if layer.workload.producer.get(tensor) == name else 1
     for number in range(found.shape[1]):
         for task in layer.tasks(name, number):
             if task.local_op is not None and task.local_op.macs:
-                flows = [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
-                times = max(flows.count(tensor), made if task.phase != "backward" else 1)
-                found[int(task.phase != "forward"), number] += (1.0 - (1.0 - share) ** times) * layer.beside(name, number, task)
+                found[int(task.phase != "forward"), number] += part([(name, task)]) * layer.whole(task)[0]
     return found
+
+
+def _part(layer: Layer, tensor: str, share: float, kernel: Sequence[tuple[str, Task]]) -> float:
+    """Of a kernel of contractions, that which may hide what moves a tensor or its gradient: a share of what is left, each time. What all of
+    them read, or sum the gradient of, moves once for all."""
+    each = [_times(layer, tensor, *one) for one in kernel]
+    shared = all(tensor in _flows(task) for _, task in kernel)
+    return 1.0 - (1.0 - share) ** (max(each) if shared else sum(each))
+
+
+def _times(layer: Layer, tensor: str, name: str, task: Task) -> int:
+    """Copies and sums of a tensor at most that one contraction may be beside."""
+    made = _copies_of(layer.workload, tensor) if layer.workload.producer.get(tensor) == name else 1
+    return max(_flows(task).count(tensor), made if task.phase != "backward" else 1)
+
+
+def _flows(task: Task) -> list[str]:
+    assert task.local_op is not None
+    return [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
+
+
+def _over(variables: Sequence[str], mine: Sequence[str], figures: Array) -> Array:
+    """Figures over some variables' values, and the columns, over those of all."""
+    wanted = [name for name in variables if name in mine]
+    moved = np.transpose(figures, [*(mine.index(name) for name in wanted), figures.ndim - 1])
+    counts = dict(zip(wanted, moved.shape, strict=False))
+    return moved.reshape(*(counts.get(name, 1) for name in variables), moved.shape[-1])
