@@ -193,9 +193,9 @@ def search_mapper(
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
-    check_open_cut(mapper, question.goal, question.limits)
     if len(architecture.pools) > 1:
         return _search_pools(architecture, workload, mapper, chosen, question, names)
+    check_open_cut(mapper, question.goal, question.limits)
     known = shared or Shared()
     inside = known.inside(_inside(architecture, mapper, workload, question, chosen), architecture)
     setting = replace(setting_of(architecture, chosen, algorithms_of(mapper), inside), ask=known.ask)

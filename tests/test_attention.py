@@ -23,7 +23,8 @@ from rackmodel.cost.inside.attention import (
     sizes_of,
 )
 from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.program.attention_roles import attention_roles
 from rackmodel.cost.program.tasks import AttentionRoles
 from rackmodel.errors import InputError

@@ -13,7 +13,8 @@ from rackmodel.calibration import fit_products
 from rackmodel.calibration.fit_products import BEGIN, REUSE, Form, Machine, _least_from, fit, forms_of, predict
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
-from rackmodel.cost.inside.kernels import fitted_kernel_rows, gpu_of, looped_kernel_rows
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import fitted_kernel_rows, looped_kernel_rows
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture

@@ -265,7 +265,10 @@ def test_the_command_takes_a_trace_for_the_grid(tmp_path: Path) -> None:
     words = ["carbon", "h100", "gemm", "--json", "--active", "50 %"]
     plain, traced = (json.loads(CliRunner().invoke(app, [*words, *more]).stdout)["work"] for more in ([], ["--trace", str(file)]))
     assert traced["carbon"]["operational"]["mid"] == pytest.approx(plain["carbon"]["operational"]["mid"] * 200 / 301, rel=1e-9)
-    assert traced["carbon"]["operational"]["high"] == pytest.approx(3 * traced["carbon"]["operational"]["low"], rel=1e-9)
+    use, idle, both = (traced["carbon"][name] for name in ("use", "idle", "operational"))
+    assert use["high"] == pytest.approx(3 * use["low"], rel=1e-9)
+    assert both["low"] == pytest.approx(use["low"] + idle["high"], rel=1e-9)  # at work in one hour of two, waiting in the other
+    assert both["high"] == pytest.approx(use["high"] + idle["low"], rel=1e-9)
     missing = CliRunner().invoke(app, [*words, "--trace", str(tmp_path / "none.csv")])
     assert isinstance(missing.exception, InputError) or missing.exit_code == 2
 

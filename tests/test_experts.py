@@ -12,7 +12,8 @@ from rackmodel.calibration.fit_grouped import BEGIN, ExpertCalls, _least_from, f
 from rackmodel.calibration.part import calibrate, part_text
 from rackmodel.cost.inside.expert_ops import grouped_of
 from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, laid_rows, memory_part
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.routing import ROWS, Routing, _counts, load_of
 from rackmodel.cost.program.tasks import LocalOp, Volume

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rackmodel.cost.inside.kernels import gemm_seconds, gpu_of, isolated_kernel_rows, kernel_rows, roles_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import gemm_seconds, isolated_kernel_rows, kernel_rows, roles_of
 from rackmodel.cost.inside.roofline import roofline_rows
 from rackmodel.cost.program.tasks import AttentionRoles, Flow, LocalOp, Operand, Volume
 from rackmodel.errors import InputError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds, together
 from rackmodel.cost.inside.routing import Routing, load_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.step.pace import TrainedSteps, pace_of
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.resources import Pace

@@ -12,7 +12,8 @@ from rackmodel import api
 from rackmodel.calibration.part import part_alone, part_text
 from rackmodel.calibration.power import busy_powers
 from rackmodel.cost.inside.experts import ExpertLayer
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rackmodel.api import search
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import machine_calls, read_architecture, read_mapper, read_profile, read_workload

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
 

@@ -21,7 +21,7 @@ from rackmodel.calibration.part import machine_of as fit_machine
 from rackmodel.calibration.part import part_alone
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cli.app import app
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture

@@ -11,7 +11,8 @@ import pytest
 
 from rackmodel.calibration.fit_vectors import VectorRows, fit_vectors, said_of_vector
 from rackmodel.calibration.part import calibrate, part_text
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InputError

@@ -9,7 +9,7 @@ import numpy as np
 
 from rackmodel.calibration.fit_vectors import VectorRows
 from rackmodel.calibration.product_rows import ProductRows
-from rackmodel.cost.inside.kernels import Gpu
+from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.vectors import VectorDevice
 from rackmodel.validation.layer_ops import LayerCase, layer_case
 from rackmodel.validation.rows import PublishedRow

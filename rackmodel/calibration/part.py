@@ -21,7 +21,7 @@ from rackmodel.calibration.part_attention import CalibratedAttention, attention_
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.experts import expert_device
-from rackmodel.cost.inside.kernels import Gpu, gpu_of
+from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture

@@ -11,7 +11,7 @@ from rackmodel.calibration.attention_calls import AttentionCalls, joined, read_c
 from rackmodel.calibration.fit_attention import AttentionFit, fit_attention
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.attention_calls import AttentionPart
-from rackmodel.cost.inside.kernels import Gpu
+from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import DecodeAttention, PrefillAttention

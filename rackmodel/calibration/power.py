@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.part import part_alone
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture

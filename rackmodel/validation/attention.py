@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import AttentionRoles, Flow, LocalOp, Operand, Volume
 from rackmodel.errors import InputError

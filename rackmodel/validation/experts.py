@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
 from rackmodel.errors import InputError
 from rackmodel.validation.alike import alike_rows

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.expert_ops import expert_product
 from rackmodel.cost.inside.experts import ExpertLayer
-from rackmodel.cost.inside.kernels import Gpu, gpu_of, product_of_experts
+from rackmodel.cost.inside.gpu import Gpu, gpu_of
+from rackmodel.cost.inside.kernels import product_of_experts
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, powered
 from rackmodel.cost.inside.roofline import Row, roofline_rows

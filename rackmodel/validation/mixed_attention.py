@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.attention_calls import kernel_of
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.model.architecture import Architecture
 from rackmodel.validation.alike import alike_rows

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Asked, TaskSeconds

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import eager_kernel_rows, gpu_of, isolated_kernel_rows, kernel_rows, looped_kernel_rows
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import eager_kernel_rows, isolated_kernel_rows, kernel_rows, looped_kernel_rows
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
 from rackmodel.model.architecture import Architecture

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
-from rackmodel.cost.inside.kernels import Gpu, KernelPricer, gpu_of, product_kind
+from rackmodel.cost.inside.gpu import Gpu, gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer, product_kind
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing, load_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.profile import Composite, Heads, Moves, ProfileSpec

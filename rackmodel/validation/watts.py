@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.validation.meter import after_waiting
 from rackmodel.validation.rows import PublishedRow

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.validation.meter import share_of
 from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import read_rows

@@ -33,6 +33,7 @@ from rackmodel.cost.inside.attention_calls import (
     training_seconds,
 )
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
+from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate, together
@@ -44,7 +45,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
-from rackmodel.model.resources import BusyKind, Compute, Kernels, Products, width
+from rackmodel.model.resources import BusyKind, Kernels, Products, width
 from rackmodel.model.vector import VectorKernel
 
 Array = NDArray[np.float64]
@@ -56,22 +57,6 @@ STREAMS = ("", "add", "scale", "multiply", "dropout", "repeat")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
 POINTWISE = ("relu", "gelu", "silu", "swiglu", "clamp")
 """Kinds whose elements are made alone."""
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """What a kernel runs on. facts: of its library · blocks: at work at once (SMs) · units: instances of `compute` ·
-    memory: the accelerator's own memory level · split: whether its writes have a port of their own · bandwidth: its bytes a second ·
-    cache: bytes that the level below it holds."""
-
-    compute: Compute
-    facts: Kernels
-    blocks: int
-    units: int
-    memory: str
-    split: bool
-    bandwidth: float
-    cache: float
 
 
 @dataclass(frozen=True)
@@ -305,26 +290,6 @@ def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n
         waves = np.ceil(batch * np.ceil(m / tile.m) * np.ceil(n / tile.n) / blocks)
         best = np.minimum(best, waves * (2.0 * tile.m * tile.n * blocks / (rate * tile.share)))
     return np.asarray(best * (k + facts.k_fill), dtype=np.float64)
-
-
-def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | None:
-    """What kernels run on; None where the part states no facts. facts: in place of the part's. Raises InputError where nothing says how
-    blocks are dealt."""
-    level, units = architecture.computing
-    compute = level.compute
-    assert compute is not None
-    if compute.kernels is None:
-        return None
-    facts = compute.kernels if facts is None else facts
-    dealt = [n * place.fan.linear for place, n in architecture.inside if place.fan is not None and place.fan.linear]
-    if not dealt:
-        raise InputError(
-            "kernel facts need a level whose fan is linear: to its children blocks are dealt in waves",
-            path=f"tree.{level.name}.compute.kernels",
-        )
-    (place, memory, _), *inner = architecture.memories
-    cache = (inner[0][1].capacity_bytes or 0.0) * inner[0][2] if inner else 0.0
-    return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf, cache)
 
 
 def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:

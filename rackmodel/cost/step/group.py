@@ -131,9 +131,10 @@ def _piece(
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
     told = [*costs]
     if host is not None:
+        given, updated = (host, pricer.per_stage, job.profile.host), "optimizer" in job.workload.phases
         costs = [
             tuple(
-                offloaded(cost, what, host, pricer.per_stage, job.profile.host) if what and cost.section.layer else cost
+                offloaded(cost, what, *given, updated=updated) if what and cost.section.layer else cost
                 for cost, what in zip(own, offload, strict=True)
             )
             for own in costs

@@ -78,20 +78,22 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     )
 
 
-def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelerators: NDArray[np.int64], launching: Host) -> LayerCost:
+def offloaded(
+    cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelerators: NDArray[np.int64], launching: Host, *, updated: bool
+) -> LayerCost:
     """The same layer with some of what it holds at the host. accelerators: [n] of a stage · launching: what a pass takes its host, under
-    which copies in are hidden as far as the device does nothing."""
+    which copies in are hidden as far as the device does nothing · updated: whether a step ends with the weights' update."""
     items, seconds, held = list(cost.items), dict(cost.seconds), dict(cost.held)
     zero = np.zeros_like(cost.joules_device)
     last = {part: number for number, item in enumerate(cost.items) for part in [item.part] if item.role == "device"}
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
     moved, once = zero, cost.joules_once
     copied: dict[str, Array] = {}
-    updated = any(item.part == "optimizer" for item in cost.items)
+    new = updated and held.get("gradients", zero).any()
     for kept in what:
         for name, action, phase in COPIES[kept]:
             size = held.get(name, zero)
-            if not size.any() or (phase == "optimizer" and not updated):
+            if not size.any() or (kept == "weights" and phase == "optimizer" and not new):
                 continue
             mean = cost.held_mean.get(name, size)
             item = _copy(name, (size, mean * accelerators), action, phase, host, last.get(phase, -1))

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.kernels import KernelPricer, gpu_of
+from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.program.local_ops import backward_ops, cast_ops, forward_op, head_ops
