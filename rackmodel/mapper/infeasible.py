@@ -130,5 +130,6 @@ def out_of_time(watch: Watch) -> InfeasibleError:
 
 def no_point(why: Mapping[str, float]) -> InfeasibleError:
     """No point of the space can run at all."""
-    said = ", ".join(f"{reason} ({count:,.0f} {'point' if count == 1 else 'points'})" for reason, count in why.items()) or "the space is empty"
+    each = (f"{reason} ({count:,.0f} {'point' if count == 1 else 'points'})" for reason, count in why.items())
+    said = ", ".join(each) or "the space is empty"
     return InfeasibleError(f"no point of the space can run: {said}", resource="mapping", need=1.0, have=0.0, unit="point")
