@@ -27,7 +27,7 @@ from rackmodel.mapper.stages.columns import problem_of
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once, by_policy
 from rackmodel.mapper.stages.stage_cut import CutAnswer, best_cut
-from rackmodel.setting import setting_of
+from rackmodel.setting import at_pace, local_pricer, setting_of
 from tests.step_cases import Maker
 
 Array = NDArray[np.float64]
@@ -383,7 +383,8 @@ def check_machine(seed: int) -> bool:
     sections = enumerate(given.workload.sections)
     parts = tuple((x, replace(plan, recompute=policy)) for x, s in sections for policy in (POLICIES if s.layer else ("none",)))
     asked = read_profile(profile)
-    setting = setting_of(given.architecture, asked, step.algorithms)
+    inside = at_pace(local_pricer(asked), given.architecture, given.workload, asked)
+    setting = setting_of(given.architecture, asked, step.algorithms, inside)
     job = Job(setting=setting, workload=given.workload, profile=asked)
     memory, stages = given.architecture.accelerator.memory, step.pipeline.degree
     capacity = memory.capacity_bytes * memory.visible - asked.reserved_bytes

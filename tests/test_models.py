@@ -157,6 +157,26 @@ def test_weights_published_in_whole_billions(name: str, published: float) -> Non
     assert import_config(CONFIGS / f"{name}.json").parameters == pytest.approx(published, rel=0.01)
 
 
+@pytest.mark.parametrize(("name", "published"), [("gpt_oss_120b", 5.13e9), ("gpt_oss_20b", 3.61e9)])
+def test_a_token_is_multiplied_by_as_many_weights_as_a_model_card_counts(name: str, published: float) -> None:
+    """OpenAI 2025, gpt-oss model card, table 1: without the table of embeddings, with the head."""
+    assert import_config(CONFIGS / f"{name}.json").active == pytest.approx(published, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("deepseek_v3", 37), ("deepseek_v2", 21), ("qwen3_235b", 22), ("kimi_k2", 32), ("mixtral_8x22b", 39), ("hunyuan_a13b", 13)],
+)
+def test_active_weights_published_in_whole_billions(name: str, billions: int) -> None:
+    """Names of the models and their cards: with or without a table of embeddings, they do not say."""
+    assert import_config(CONFIGS / f"{name}.json").active == pytest.approx(billions * 1e9, rel=0.02)
+
+
+def test_all_weights_of_a_dense_model_but_its_table_multiply_a_token() -> None:
+    found = import_config(CONFIGS / "llama3_8b.json")
+    assert found.parameters - found.active == 128256 * 4096
+
+
 @pytest.mark.parametrize("name", CACHED)
 def test_a_token_takes_as_many_bytes_as_published(name: str, tmp_path: Path) -> None:
     model = served(imported(name, tmp_path))

@@ -58,7 +58,8 @@ def _import_config(files: list[str], output: Path | None, name: str | None, cloc
     model = import_config(files[0], name=name)
     path = _written(output, model.name, model.text)
     if as_json:
-        data = {"workload": model.name, "family": model.family, "parameters": model.parameters, "file": str(path) if path else None}
+        data = {"workload": model.name, "family": model.family, "parameters": model.parameters}
+        data |= {"active_parameters": model.active, "file": str(path) if path else None}
         print_json(data | ({} if path else {"text": model.text}))
     elif path is None:
         echo(model.text, nl=False)

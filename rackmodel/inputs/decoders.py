@@ -17,7 +17,7 @@ from rackmodel.inputs.problems import build
 from rackmodel.model.einsum import Access, Statement, parse_statement
 from rackmodel.model.family import BlockSpec, FamilySpec
 from rackmodel.model.sizes import size_names
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Op, Workload
 
 SHARED = ("I", "IP", "WE", "WP")
 """Tensors that every section calls by one name."""
@@ -131,6 +131,29 @@ def parameters(workload: Workload) -> float:
         for name in section.workload.weights:
             found[name] = float(prod(section.workload.tensors[name].sizes)) * section.repeat
     return sum(found.values())
+
+
+def active_parameters(workload: Workload) -> float:
+    """Weights by which one token is multiplied: of experts as many as are chosen of all; a table of which it looks up a row counts none
+    (as gpt-oss' model card counts: 5.13 of 116.8 billion)."""
+    found: dict[str, float] = {}
+    for section in workload.sections:
+        for op in section.workload.ops.values():
+            for access in op.ins if op.kind.inner != "selects" else ():
+                tensor = section.workload.tensors[access.tensor]
+                if tensor.kind == "weight":
+                    own = float(prod(tensor.sizes)) * section.repeat * _chosen(access, op, section.workload)
+                    found[access.tensor] = max(found.get(access.tensor, 0.0), own)
+    return sum(found.values())
+
+
+def _chosen(access: Access, op: Op, workload: Workload) -> float:
+    """Share of a weight's experts that a token is sent to."""
+    if not workload.tensors[access.tensor].routed:
+        return 1.0
+    others = [other for other in op.ins if workload.tensors[other.tensor].kind != "weight"]
+    shared = [other for other in others if set(access.names) & set(other.names) & set(op.out.names)]
+    return min((float(workload.tensors[other.tensor].density) for other in shared), default=1.0)
 
 
 def _accesses(text: str) -> tuple[Access, ...]:

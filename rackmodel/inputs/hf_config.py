@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.errors import InputError, Where, together
-from rackmodel.inputs.decoders import LayerCount, compose_decoder, parameters
+from rackmodel.inputs.decoders import LayerCount, active_parameters, compose_decoder, parameters
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.hf_precision import Quantised, quantised
 from rackmodel.inputs.library import names
@@ -39,14 +39,16 @@ HARMLESS = re.compile(
 )
 """Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
 
+
 @dataclass(frozen=True)
 class ImportedModel:
-    """A workload file: its name, text, family, and how many weights it has."""
+    """A workload file: its name, text, family, how many weights it has, and by how many a token is multiplied."""
 
     name: str
     text: str
     family: str
     parameters: float
+    active: float
 
 
 @dataclass(frozen=True)
@@ -257,9 +259,11 @@ def _label(path: Path) -> str:
 def _written(label: str, data: dict[str, Any], config: _Config, precision: dict[str, str], file: str) -> ImportedModel:
     source = f"imported from {file} as family {config.family.name}: {config.family.source}"
     body = render(label, data, precision, source, config.family.note)
-    count = parameters(build_graph(compose(body, f"<{label}>")))
-    head = f"# {label}: {count / 1e9:.4g} billion weights, a decoder's step as a server takes it; by `rackmodel import`.\n"
-    return ImportedModel(label, head + body, config.family.name, count)
+    graph = build_graph(compose(body, f"<{label}>"))
+    count, active = parameters(graph), active_parameters(graph)
+    said = f"{count / 1e9:.4g} billion weights, {active / 1e9:.4g} billion for a token"
+    head = f"# {label}: {said}, a decoder's step as a server takes it; by `rackmodel import`.\n"
+    return ImportedModel(label, head + body, config.family.name, count, active)
 
 
 def render(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> str:
