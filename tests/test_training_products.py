@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
+from rackmodel.inputs.library import library_root
+from rackmodel.validation.unknowns import unknowns_of
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "measured" / "products_training.csv").open(encoding="utf-8")))
 TOKENS, HIDDEN, INTER = 15872, 4096, 16384
@@ -87,3 +90,16 @@ def test_quantising_moves_the_bytes_that_a_profile_says() -> None:
         for said in (casts[bits].activation, casts[bits].gradient):
             assert said.low <= more * bandwidth / QUANTISED <= said.high + 0.05
     assert float(casts["4 bit"].activation) == pytest.approx(2.69e-3 * 0.83 * 8e12 / QUANTISED, rel=0.01)
+
+
+def test_what_products_last_is_as_unsure_as_their_fit_on_shapes_that_it_did_not_see() -> None:
+    """H100, bf16: 0.836 to 0.952 about 0.914, and 6.6 % of it: 0.914 - hypot(0.078, 0.0603), 0.914 + hypot(0.038, 0.0603)."""
+    machine, profile = read_architecture("dgx_h100"), read_profile("megatron_core")
+    found = {one.name: one for one in unknowns_of(machine, profile)}["kernels.products.bf16.lasting"]
+    assert (found.low, found.high) == pytest.approx((0.8154, 0.9853), abs=1e-4)
+
+
+@pytest.mark.parametrize("path", sorted((library_root() / "specs" / "parts").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_error_of_a_fit_is_that_of_its_words(path: Path) -> None:
+    found = re.findall(r"held_out: ([\d.]+),.*?: mean and median error [\d.]+ and [\d.]+ %, of shapes held out ([\d.]+) and", path.read_text())
+    assert all(float(share) == pytest.approx(float(per_cent) / 100) for share, per_cent in found)

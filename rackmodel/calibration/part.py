@@ -155,7 +155,7 @@ def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequenc
 
 def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:
     """What a fit of products says."""
-    said = _facts(found.facts, rows.precision)
+    said = _facts(found.facts, rows.precision) | {"held_out": float(f"{found.outside.mean():.3g}")}
     return Calibrated(
         of="products",
         name=rows.precision,

@@ -209,6 +209,11 @@ class Products(Spec):
         description="rate in a step of training over that of the loop that was measured: less where the power limit bites later than a "
         "loop lasts, more where a framework's library is faster than the one in the loop",
     )
+    held_out: Plain = Field(
+        default=0.0,
+        description="mean error, a share, of the fit on shapes that it did not see; widens the range of `lasting` in the interval of a "
+        "prediction, where that states one",
+    )
 
     @model_validator(mode="after")
     def _shares(self) -> Products:
@@ -218,6 +223,8 @@ class Products(Spec):
         for key in ("start_s", "step_s", "quantise"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
+        if not 0 <= self.held_out < 1:
+            raise ValueError(f"held_out is a share of a time: want 0 or more and less than 1 (got {self.held_out:g})")
         if not self.lasting > 0:
             raise ValueError(f"lasting: want more than 0 (got {self.lasting:g})")
         if not self.load_bytes_per_s > 0 or (self.split_s is not None and self.split_s < 0):
