@@ -51,8 +51,8 @@ ALONE = {
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that
 share keys, a cache longer than what is new (tests/test_attention.py moves each); rows of a call of experts, the ranks that share
-them, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds there (tests/test_calibration.py); how far a fit of products is off, which widens
-intervals (tests/test_training_products.py)."""
+them, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds there (tests/test_calibration.py); how far
+a fit of products is off, which widens intervals (tests/test_training_products.py)."""
 SERVED = {
     *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power"),
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),

@@ -101,5 +101,6 @@ def test_what_products_last_is_as_unsure_as_their_fit_on_shapes_that_it_did_not_
 
 @pytest.mark.parametrize("path", sorted((library_root() / "specs" / "parts").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_error_of_a_fit_is_that_of_its_words(path: Path) -> None:
-    found = re.findall(r"held_out: ([\d.]+),.*?: mean and median error [\d.]+ and [\d.]+ %, of shapes held out ([\d.]+) and", path.read_text())
+    words = r"mean and median error [\d.]+ and [\d.]+ %, of shapes held out ([\d.]+) and"
+    found = re.findall(r"held_out: ([\d.]+),.*?: " + words, path.read_text(encoding="utf-8"))
     assert all(float(share) == pytest.approx(float(per_cent) / 100) for share, per_cent in found)

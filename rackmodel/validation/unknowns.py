@@ -5,8 +5,8 @@
 A range is {low, mid, high} of a file: of a profile (overlap, host, variation) or of what an accelerator's kernels reach. Each fact is set
 to its low and to its high end, the others kept in the middle: two columns more for every mesh, so that all are priced in the same arrays.
 The facts are taken to be independent, and a range's ends to be about as likely for one as for the next (ASSUMED). What products last is
-off by the error of their fit on shapes that it did not see, too: nine of ten steps of about five shapes lie within its mean (DERIVED: normal
-errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e).
+off by the error of their fit on shapes that it did not see, too: nine of ten steps of about five shapes lie within its mean (DERIVED:
+normal errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e).
 """
 
 from __future__ import annotations
