@@ -41,6 +41,16 @@ def _case(**cells: str) -> TrainingCase:
     return training_case(PublishedRow("a", "nemo_megatron_bridge", "training", cells, "a.csv", 2), words())
 
 
+def test_only_trained_weights_of_a_host_go_back_new(tmp_path: Path) -> None:
+    """Two layers' W1 and W2 of 256 x 1,024 in 16 bit on each of eight GPUs come from their hosts; where W1 is frozen, half goes back."""
+    for tensors, part in (("", 1.0), ("W1: {trained: false}", 0.5), ("W1: {trained: false}, W2: {trained: false}", 0.0)):
+        (tmp_path / "two.yaml").write_text(TWO % tensors)
+        sets = ["accelerators=8", "offload=[[weights]]"]
+        found = api.search("dgx_a100", str(tmp_path / "two.yaml"), "data", sets=sets).result.ledger
+        back = found.where(phase="optimizer", tensor="weights", action="write")
+        assert back.total("amount") == part * 8 * 2 * 2 * 256 * 1024 * 2
+
+
 def test_a_frozen_weight_has_no_gradient_no_state_and_no_update(tmp_path: Path) -> None:
     trained, frozen = _solved(tmp_path, ""), _solved(tmp_path, "W1: {trained: false}")
     elements = 2 * 256 * 1024  # of two layers

@@ -1,7 +1,7 @@
 """Offload: what a layer keeps at a level above the accelerators instead, and the copies that follow.
 
     weights       the parameter comes in for the forward and for the backward pass, its gradient goes out; for the update
-                  that comes in again, and the new parameter goes out
+                  that comes in again, and the new parameter goes out (of those that are trained)
     activations   what is saved goes out after the forward pass and comes back for the backward pass
     optimizer     gradient's worth of state comes in for the update and goes out again
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from rackmodel.cost.step.layers import BACKWARD, LayerCost
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Host
+from rackmodel.model.workload import Workload
 
 Array = NDArray[np.float64]
 COPIES = {
@@ -89,13 +91,14 @@ def offloaded(
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
     moved, once = zero, cost.joules_once
     copied: dict[str, Array] = {}
-    new = updated and held.get("gradients", zero).any()
+    new = _trained(cost.section.workload) if updated else 0.0
     for kept in what:
         for name, action, phase in COPIES[kept]:
             size = held.get(name, zero)
-            if not size.any() or (kept == "weights" and phase == "optimizer" and not new):
+            part = new if (name, phase) == ("weights", "optimizer") else 1.0
+            if not size.any() or not np.any(part) or (kept == "weights" and phase == "optimizer" and not updated):
                 continue
-            mean = cost.held_mean.get(name, size)
+            size, mean = size * part, cost.held_mean.get(name, size) * part
             item = _copy(name, (size, mean * accelerators), action, phase, host, last.get(phase, -1))
             if action == "read" and phase != "optimizer":  # the pass begins with what is copied in
                 _wait(items, phase, len(items))
@@ -118,6 +121,12 @@ def offloaded(
         joules_once=once,
         held=_kept(held, what, zero),
     )
+
+
+def _trained(workload: Workload) -> Any:
+    """Share of the bytes of a layer's weights whose tensors are trained."""
+    weights = [workload.tensors[name] for name in workload.weights]
+    return sum(one.bytes for one in weights if one.trained) / np.maximum(sum(one.bytes for one in weights), 1e-300)
 
 
 def _idle(cost: LayerCost, phase: str, launching: Host) -> Array:
