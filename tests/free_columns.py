@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from rackmodel import api
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.said import instead
 from rackmodel.mapper.layouts.branches import FAR, Branches, Column, Left
 from rackmodel.mapper.layouts.closing import NOTHING
@@ -114,6 +115,17 @@ def drawn(rng: random.Random, style: tuple[str, ...]) -> dict[str, str]:
         wanted = [index for index in style if index in legal]
         found[op] = wanted[0] if wanted and rng.random() < 0.9 else rng.choice([*legal, "none"])
     return found
+
+
+def drawn_step(tmp_path: Path, column: dict[str, Any], rng: random.Random, style: str, minimize: str) -> tuple[Any, str] | None:
+    """(the best step of a drawn layout, how it is saved); None where none can run: over memory, or a degree that does not divide."""
+    saved = rng.choice(["shard", "gathered"])
+    said = mapper(column, choose={op: {"tp": split} for op, split in drawn(rng, STYLES[style]).items()}, save=saved)
+    said["split"]["tp"] = ["v"]
+    try:
+        return search(tmp_path, said, column, minimize=minimize), saved
+    except (InfeasibleError, InputError):
+        return None
 
 
 def node_of(branches: Branches, choices: dict[str, str | None], saved: str) -> Left | None:

@@ -20,7 +20,7 @@ from rackmodel.mapper.layouts.least_steps import LeastSteps
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_sum
 from rackmodel.watch import UNWATCHED
 from tests import samples
-from tests.free_columns import CHOICES, COLUMNS, FREE, STYLES, drawn, free, least_seconds, mapper, search
+from tests.free_columns import CHOICES, COLUMNS, FREE, STYLES, drawn, drawn_step, free, least_seconds, mapper, search
 
 GOALS = ("latency", "energy")
 BY_TURNS = [(name, GOALS[(n + turn) % 2]) for turn in (1, 0) for n, name in enumerate(COLUMNS)]
@@ -36,19 +36,15 @@ def test_no_plan_of_a_column_is_below_its_bound_nor_below_what_is_said_of_its_la
     assert 0.0 < certificate.bound <= certificate.objective
     compared, nearest = 0, 0.0
     for style, _ in itertools.product(STYLES, range(samples.cases(1, 2))):
-        saved = rng.choice(["shard", "gathered"])
-        said = mapper(column, choose={op: {"tp": split} for op, split in drawn(rng, STYLES[style]).items()}, save=saved)
-        said["split"]["tp"] = ["v"]
-        try:
-            result = search(tmp_path, said, column, minimize=minimize)
-        except (InfeasibleError, InputError):
-            continue  # over memory, or a degree that does not divide
+        if (found := drawn_step(tmp_path, column, rng, style, minimize)) is None:
+            continue
+        result, saved = found
         assert {"latency": result.latency_s, "energy": result.energy_j}[minimize] >= certificate.bound * (1 - 1e-12)
         bounds = least_seconds(columns, {op: each["tp"] for op, each in result.mapping.ops.items()}, saved)
         if bounds:
             compared += 1
             nearest = max(nearest, min(bounds) / result.latency_s)
-            assert min(bounds) <= result.latency_s * (1 + 1e-12), (said["choose"], saved)
+            assert min(bounds) <= result.latency_s * (1 + 1e-12), (result.mapping.ops, saved)
     assert compared
     assert nearest > 0.7
 

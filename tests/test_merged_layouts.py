@@ -14,7 +14,6 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.merged import products_alike, side_by_side
-from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.read import read_profile
 from rackmodel.mapper.layouts import merged_kernels
 from rackmodel.mapper.layouts.factors import FactorBuilder, build_factors
@@ -24,7 +23,7 @@ from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.profile import Merged
 from tests import samples
 from tests.certificate_cases import members
-from tests.free_columns import COLUMNS, STYLES, drawn, free, least_seconds, mapper, search
+from tests.free_columns import COLUMNS, STYLES, drawn_step, free, least_seconds
 from tests.machines import SERIAL
 from tests.merged_layouts import GRAPHS, Case, check
 
@@ -122,13 +121,9 @@ def test_no_layout_of_a_model_whose_kernels_are_merged_is_below_its_bound(
     monkeypatch.setitem(COLUMNS, f"{name}, merged", column)
     answer, columns = free(tmp_path, f"{name}, merged", minimize)
     for style in STYLES:
-        saved = rng.choice(["shard", "gathered"])
-        said = mapper(column, choose={op: {"tp": split} for op, split in drawn(rng, STYLES[style]).items()}, save=saved)
-        said["split"]["tp"] = ["v"]
-        try:
-            result = search(tmp_path, said, column, minimize=minimize)
-        except (InfeasibleError, InputError):
-            continue  # over memory, or a degree that does not divide
+        if (found := drawn_step(tmp_path, column, rng, style, minimize)) is None:
+            continue
+        result, saved = found
         assert {"latency": result.latency_s, "energy": result.energy_j}[minimize] >= answer.certificate.bound * (1 - 1e-12)
         bounds = least_seconds(columns, {op: each["tp"] for op, each in result.mapping.ops.items()}, saved)
         assert min(bounds, default=0.0) <= result.latency_s * (1 + 1e-12)

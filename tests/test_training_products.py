@@ -99,8 +99,9 @@ def test_what_products_last_is_as_unsure_as_their_fit_on_shapes_that_it_did_not_
     assert (found.low, found.high) == pytest.approx((0.8154, 0.9853), abs=1e-4)
 
 
-@pytest.mark.parametrize("path", sorted((library_root() / "specs" / "parts").glob("*.yaml")), ids=lambda path: path.stem)
-def test_the_error_of_a_fit_is_that_of_its_words(path: Path) -> None:
+def test_the_error_of_a_fit_is_that_of_its_words() -> None:
     words = r"mean and median error [\d.]+ and [\d.]+ %, of shapes held out ([\d.]+) and"
-    found = re.findall(r"held_out: ([\d.]+),.*?: " + words, path.read_text(encoding="utf-8"))
+    texts = [path.read_text(encoding="utf-8") for path in (library_root() / "specs" / "parts").glob("*.yaml")]
+    found = [pair for text in texts for pair in re.findall(r"held_out: ([\d.]+),.*?: " + words, text)]
+    assert len(found) == 33  # all but those of B200 and H200 that are another GPU's
     assert all(float(share) == pytest.approx(float(per_cent) / 100) for share, per_cent in found)

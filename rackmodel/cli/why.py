@@ -71,16 +71,17 @@ def why(
     for condition in conditions or ():
         _read(asked, condition)  # what cannot be read is said before anything is searched
     with watching(time_limit(time)) as watch:
-        best = _search(asked, [], watch)
+        search = _searching(asked, watch)
+        best = search()
         if len(inputs) == 1 and not (sets or minimize or profile):
             _tell_if_another(best, inputs[0])
         if sensitivity:
-            show_sensitivity(best, _searching(asked, watch), as_json=as_json, where=folder(output))
+            show_sensitivity(best, search, as_json=as_json, where=folder(output))
             return
         others = []
         for condition in conditions or ():
             try:
-                others.append(Other(condition, _search(asked, [condition], watch), None))
+                others.append(Other(condition, search(condition), None))
             except InfeasibleError as problem:
                 others.append(Other(condition, None, problem))
     check_finite([best, *(one.result for one in others if one.result)])
@@ -133,17 +134,8 @@ def _read(asked: dict[str, Any], condition: str) -> None:
     read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=instead(asked["sets"], [condition]))
 
 
-def _search(asked: dict[str, Any], conditions: list[str], watch: Watch) -> Result:
-    from rackmodel import api
-    from rackmodel.inputs.said import instead
-
-    rest = {key: value for key, value in asked.items() if key not in ("sets", "architecture", "workload", "mapper")}
-    of = (asked["architecture"], asked["workload"], asked["mapper"])
-    return api.search(*of, sets=instead(asked["sets"], conditions), watch=watch.again(), **rest).result
-
-
 def _searching(asked: dict[str, Any], watch: Watch) -> Callable[..., Result]:
-    """Searches under more settings, which share what they read and price alike."""
+    """Searches of what is asked, each under more settings or none, which share what they read and price alike."""
     from rackmodel import api
     from rackmodel.cost.step.shared import Shared
     from rackmodel.errors import InputError
@@ -161,7 +153,7 @@ def _searching(asked: dict[str, Any], watch: Watch) -> Callable[..., Result]:
         try:
             return api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, **how, watch=watch.again()).result
         except InputError as problem:
-            raise inputs.place(problem)
+            raise inputs.place(problem, asked["profile"])
 
     return search
 

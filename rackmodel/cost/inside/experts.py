@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.products import together
+from rackmodel.cost.inside.products import looped_rate, together
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import Compute, width
@@ -44,8 +44,6 @@ FEW_TOKENS, MORE_TOKENS = (16, 32), (64, 64)
 
 RESULT_BYTES = 2.0
 ALIGNED_BYTES = 16.0
-SHARP = 8
-"""How suddenly a cache no longer holds what a loop reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +98,8 @@ def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load:
     rows = laid if laid is not None else layer.every * load.tokens / layer.tokens if facts.rows == "all" else load.pairs
     up = layer.inter * (1 + layer.gated)
     sizes = tuple(zip(layer.has, (up, layer.hidden), (layer.hidden, layer.inter), strict=True))
-    own = _own_rate(facts, device, load.hit * device.weight * sum(there * n * k for there, n, k in sizes))
+    weights = load.hit * device.weight * sum(there * n * k for there, n, k in sizes)
+    own = looped_rate(facts, device.bandwidth, weights) if device.looped else facts.memory * device.bandwidth
     products = sum(
         there * together(compute_part(facts, device, load, n, k, laid), memory_part(facts, device, load, rows, n, k, own))
         for there, n, k in sizes
@@ -147,15 +146,6 @@ def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: An
     taken = rows if facts.laid_out else load.pairs
     moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / (facts.moving * device.bandwidth)
     return np.asarray(weights + moved, dtype=np.float64)
-
-
-def _own_rate(facts: Grouped, device: ExpertDevice, weights: Any) -> Any:
-    """Bytes/s at which the weights of calls come. weights: bytes of all that a call reads."""
-    own = facts.memory * device.bandwidth
-    if not device.looped or facts.reuse_bytes_per_s is None:
-        return own
-    found = 1.0 / (1.0 + (weights / facts.reuse_bytes) ** SHARP)
-    return 1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own)
 
 
 def _aligned(facts: Grouped, device: ExpertDevice, k: Any) -> Array:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import EagerLaunch, Products
 
 Array = NDArray[np.float64]
@@ -34,6 +35,7 @@ PARTIAL_BYTES = 8.0  # a partial sum is written and read, fp32
 SMOOTH = 2.5  # how compute and memory overlap: the power of their sum
 FEW = 64  # shapes among which it is not worth looking for equal ones
 SHARP = 8  # the same of a device and the host that runs ahead of it
+SUDDEN = 8  # how suddenly a cache no longer holds what a loop reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,12 +89,13 @@ def _kernels(split: bool) -> tuple[Array, Array, Array]:
     return tm, tn, s
 
 
-def looped_rate(facts: Products, bandwidth: float, moved: Any) -> Any:
-    """Bytes/s at which a loop over one product moves what it does. moved: bytes of the product · bandwidth: of the memory."""
+def looped_rate(facts: Products | Grouped, bandwidth: float, moved: Any) -> Any:
+    """Bytes/s at which a loop over one product, or one call of experts, moves what it does. moved: bytes of each that a cache may hold ·
+    bandwidth: of the memory."""
     own = facts.memory * bandwidth
     if facts.reuse_bytes_per_s is None:
         return own
-    found = 1.0 / (1.0 + (moved / facts.reuse_bytes) ** SHARP)
+    found = 1.0 / (1.0 + (moved / facts.reuse_bytes) ** SUDDEN)
     return 1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own)
 
 
