@@ -175,8 +175,8 @@ def test_a_host_and_a_home_that_overflow_are_said_too(tmp_path):
 
 
 def test_weights_at_a_host_come_to_their_update_and_go_back_new(tmp_path):
-    """W bytes in 16 bit come in for either pass of each micro-batch, gradients of 32 bit go out; once a step these come in for the update
-    and W go out again. Joules are the host's 20 pJ a bit for each."""
+    """W bytes in 16 bit come in for either pass of each of 4 micro-batches, gradients of 32 bit go out, in all but the first added to a sum
+    that came in (as DeepSpeed does); once a step these come in for the update and W go out again. Joules are the host's 20 pJ a bit."""
     held = edited(STEP, ("step.offload", ["weights"]), ("step.host", "node"))
     found = priced(held, tmp_path, "dgx_a100", *MODEL).ledger.where(level="node", component="memory")
     moved = {(row.phase, row.tensor, row.action): row.amount for row in found}
@@ -184,11 +184,14 @@ def test_weights_at_a_host_come_to_their_update_and_go_back_new(tmp_path):
     assert moved == {
         ("forward", "weights", "read"): 4 * once,
         ("backward", "weights", "read"): 4 * once,
+        ("backward", "gradients", "read"): 3 * 2 * once,
         ("backward", "gradients", "write"): 4 * 2 * once,
         ("optimizer", "gradients", "read"): 2 * once,
         ("optimizer", "weights", "write"): once,
     }
     assert found.total("joules") == pytest.approx(found.total("amount") * 8 * 20e-12)
+    alone = edited(held, ("step.micro_batch", 4))  # one micro-batch adds to nothing
+    assert not priced(alone, tmp_path, "dgx_a100", *MODEL).ledger.where(phase="backward", tensor="gradients", action="read").rows
     forward = priced(held, tmp_path, "dgx_a100", MODEL[0], [*MODEL[1], "phases=[forward, backward]"]).ledger
     assert not forward.where(phase="optimizer", level="node", component="memory").rows  # nothing is updated
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.pipeline_orders import held, in_flight, order
+from rackmodel.cost.step.memory import STEADY
+from rackmodel.cost.step.pipeline_orders import fullest_moments, held, in_flight, order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SCHEDULES, SPLIT
 from tests import samples
@@ -166,6 +167,13 @@ def test_activations_held_are_those_counted_in_the_timeline(schedule: str, p: in
         ends = 2 if schedule in SPLIT else 1
         now = np.cumsum(kind == 0) - np.cumsum(np.concatenate([[0], kind[:-1] == ends]))
         assert now.max() == in_flight(schedule, p, m, v)[i]
+        there, most = np.zeros(v), np.zeros(v + 2)  # by chunk, and of chunks that hold unlike amounts
+        weights = np.vstack([np.eye(v), np.arange(v) ** 2.0, np.arange(v)[::-1] ** 2.0])
+        for which, virtual in zip(kind, drawn.virtual[drawn.device == i], strict=True):
+            there[virtual // p] += {0: 1, ends: -1}.get(int(which), 0)
+            most = np.maximum(most, weights @ there)
+        steady = min(m, STEADY * p) if v > 1 else m
+        assert (weights @ fullest_moments(schedule, p, steady, v, i).T).max(axis=1).tolist() == most.tolist()
 
 
 def test_activations_held_come_for_many_mappings_at_once() -> None:

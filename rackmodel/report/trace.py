@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.memory import device_memory
@@ -19,6 +20,8 @@ from rackmodel.cost.step.schedule import Span, Spans, schedule_of, spans_at_most
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SPLIT
 
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 MOST = 2_000_000
 """Tasks of a trace at most: about a gigabyte of text."""
 PASSES = "passes"
@@ -101,29 +104,24 @@ def _event(name: str, kind: str, span: Span, times: tuple[float, float], about: 
 
 def _memory(step: ExactStep, spans: Sequence[Span]) -> Iterator[dict[str, Any]]:
     """What each stage holds, counted whenever that changes; of a cut below the layer nothing, whose passes have no begin."""
-    for stage, moments in _in_flight(step, spans).items():
-        cut = step.structure.cut
-        parts = device_memory(step.figures, cut, step.structure.schedule, step.columns.micro_batches, stage)
+    each = np.array([float(one.held["activations"].reshape(-1)[0]) for one in step.figures])
+    for stage, moments in _in_flight(step, spans, step.structure.cut.counts @ each).items():
+        parts = device_memory(step.figures, step.structure.cut, step.structure.schedule, step.columns.micro_batches, stage)
         held = {what: float(size.reshape(-1)[0]) for what, size in parts.items() if size.any() and what != "host"}
-        most = max(count for _, count in moments) or 1
-        for time, count in moments:
-            now = held | {"activations": held["activations"] * count / most} if "activations" in held else held
+        for time, size in moments:
+            now = held | {"activations": size} if "activations" in held else held
             yield {"ph": "C", "name": "memory (bytes)", "pid": stage, "ts": time * US, "args": now}
 
 
-def _in_flight(step: ExactStep, spans: Sequence[Span]) -> dict[int, list[tuple[float, int]]]:
-    """Stage → (time, passes whose activations it holds from then on): from a forward pass's start to the end of the pass that frees it."""
+def _in_flight(step: ExactStep, spans: Sequence[Span], each: Array) -> dict[int, list[tuple[float, float]]]:
+    """Stage → (time, bytes of the passes that it holds from then on): from a forward pass's start to the end of the pass that frees it.
+    each: [virtual stages] bytes of a pass."""
     freeing = "forward" if not step.job.workload.backward else "weight" if step.structure.schedule in SPLIT else "backward"
-    changes: dict[int, list[tuple[float, int]]] = defaultdict(list)
-    for span in spans:
-        if span.kind == "pass":
-            changes[span.stage] += [(span.start, 1)] if span.name == "forward" else []
-            changes[span.stage] += [(span.end, -1)] if span.name == freeing else []
-    found: dict[int, list[tuple[float, int]]] = {}
-    for stage, moments in changes.items():
-        count, counted = 0, [(0.0, 0)]
-        for time, change in sorted(moments):
-            count += change
-            counted.append((time, count))
-        found[stage] = counted
-    return found
+    found: dict[int, list[tuple[float, float]]] = defaultdict(lambda: [(0.0, 0.0)])
+    there: dict[int, Ints] = defaultdict(lambda: np.zeros(len(each), dtype=np.int64))
+    for span in spans:  # a stage runs one pass at a time
+        for name, time, change in (("forward", span.start, 1), (freeing, span.end, -1)):
+            if span.kind == "pass" and span.name == name:
+                there[span.stage][span.section] += change
+                found[span.stage].append((time, float(there[span.stage] @ each)))
+    return dict(found)

@@ -19,7 +19,7 @@ Counts = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Cut:
     """counts: [p·v, sections] layers of each virtual stage · busy: [p, sections] of each device · before: [p, sections] of the
-    virtual stages before a device's first · kinds: (first, last) device of each run of equal devices."""
+    virtual stages before a device's first · kinds: (first, last) device of each run of devices whose chunks are equal."""
 
     stages: int
     chunks: int
@@ -27,6 +27,10 @@ class Cut:
     busy: Counts
     before: Counts
     kinds: tuple[tuple[int, int], ...]
+
+    def of_chunks(self, device: int) -> Counts:
+        """[chunks, sections] layers of each chunk of a device."""
+        return self.counts[device :: self.stages]
 
 
 def cut_by_counts(counts: Counts) -> Cut:
@@ -81,12 +85,12 @@ def cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunk
     for x, (repeat, layer) in enumerate(zip(repeats, is_layer, strict=True)):
         if not layer:
             counts[0 if x < first else -1, x] += repeat
-    busy = counts.reshape(chunks, stages, -1).sum(axis=0)
+    of_chunks = counts.reshape(chunks, stages, -1)
     before = np.vstack([np.zeros((1, len(repeats)), dtype=np.int64), np.cumsum(counts, axis=0)])[:stages]
     kinds: list[tuple[int, int]] = []
     for device in range(stages):
-        if kinds and np.array_equal(busy[device], busy[kinds[-1][0]]):
+        if kinds and np.array_equal(of_chunks[:, device], of_chunks[:, kinds[-1][0]]):
             kinds[-1] = (kinds[-1][0], device)
         else:
             kinds.append((device, device))
-    return Cut(stages, chunks, counts, busy, before, tuple(kinds))
+    return Cut(stages, chunks, counts, of_chunks.sum(axis=0), before, tuple(kinds))

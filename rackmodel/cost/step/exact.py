@@ -93,7 +93,7 @@ class ExactStep:
             cost = self.of_pools[self.pool_of(part)].layer(section, plan_of(section, plan, self.job.profile))
             if host is not None and section.layer:
                 updated = "optimizer" in self.job.workload.phases
-                cost = offloaded(cost, self.structure.offload, host, self.pricer.per_stage, self.job.profile.host, updated=updated)
+                cost = offloaded(cost, self.structure.offload, host, self.columns, self.job.profile.host, updated=updated)
             found.append(cost)
         return tuple(found)
 

@@ -131,7 +131,7 @@ def _piece(
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
     told = [*costs]
     if host is not None:
-        given, updated = (host, pricer.per_stage, job.profile.host), "optimizer" in job.workload.phases
+        given, updated = (host, columns, job.profile.host), "optimizer" in job.workload.phases
         costs = [
             tuple(
                 offloaded(cost, what, *given, updated=updated) if what and cost.section.layer else cost
@@ -157,9 +157,7 @@ def _piece(
     )
 
 
-def _alike(
-    workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]
-) -> Ints:
+def _alike(workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]) -> Ints:
     """[plans] the first whose layers run one program, hand over the same and offload the same. told: what each section costs a plan."""
     sent = handed_alike(workload, plans)
     return first_said([(*map(id, own), *what) for *own, what in zip(*told, zip(sent, map(tuple, offload), strict=True), strict=True)])

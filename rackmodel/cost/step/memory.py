@@ -2,23 +2,29 @@
 
     memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + two layers' gathered
 
+Activations in flight: what every chunk of the device holds of its passes under way, at the moment when that is most. Chunks that hold other
+layers than each other (cuts that are not even, layers of several kinds, embedding and head) have passes of their own under way.
+
 Arrays are [plans, columns].
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import AnyFigures, Holding
-from rackmodel.cost.step.pipeline_orders import held
-from rackmodel.model.schedules import TABLE, runs_as
+from rackmodel.cost.step.pipeline_orders import fullest_moments, held, undominated
+from rackmodel.model.schedules import runs_as
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+IN_FLIGHT = ("activations", "host in flight")
+STEADY = 2  # micro-batches a stage beyond which no schedule of chunks holds more of any of them (tests/test_pipeline)
 BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once
 
 
@@ -65,18 +71,46 @@ def device_memory(
     if counts not in known:
         known[counts] = _steady(sections, counts)
     steady = known[counts]
-    flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
-    kept, host = np.zeros_like(sections[0].held["weights"]), steady["host"]
-    passed = False
-    for one, count in zip(sections, counts, strict=True):
-        passed = passed or one.layer
-        if count and one.layer:
-            kept = kept + one.held["activations"] * (flying * count / cut.chunks)
-            host = host + one.held["host in flight"] * (flying * count / cut.chunks)
-        elif count:  # the head's backward pass follows its forward pass at once, unless all forward passes come first
-            kept = kept + one.held["activations"] * (1.0 if passed and not TABLE[schedule].forwards_first else np.ceil(flying / cut.chunks))
+    kept, away = (_under_way([one.held[what] for one in sections], cut, schedule, micro_batches, device) for what in IN_FLIGHT)
+    host = steady["host"] + away
     stays = {what: steady[what] for what in ("weights", "gradients", "optimizer", "kv_cache")}
     return {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
+
+
+def least_in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Array:
+    """[columns] passes of a layer that are under way at least, at some one moment, whichever chunks a device's layers lie in."""
+    if chunks == 1:
+        return np.asarray(in_flight(schedule, stages, 1, micro_batches, device), dtype=float)
+    alike = _alike(micro_batches, stages)
+    fullest = {count: fullest_moments(schedule, stages, count, chunks, device) for count in np.unique(alike).tolist()}
+    return np.array([float(fullest[count].min(axis=1).max()) for count in alike.tolist()])
+
+
+def _alike(micro_batches: Ints, stages: int) -> Ints:
+    """[columns] micro-batches, none more than it takes to hold as many passes of every chunk."""
+    return np.asarray(np.minimum(-(-micro_batches // stages), STEADY) * stages)
+
+
+def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> Array:
+    """[plans, columns] bytes of a device's passes under way, at most. sizes: of a layer of each section, of one pass."""
+    if cut.chunks == 1:
+        flying, zero = in_flight(schedule, cut.stages, 1, micro_batches, device), np.zeros_like(sizes[0])
+        return sum((size * (flying * count) for size, count in zip(sizes, cut.busy[device].tolist(), strict=True) if count), zero)
+    some = tuple(x for x, size in enumerate(sizes) if size.any())
+    most = np.zeros_like(sizes[0])
+    alike = _alike(micro_batches, cut.stages)
+    for count in np.unique(alike).tolist() if some else ():
+        moments = _layers_under_way(cut, schedule, count, device, some)
+        bytes_then = [sum((sizes[x] * layers for x, layers in zip(some, moment, strict=True)), np.zeros(1)) for moment in moments.tolist()]
+        most = np.where(alike == count, np.max(bytes_then, axis=0), most)
+    return most
+
+
+@lru_cache(maxsize=4096)
+def _layers_under_way(cut: Cut, schedule: str, micro_batches: int, device: int, some: tuple[int, ...]) -> Ints:
+    """[moments, sections] layers of some sections, as often as passes of them are under way; those moments that may hold most."""
+    moments = fullest_moments(runs_as(schedule, cut.chunks), cut.stages, micro_batches, cut.chunks, device)
+    return undominated(moments @ cut.of_chunks(device)[:, list(some)])
 
 
 def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> dict[str, Array]:

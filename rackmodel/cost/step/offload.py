@@ -1,13 +1,16 @@
 """Offload: what a layer keeps at a level above the accelerators instead, and the copies that follow.
 
-    weights       the parameter comes in for the forward and for the backward pass, its gradient goes out; for the update
-                  that comes in again, and the new parameter goes out (of those that are trained)
+    weights       the parameter comes in for the forward and for the backward pass, its gradient goes out; in micro-batches after the
+                  first the sum so far comes in before, and is added to on the device; for the update that sum comes in again, and the
+                  new parameter goes out (of those that are trained)
     activations   what is saved goes out after the forward pass and comes back for the backward pass
     optimizer     gradient's worth of state comes in for the update and goes out again
 
 A host serves the accelerators below it, each of which keeps its own there (a home, `homes: {at}`, serves all: gradients are summed on
 their way up). Copies are tasks like any other: in a layer ahead, out behind. Two layers' worth stays on the device (one in use, one
-under way). The bytes are those that the plan holds: nothing is counted by hand. Source: ZeRO-Offload (Ren 2021).
+under way). The bytes are those that the plan holds: nothing is counted by hand. Of m micro-batches each is charged (m - 1) / m of the
+reading of a sum, which all but the first do. Source: ZeRO-Offload (Ren 2021); sums as DeepSpeed makes them (runtime/zero/stage3.py,
+`partition_grads`: "adding directly to cpu is very slow").
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.items import Item, Priced
 from rackmodel.cost.step.layers import BACKWARD, LayerCost
 from rackmodel.errors import InputError
@@ -29,10 +33,12 @@ from rackmodel.model.profile import Host
 from rackmodel.model.workload import Workload
 
 Array = NDArray[np.float64]
+SUM_SO_FAR = ("gradients", "read", "backward")
 COPIES = {
     "weights": (
         ("weights", "read", "forward"),
         ("weights", "read", "backward"),
+        SUM_SO_FAR,
         ("gradients", "write", "backward"),
         ("gradients", "read", "optimizer"),
         ("weights", "write", "optimizer"),
@@ -80,27 +86,28 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     )
 
 
-def offloaded(
-    cost: LayerCost, what: Sequence[str], host: OffloadLevel, accelerators: NDArray[np.int64], launching: Host, *, updated: bool
-) -> LayerCost:
-    """The same layer with some of what it holds at the host. accelerators: [n] of a stage · launching: what a pass takes its host, under
-    which copies in are hidden as far as the device does nothing · updated: whether a step ends with the weights' update."""
+def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, columns: Columns, launching: Host, *, updated: bool) -> LayerCost:
+    """The same layer with some of what it holds at the host. launching: what a pass takes its host, under which copies in are hidden as far
+    as the device does nothing · updated: whether a step ends with the weights' update."""
     items, seconds, held = list(cost.items), dict(cost.seconds), dict(cost.held)
     zero = np.zeros_like(cost.joules_device)
     last = {part: number for number, item in enumerate(cost.items) for part in [item.part] if item.role == "device"}
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
     moved, once = zero, cost.joules_once
     copied: dict[str, Array] = {}
-    new = _trained(cost.section.workload) if updated else 0.0
+    parts = {
+        ("weights", "write", "optimizer"): _trained(cost.section.workload) if updated else 0.0,
+        SUM_SO_FAR: 1.0 - 1.0 / columns.micro_batches,
+    }
     for kept in what:
         for name, action, phase in COPIES[kept]:
             size = held.get(name, zero)
-            part = new if (name, phase) == ("weights", "optimizer") else 1.0
+            part = parts.get((name, action, phase), 1.0)
             if not size.any() or not np.any(part) or (kept == "weights" and phase == "optimizer" and not updated):
                 continue
             size, mean = size * part, cost.held_mean.get(name, size) * part
-            item = _copy(name, (size, mean * accelerators), action, phase, host, last.get(phase, -1))
-            if action == "read" and phase != "optimizer":  # the pass begins with what is copied in
+            item = _copy(name, (size, mean * columns.per_stage), action, phase, host, last.get(phase, -1))
+            if action == "read" and phase != "optimizer" and name != "gradients":  # the pass begins with what is copied in
                 _wait(items, phase, len(items))
                 copied[phase] = copied.get(phase, zero) + item.seconds
             items.append(item)

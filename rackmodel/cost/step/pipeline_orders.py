@@ -116,6 +116,23 @@ def in_flight(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -
     return held(schedule, stages, micro_batches, chunks, np.arange(stages))
 
 
+@lru_cache(maxsize=1024)
+def fullest_moments(schedule: str, stages: int, micro_batches: int, chunks: int, stage: int) -> Ints:
+    """[moments, chunks] passes of each chunk whose activations a stage holds, at every moment but those that hold no more of any chunk than
+    another; InputError as `check`."""
+    plan, frees = order(schedule, stages, micro_batches, chunks), WEIGHT if schedule in SPLIT else BACKWARD
+    kind, own = plan.kind[stage][:, None], plan.chunk[stage][:, None] == np.arange(chunks)
+    there = np.cumsum(own & (kind == FORWARD), axis=0) - np.cumsum(own & (kind == frees), axis=0)
+    return _frozen(undominated(there[plan.kind[stage] == FORWARD]))
+
+
+def undominated(rows: Ints) -> Ints:
+    """The rows of [n, m] that no other row is nowhere below, each once."""
+    rows = np.unique(rows, axis=0)
+    covered = (rows[None] >= rows[:, None]).all(axis=2).sum(axis=1) > 1
+    return np.asarray(rows[~covered])
+
+
 @lru_cache(maxsize=32)
 def order(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Order:
     """The passes of every stage in their order; InputError as `check`."""

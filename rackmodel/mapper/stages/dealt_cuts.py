@@ -25,7 +25,7 @@ from rackmodel.cost.step.cut import Cut, layers_of
 from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.figures import Holding
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.memory import BUFFERS, in_flight, memory_of
+from rackmodel.cost.step.memory import BUFFERS, least_in_flight, memory_of
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.points import Point, sums_of
 from rackmodel.mapper.stages.stage_cut import TIGHT
@@ -75,10 +75,10 @@ def most_layers(sections: Sequence[Holding], schedule: str, stages: int, chunks:
         return np.asarray(np.min([sum((held[name] for name in names), np.zeros(1)) for held in inner], axis=0))
 
     room = capacity - least("working", "remade") - BUFFERS * least("gathered")
-    rests, flies = least("weights", "gradients", "optimizer", "kv_cache"), least("activations") / chunks
+    rests, flies = least("weights", "gradients", "optimizer", "kv_cache"), least("activations")
     total = np.zeros_like(room)
     for device in range(stages):
-        each = rests + flies * in_flight(schedule, stages, chunks, micro_batches, device)
+        each = rests + flies * least_in_flight(schedule, stages, chunks, micro_batches, device)
         total += np.floor(np.divide(np.maximum(room, 0.0), each, out=np.full_like(room, np.inf), where=each > 0) * (1 + TIGHT))
     return np.asarray(total)
 

@@ -1,0 +1,57 @@
+"""What devices hold of passes under way where their chunks hold unlike layers, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rackmodel.cost.step.cut import cut
+from rackmodel.cost.step.figures import HELD, Holding
+from rackmodel.cost.step.memory import device_memory, least_in_flight
+
+EMBED, LAYER, HEAD = 100.0, 10.0, 1.0
+"""Bytes that a pass saves, of each section."""
+
+
+def saved(schedule: str, stages: int, chunks: int, layers: tuple[int, ...], micro_batches: int) -> list[float]:
+    """Bytes of activations on each device."""
+    nothing = dict.fromkeys(HELD, np.zeros((1, 1)))
+    sections = [
+        Holding(layer, nothing | {"activations": np.full((1, 1), size)}) for layer, size in ((False, EMBED), (True, LAYER), (False, HEAD))
+    ]
+    made = cut((1, sum(layers), 1), (False, True, False), stages, chunks, layers)
+    parts = [device_memory(sections, made, schedule, np.array([micro_batches]), device) for device in range(stages)]
+    return [float(one["activations"].item()) for one in parts]
+
+
+@pytest.mark.parametrize(
+    ("layers", "first", "last"),
+    [
+        # the first device runs F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 …: it holds 3 passes of its first chunk beside 2 of
+        # its second, and 4 beside 1. The last runs F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 …: 2 beside 1, and 3 beside none.
+        ((1, 1, 1, 1), 4 * (EMBED + LAYER) + LAYER, 3 * LAYER + HEAD),
+        ((2, 1, 0, 1), 4 * (EMBED + 2 * LAYER), 3 * LAYER + HEAD),
+        ((0, 1, 1, 1), 4 * EMBED + LAYER, 3 * LAYER + HEAD),
+        ((0, 2, 2, 0), 4 * EMBED + 2 * LAYER, 3 * 2 * LAYER),
+        ((0, 0, 2, 2), 4 * EMBED + 2 * LAYER, 2 * LAYER + HEAD),
+    ],
+)
+def test_chunks_that_hold_other_layers_have_passes_of_their_own_under_way(layers: tuple[int, ...], first: float, last: float) -> None:
+    assert saved("interleaved", 2, 2, layers, 8) == [first, last]
+
+
+@pytest.mark.parametrize(("schedule", "passes"), [("zb_h1", 4), ("zb_h2", 7)])
+def test_what_a_head_saves_waits_for_its_weight_gradients(schedule: str, passes: int) -> None:
+    """Of 4 stages the last runs its first weight gradients 3 (ZB-H1) or 6 (ZB-H2) backward passes later: p or 2p - 1 passes are held."""
+    assert saved(schedule, 4, 1, (1, 1, 1, 1), 8) == [passes * (EMBED + LAYER), passes * LAYER, passes * LAYER, passes * (LAYER + HEAD)]
+    assert saved("1f1b", 4, 1, (1, 1, 1, 1), 8) == [4 * (EMBED + LAYER), 3 * LAYER, 2 * LAYER, LAYER + HEAD]
+
+
+def test_least_in_flight_is_below_every_deal_of_layers_to_chunks() -> None:
+    stages, chunks, m = 4, 3, np.array([8])
+    for device in range(stages):
+        least = least_in_flight("interleaved", stages, chunks, m, device).item()
+        for deal in ((3, 0, 0), (0, 3, 0), (0, 0, 3), (1, 1, 1), (1, 2, 0), (0, 1, 2)):
+            layers = np.ones((chunks, stages), dtype=int)
+            layers[:, device] = deal
+            assert least * 3 * LAYER <= saved("interleaved", stages, chunks, tuple(layers.reshape(-1).tolist()), 8)[device]
