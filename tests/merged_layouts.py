@@ -64,11 +64,13 @@ class Case:
         self.workload = workload(einsums, sizes, phases=phases)
         self.kernels = pick.choice(["peak", "measured", "fitted"])
         self.architecture: Architecture
+        self.roomy: Architecture  # the same, of memory without end
         if self.kernels == "peak":
             static, capacity = pick.choice(["0 W", "100 W"]), pick.choice([None, None, f"{pick.choice([24, 96, 384])} kB"])
-            self.architecture = machine(racks=pick.choice([1, 2]), gpus=pick.choice([2, 4]), static=static, capacity=capacity)
+            racks, gpus = pick.choice([1, 2]), pick.choice([2, 4])
+            self.architecture, self.roomy = (machine(racks=racks, gpus=gpus, static=static, capacity=room) for room in (capacity, None))
         else:
-            self.architecture = face.read("dgx_h100", set={"accelerators": pick.choice([2, 4])})  # type: ignore[assignment]
+            self.architecture = self.roomy = face.read("dgx_h100", set={"accelerators": pick.choice([2, 4])})  # type: ignore[assignment]
         degree = "free" if self.kernels == "peak" else "all"
         more = {"c": {"degree": "free"}} if degree == "free" and len(einsums) == 2 and pick.random() < 0.4 else {}
         axes = {"a": {"degree": degree}, **more}
@@ -96,27 +98,30 @@ class Case:
             self.architecture, self.workload, self.mapper, minimize=self.minimize, profile=self.profile, limits=limits or {}
         )
 
-    def layouts(self) -> tuple[list[Point], float]:
-        """Every layout that fits, priced as a step, and how many there are."""
-        job = Job(setting=api.settings_of(self.architecture, self.workload, self.profile)[0], workload=self.workload, profile=self.profile)
-        space = build_mapspace(self.mapper, self.workload, self.architecture.used)
+    def layouts(self, machine: Architecture) -> tuple[list[Point], float]:
+        """Every layout that fits a machine, priced as a step, and how many there are."""
+        job = Job(setting=api.settings_of(machine, self.workload, self.profile)[0], workload=self.workload, profile=self.profile)
+        space = build_mapspace(self.mapper, self.workload, machine.used)
         return list(members(job, space, 5_000)), max((problem.size for problem in space.problems), default=0.0)
 
 
 def check(seed: int, names: tuple[str, ...] = tuple(GRAPHS)) -> int:
-    """No layout is better than the answer's bound nor, where it is proven, than the answer, which is its mapping's own price."""
+    """No layout is better than the answer's bound nor, where it is proven, than the answer, which is its mapping's own price. Where none
+    fits, none needs less than is said."""
     case = Case(seed, names)
     figure = FIGURES[case.minimize]
-    every, size = case.layouts()
+    every, size = case.layouts(case.architecture)
     about = f"merged {seed}: {case.graph}, {case.minimize}"
     try:
         limits = {}
         if every and case.pick.random() < 0.3:
             limits = {"memory": case.pick.choice([max, min])(point.memory for point in every)}
         found = case.search(limits).result
-    except InfeasibleError:
+    except InfeasibleError as problem:
         assert not every, f"{about}: a layout fits"
-        return 0
+        needs = [point.memory for point in case.layouts(case.roomy)[0]]
+        assert problem.need == min(needs), f"{about}: a layout needs {min(needs)}, said is {problem.need}"
+        return len(needs)
     points = [point for point in every if point.memory <= limits.get("memory", float("inf"))]
     least = min(map(figure, points))
     bound, best = found.certificate.bound, found.certificate.objective
