@@ -35,7 +35,7 @@ from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer, Share
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_of_operations, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TableSetting, TensorTables, TooLarge
-from rackmodel.mapper.layouts.window_rooms import in_windows
+from rackmodel.mapper.layouts.window_rooms import in_windows, side_of, sides_of
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, grad_leaves, index_split, need
@@ -174,10 +174,13 @@ class LayerTables(FactorBuilder):
 
     def _made_copies(self) -> list[Part]:
         found: list[Part] = []
-        for name, variables, (exposed, windowed, held, *ahead) in self.copied(self._split):
-            first = ahead[0], ahead[1]
-            behind = exposed - first[0], windowed - first[1]
-            variables, *passes = in_windows(self, name, variables, first, behind)
+        sides = sides_of(self.profile)
+        for each in zip(*(self.copied(partial(self._split, side)) for side in sides), strict=True):
+            name, variables, (exposed, _, held, ahead, _) = each[0]
+            hidable = {side: (whole, first) for side, (*_, (_, whole, _, _, first)) in zip(sides, each, strict=True)}
+            forward = ahead, {side: first for side, (_, first) in hidable.items()}
+            behind = exposed - ahead, {side: whole - first for side, (whole, first) in hidable.items()}
+            variables, *passes = in_windows(self, name, variables, forward, behind)
             held = held.reshape((*held.shape[:-1], *(1,) * (passes[0].ndim - held.ndim), self.n))
             kept = {"remade": held * self.workload.repeat} if name in self.recompute.made else {"bytes": held}
             found.append(Part(variables, {"seconds": passes[0] + passes[1], **kept, "ahead": passes[0], "behind": passes[1]}))
@@ -202,12 +205,12 @@ class LayerTables(FactorBuilder):
             whole = table.seconds, table.joules, table.bytes, table.ahead_seconds, table.ahead_joules
             yield name, variables, [f[tuple(np.ix_(*table.classes))] / repeat if table.classes else f / repeat for f in whole]
 
-    def _split(self, task: Task) -> tuple[Array, Array]:
-        """Seconds [n] of a task that nothing hides, and those that a window may."""
+    def _split(self, side: str, task: Task) -> tuple[Array, Array]:
+        """Seconds [n] of a task that nothing hides, and those that a window of a side may."""
         seconds, none = self.whole(task)[0], np.zeros(self.n)
         if not self._beside(task):
             return seconds, none
-        return (none, seconds) if task.channel == "device" else (none, none)
+        return none, seconds if task.channel == "device" and side_of(self.profile, task.action) == side else none
 
     def tasks(self, name: str, number: int) -> list[Task]:
         """What a choice of an operation runs in one micro-batch."""
