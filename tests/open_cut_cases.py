@@ -22,7 +22,7 @@ from rackmodel.cost.step.memory import memory_of
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapping import from_mapping
-from rackmodel.mapper.mapspace import POLICIES
+from rackmodel.mapper.mapspace import PER_LAYER
 from rackmodel.mapper.stages.columns import problem_of
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once, by_policy
@@ -381,7 +381,7 @@ def check_machine(seed: int) -> bool:
     columns, structure, _ = from_mapping(result.mapping, given.workload)
     plan = structure.parts[0][1]
     sections = enumerate(given.workload.sections)
-    parts = tuple((x, replace(plan, recompute=policy)) for x, s in sections for policy in (POLICIES if s.layer else ("none",)))
+    parts = tuple((x, replace(plan, recompute=policy)) for x, s in sections for policy in (PER_LAYER if s.layer else ("none",)))
     asked = read_profile(profile)
     inside = at_pace(local_pricer(asked), given.architecture, given.workload, asked)
     setting = setting_of(given.architecture, asked, step.algorithms, inside)
@@ -399,7 +399,7 @@ def check_machine(seed: int) -> bool:
         seconds = float(step_seconds(replace(priced.jobs, counts=counts))[0])
         least, fastest = min((least, fastest), (seconds, mixes), key=lambda one: one[0])
     assert fastest is not None
-    named = [{"block": {policy: n for policy, n in zip(POLICIES, mix, strict=True) if n}} for mix in fastest]
+    named = [{"block": {policy: n for policy, n in zip(PER_LAYER, mix, strict=True) if n}} for mix in fastest]
     changed = step.model_copy(update={"mixes": named, "layers": [sum(mix) for mix in fastest]})
     again = api.evaluate_mapping(given.architecture, given.workload, result.mapping.model_copy(update={"step": changed}))
     assert math.isclose(again.latency_s, least, rel_tol=1e-9), f"seed {seed}: {fastest} takes {least} or {again.latency_s}"
@@ -410,7 +410,7 @@ def check_machine(seed: int) -> bool:
 
 def _every_mix(stages: int, layers: int) -> Iterator[tuple[tuple[int, ...], ...]]:
     """(stage → policy → layers) of every cut."""
-    own = [mix for mix in itertools.product(range(layers + 1), repeat=len(POLICIES)) if 0 < sum(mix) <= layers]
+    own = [mix for mix in itertools.product(range(layers + 1), repeat=len(PER_LAYER)) if 0 < sum(mix) <= layers]
     for mixes in itertools.product(own, repeat=stages):
         if sum(map(sum, mixes)) == layers:
             yield mixes

@@ -16,7 +16,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_mapper, read_workload
 from rackmodel.model import schedules
 from rackmodel.model.mapper_check import FAMILY, passed_over
-from rackmodel.model.mapping import MapperSpec
+from rackmodel.model.mapping import MapperSpec, Policy
 from tests import samples
 
 ZERO1: dict[str, Any] = {
@@ -201,6 +201,15 @@ def test_operations_that_a_mapping_leaves_out_are_named(edit, tmp_path):
     result = priced(edited(ZERO1, edit), tmp_path)
     assert result.warnings == ("`ops` leaves out FC1 (or an axis of them): what is left out is repeated along dp, not split",)
     assert result.latency_s > priced(ZERO1, tmp_path).latency_s
+
+
+@pytest.mark.parametrize("policy", get_args(Policy))
+def test_stages_that_all_have_one_policy_are_those_of_a_mapping_with_it(policy, tmp_path):
+    """(Policies younger than `mixes` once left their layers out: a step without layers.)"""
+    mixed = edited(STEP, ("step.mixes", [{"block": {policy: 2}}] * 2))
+    alike = edited(STEP, ("recompute", policy))
+    one, other = (priced(said, tmp_path, "dgx_a100", *MODEL) for said in (mixed, alike))
+    assert (one.latency_s, one.energy_j, one.memory) == (other.latency_s, other.energy_j, other.memory)
 
 
 # -- homes at a level of several instances -----------------------------------------------------------------------------

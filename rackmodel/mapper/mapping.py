@@ -13,11 +13,11 @@ from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut, partition
 from rackmodel.cost.step.exact import Structure
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.mapping_check import check_home_level
-from rackmodel.mapper.mapspace import POLICIES, Group, Mapspace, algorithms_of, parted
+from rackmodel.mapper.mapspace import Group, Mapspace, algorithms_of, parted
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import REPLICATE, Choice, Layout, batch_choice, choice_of, rank_split, shard
-from rackmodel.model.mapping import REGIONS, MappingSpec, PlacedAxis, StepSpec
+from rackmodel.model.mapping import POLICIES, REGIONS, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
 from rackmodel.model.workload import Workload
 
@@ -249,7 +249,7 @@ def _cut(plan: Plan, step: StepSpec, workload: Workload) -> tuple[Cut, tuple[tup
     return made, tuple((x, plan) for x in range(len(sections)))
 
 
-def _counts(step: StepSpec, workload: Workload, used: list[str]) -> list[list[list[int]]]:
+def _counts(step: StepSpec, workload: Workload, used: Sequence[str]) -> list[list[list[int]]]:
     """Stage → section of layers → policy (of those used) → layers."""
     names = [section.name for section in workload.sections if section.layer]
     return [[[stage.get(name, {}).get(policy, 0) for policy in used] for name in names] for stage in step.mixes]  # type: ignore[call-overload]

@@ -41,7 +41,7 @@ from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 
 Ints = NDArray[np.int64]
-POLICIES = ("none", "selective", "full")
+PER_LAYER = ("none", "selective", "full")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,7 +409,7 @@ def strides_of(mapper: MapperSpec, names: Sequence[str], degrees: dict[str, int]
 
 def policies_of(mapper: MapperSpec) -> list[str]:
     """The recompute policies a mapper allows."""
-    return list(POLICIES) if mapper.recompute == "per layer" else _words(mapper.recompute)
+    return list(PER_LAYER) if mapper.recompute == "per layer" else _words(mapper.recompute)
 
 
 def algorithms_of(mapper: MapperSpec) -> list[str]:

@@ -7,7 +7,7 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -37,6 +37,7 @@ SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "
 Word = Annotated[str, Field(min_length=1)]
 RankChoice = Word | list[Word]
 Policy = Literal["none", "selective", "pointwise", "experts", "alternate", "full"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
 REGIONS = frozenset({"experts", "full"})
 """Policies that run a region of the graph again, of which `rerun: slice` leaves out what the backward pass does not read."""
 Copy = Literal["shard", "gathered"]

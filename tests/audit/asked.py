@@ -115,7 +115,7 @@ def every_point(case: Case, pick: random.Random) -> Every:
     inputs = case.read()
     search = search_of(inputs, case.profile)
     listed = [(block, flat) for block in search.blocks.walk() if block is not None for flat in range(block.seconds.size)]
-    whole = len(listed) <= MOST and not search.space.problems
+    whole = len(listed) <= MOST and not search.space.problems and not search.space.note  # layouts are found for each question anew
     points = search.clocked.exact([search.blocks.point(*one, 0.0) for one in pick.sample(listed, min(len(listed), MOST))])
     seconds, joules, memory = np.array([(p.seconds, p.joules, p.memory) for p in points], dtype=float).reshape(-1, 3).T
     return Every(_figures(inputs[0], seconds, joules, memory), whole)
