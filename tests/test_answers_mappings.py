@@ -85,6 +85,12 @@ NO_STEP = {
         "step.layers",
         "layers [1, 3], and `mixes` lists [2, 2]",
     ),
+    "mixes of chunks": (
+        {"mixes": [{"block": {"none": 2}}] * 2, "schedule": "interleaved", "interleave": 2},
+        "step.interleave",
+        "`mixes` lists layers of whole stages, not of each of their 2 chunks",
+    ),
+    "mixes without a layer of a stage": ({"mixes": [{"block": {"none": 4}}, {}]}, "step.mixes.1", "stage 1 of 2 holds no layer"),
     "no home for what is offloaded": ({"offload": ["optimizer"]}, "step.offload", "say host: node"),
     "a host without offload": ({"host": "node"}, "step.host", "nothing is offloaded to it"),
     "no algorithm": ({"algorithms": []}, "step.algorithms", "name at least one"),

@@ -297,5 +297,10 @@ def _mixes(workload: Workload, step: StepSpec) -> Iterator[InputError]:
         if total != repeat:
             yield InputError(f"{total} layers of {name} listed, the model has {repeat}", path="step.mixes")
     per_stage = [sum(sum(kinds.values()) for kinds in stage.values()) for stage in step.mixes]
+    for number in (number for number, count in enumerate(per_stage) if not count):
+        yield InputError(f"stage {number} of {len(per_stage)} holds no layer", path=f"step.mixes.{number}")
+    if step.interleave > 1:
+        fact = f"`mixes` lists layers of whole stages, not of each of their {step.interleave} chunks: say `layers`, and one `recompute`"
+        yield InputError(fact, path="step.interleave")
     if step.layers and step.layers != per_stage:
         yield InputError(f"layers {step.layers}, and `mixes` lists {per_stage}", path="step.layers")
