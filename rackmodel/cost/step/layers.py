@@ -270,13 +270,13 @@ class LayerPricer:
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task of one layer takes."""
-        merged = taken_together(program.tasks, section.workload, self.profile.merged)
+        merged, tasks = taken_together(program.tasks, section.workload, self.profile.merged), program.tasks
         return [
-            self._priced_as_one(task, [program.tasks[member] for member in merged[number]]) if number in merged else self._priced(task)
-            for number, task in enumerate(program.tasks)
+            self._priced_as_one(task, [tasks[member] for member in merged[number]]) if number in merged else self._priced_alone(task)
+            for number, task in enumerate(tasks)
         ]
 
-    def _priced(self, task: Task) -> Priced:
+    def _priced_alone(self, task: Task) -> Priced:
         return self._once(self.pricer.key(task), lambda: self.of(task, *self.pricer.task(task)))
 
     def _priced_as_one(self, task: Task, members: Sequence[Task]) -> Priced:
