@@ -24,7 +24,7 @@ from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.pool_search import PoolsOffer, PoolWorkers
 from rackmodel.serving.search import ServingSpace, search_service
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.shared_prompts import attention_of
+from rackmodel.serving.shared_prompts import attention_of, check_shared_out
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 
 GQA, MLA, MOE = "llama3_70b_decoder", "deepseek_v3_decoder", "qwen3_30b_a3b_decoder"
@@ -142,6 +142,12 @@ def test_the_tokens_that_append_and_last_want_are_split_by_nothing() -> None:
     assert {split("b"), split("t"), split("g")} <= {*legal_choices(appended, replace(workload, sizes={**workload.sizes, "b": 2}))}
 
 
+def test_what_is_kept_is_on_the_way_to_who_reads_it() -> None:
+    """Queries come before keys, keys before values, and a cache before its scores: an append takes no time and makes no way longer."""
+    order = [*read_workload(GQA).sections[1].workload.ops]
+    assert order[1:9] == ["Q", "K", "V", "ropeQ", "ropeK", "keepV", "keepK", "QK"]
+
+
 def test_a_cache_is_what_append_writes(tmp_path: Path) -> None:
     text = "workload: one\nphases: [forward]\nsizes: {b: 2, s: 1, t: 8, e: 4}\nserving: {sequences: b, new: s, cached: t}\neinsums:\n"
     text += "  keep: KC[b,t,e] = append(K[b,s,e])\n  QK: A[b,s,t] = Q[b,s,e] * KC[b,t,e]\n"
@@ -204,6 +210,7 @@ def test_who_cannot_is_refused_with_its_place() -> None:
     shared = ("--pools", "--prompt-context", "2", "--engine")
     assert "has gqa attention, and of prompts over accelerators vllm shares out that of mla, dsa alone" in refused(GQA, *shared, "vllm")
     assert "trtllm shares out none" in refused(MLA, *shared, "trtllm")
+    check_shared_out(read_workload(GQA), read_profile("vllm", ["engine.prompt_context=[gqa]"]))
     assert "keeps 'CQ', a state that each new token changes" in refused("qwen35_397b_decoder", *shared, "sglang")
     with pytest.raises(InputError, match="take prompts alone"):
         served(GQA, prompt_context=2).price(Steps.of(decodes=1, context=10))
