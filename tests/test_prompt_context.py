@@ -16,6 +16,7 @@ from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.layout import legal_choices, split
+from rackmodel.model.result import Result
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.drafts import model_of
 from rackmodel.serving.handing import cache_transfer
@@ -160,6 +161,28 @@ def test_a_cache_is_what_append_writes(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="'KC' cannot be a kv_cache: it is written"):
         read_workload(path)
+
+
+def test_free_layouts_know_what_append_wants(tmp_path: Path) -> None:
+    """Three solvers find that heads move nothing. Splitting new tokens gathers keys, and no time of an append is beside that."""
+    sizes = "{b: 1, s: 64, t: 256, g: 4, e: 64, d: 256}"
+    text = f"workload: one\nphases: [forward]\nsizes: {sizes}\nserving: {{sequences: b, new: s, cached: t}}\neinsums:\n"
+    text += "  Q: Q[b,s,g,e] = X[b,s,d] * WQ[d,g,e]\n  K: KN[b,s,g,e] = X[b,s,d] * WK[d,g,e]\n  keep: KC[b,t,g,e] = append(KN[b,s,g,e])\n"
+    text += "  QK: A[b,g,s,t] = Q[b,s,g,e] * KC[b,t,g,e]\n  AV: Z[b,s,g,e] = A[b,g,s,t] * KC[b,t,g,e]\ntensors: {KC: {kind: kv_cache}}\n"
+    workload, mapper = tmp_path / "one.yaml", tmp_path / "mine.yaml"
+    workload.write_text(text, encoding="utf-8")
+
+    def least(rest: str) -> Result:
+        mapper.write_text(f"mapper: mine\naxes: {{tp: {{degree: 4}}}}\nalgorithms: best\n{rest}", encoding="utf-8")
+        return search("dgx_h200", str(workload), str(mapper), sets=["accelerators=4"], profile="ideal", minimize="latency").result
+
+    heads = least("split: {tp: [g]}")
+    assert not list(heads.ledger.where(component="network"))
+    for solver in ("enumerate", "eliminate", "cpsat"):
+        assert least(f"split: {{tp: free}}\nsolver: {solver}").latency_s == pytest.approx(heads.latency_s)
+    rows = list(least("split: {tp: [s]}").ledger.where(component="network"))
+    assert {(row.tensor, row.action) for row in rows} == {("KN", "all_gather")}
+    assert sum(row.amount for row in rows) == pytest.approx(4 * 3 / 4 * 64 * 4 * 64 * 2)
 
 
 LENGTHS = (8192.0, 64.0, 0.0)
