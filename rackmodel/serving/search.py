@@ -107,6 +107,7 @@ def search_service(
     problems: list[InfeasibleError] = []
     if prompts_on is not None:
         sizes = [tuple(deployments(space, prompts_on, fill=False, prompts=True)), tuple(deployments(space, service, fill=False))]
+        _check_some_fit(space, prompts_on, sizes, service)
         apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
         offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
     if prompts_on is None or prompts_on is service:
@@ -163,6 +164,16 @@ def _check_shared_out(service: Service, space: ServingSpace, prompts_on: Service
         for one in (workload, drafter_of(service, workload)):
             if one is not None:
                 check_shared_out(one, prompts_on.profile)
+
+
+def _check_some_fit(space: ServingSpace, prompts_on: Service, sizes: Sequence[Sequence[Deployment]], service: Service) -> None:
+    """Raise InputError where no worker of prompts that are shared out leaves room for one of decodes. sizes: deployments of both."""
+    beside = min((one.accelerators for one in sizes[1]), default=0) if prompts_on is service else 0
+    shared = [one.accelerators + beside for one in sizes[0] if one.prompt_context > 1]
+    if max(space.prompt_context, default=1) > 1 and min(shared, default=prompts_on.machine.used + 1) > prompts_on.machine.used:
+        ranks = ", ".join(str(one) for one in space.prompt_context if one > 1)
+        fact = f"no worker of prompts shared out over {ranks} tensor groups fits the {prompts_on.machine.used} accelerators"
+        raise InputError(f"{fact}{', one of decodes beside it' if beside else ''}", path="--prompt-context")
 
 
 def _engine_budget(service: Service) -> int:
