@@ -212,10 +212,10 @@ def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Wor
             return None
         if isinstance(pref, str) and _passes_partial(pref):
             return choice_of(pref) if op.kind.name in ("einsum", "dispatch") else pass_partial()  # a sum carries all or none
-        words = [pref] if isinstance(pref, str) else pref
+        words = [word for word in ([pref] if isinstance(pref, str) else pref) if word not in op.whole]
         if not any(word in op.indices for word in words):
             continue
-        if isinstance(pref, str) or len(words) == 1:
+        if isinstance(pref, str) or len(pref) == 1:
             return split(words[0])
         wanted = index[0] if index else next(word for word in words if word in op.indices)
         return split(wanted) if wanted in op.indices else None
