@@ -23,7 +23,7 @@ from rackmodel.model.layout import (
     shard,
     split,
 )
-from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, homes_of
+from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
@@ -64,7 +64,7 @@ def wrong_names(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     """What the mapper calls by a name that the workload does not have."""
     known_ranks = {rank for op in workload.ops.values() for rank in op.indices}
     for name in mapper.choose:
-        if name not in workload.ops:
+        if not is_called(name, workload.ops):
             fact = f"workload {workload.name} has no operation '{name}'"
             yield InputError(fact, path=f"choose.{name}", known=list(workload.ops), given=name)
     for axis, prefs in mapper.split.items():
@@ -159,7 +159,7 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
     """Choices of one operation over one sub-axis."""
     if degree == 1:
         return (None,)  # nothing to split; a choice would only disturb which copies look cheap
-    said = mapper.choose.get(op.name, {}).get(axis)
+    said = chosen(mapper.choose, op.name).get(axis)
     prefs = mapper.split.get(axis, [])
     if said == "free" or (said is None and prefs == "free"):
         return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
