@@ -71,6 +71,33 @@ def of(facts: DecodeAttention | PrefillAttention, device: AttentionDevice = DEVI
     return float(price(facts, device, call(**changes))[0][0])  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("ranks", "tokens", "before"), [(4, 8192, 0), (2, 4096, 2048), (8, 16384, 1024), (1, 2048, 512)])
+def test_ranks_that_share_out_a_prompt_walk_as_many_keys(ranks: int, tokens: int, before: int) -> None:
+    """Block by block of 128 queries: rank r has pieces r and 2 N - 1 - r of 2 N, whose blocks walk the keys up to their last query. One SM
+    takes all of them; half of the longest walk runs alone, which is the first rank's, with the end of the prompt."""
+    piece = tokens // (2 * ranks)
+    mine = [[before + own * piece + last for own in (r, 2 * ranks - 1 - r) for last in range(128, piece + 1, 128)] for r in range(ranks)]
+    walked = {sum(keys) for keys in mine}
+    assert len(walked) == 1
+    alone = AttentionDevice(peak=100e12, blocks=1, bandwidth=1e30, element=2.0)
+    here = {"sequences": 3, "queries": tokens / ranks, "context": before + tokens, "keys": before + (tokens + 1) / 2, "ranks": ranks}
+    found = of(prefill(tail=0.5), alone, **here)
+    a_key = 4 * 128 * 128 / (0.5 * 100e12)
+    assert found == pytest.approx(5e-6 + a_key * (3 * 2 * walked.pop() + 0.5 * (before + tokens)))
+
+
+@pytest.mark.parametrize(("parts", "tokens", "before"), [(2, 4096, 0), (4, 2048, 8192)])
+def test_keys_that_are_dealt_out_one_by_one_are_seen_in_parts(parts: int, tokens: int, before: int) -> None:
+    """Every block of 128 queries sees a part of the keys up to its last query: a causal call's work over the parts, not all of it."""
+    alone = AttentionDevice(peak=100e12, blocks=1, bandwidth=1e30, element=2.0)
+    context = (before + tokens) / parts
+    keys = (before + (tokens + 1) / 2) / parts
+    found = of(prefill(), alone, sequences=1, kv_heads=1, queries=tokens, context=context, keys=keys, parts=parts)
+    walked = sum((before + last) / parts for last in range(128, tokens + 1, 128))
+    half_blocks = tokens / 128 * (1 - 1 / parts) / 2 * 128  # a block's diagonal is narrower than the 128 keys that it takes at once
+    assert found == pytest.approx(5e-6 + 4 * 128 * 128 / (0.5 * 100e12) * (walked + half_blocks))
+
+
 # -- worked by hand -----------------------------------------------------------------------------------------------------------------
 
 

@@ -24,18 +24,24 @@ def import_(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of what is imported; absent = as its file.")] = None,
     clock: Annotated[str | None, typer.Option("--clock", metavar="FREQUENCY", help="'1 GHz', where the files give no cycle time.")] = None,
+    training: Annotated[
+        bool, typer.Option("--training", help="Of a config.json the step that trains the model, not the one that serves it.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Import an architecture of another tool, or a published model's config as the workload of a decoder's step.
+    """Import an architecture of another tool, or a published model's config as the workload of a decoder's step, or of a training step.
 
     Everything of an architecture that is not carried over is named on stderr and in the file's note; a key of a config that may matter and
     is not understood is refused.
     """
+    from rackmodel.errors import InputError
     from rackmodel.inputs.importers import import_files
 
     if any(file.endswith(".json") for file in files):
-        _import_config(files, output, name, clock, as_json=as_json)
+        _import_config(files, output, name, clock, training=training, as_json=as_json)
         return
+    if training:
+        raise InputError("an architecture is not trained: it goes with a model's config.json", path="--training")
     imported = import_files(files, name=name, clock=clock)
     for line in imported.warnings:
         echo(f"warning: {line}", err=True)
@@ -47,7 +53,9 @@ def import_(
         echo(imported.text, nl=False)
 
 
-def _import_config(files: list[str], output: Path | None, name: str | None, clock: str | None, *, as_json: bool) -> None:
+def _import_config(
+    files: list[str], output: Path | None, name: str | None, clock: str | None, *, training: bool, as_json: bool
+) -> None:
     from rackmodel.errors import InputError
     from rackmodel.inputs.hf_config import import_config
 
@@ -55,7 +63,7 @@ def _import_config(files: list[str], output: Path | None, name: str | None, cloc
         raise InputError(f"{len(files)} files: a model's config is imported alone", path="FILE")
     if clock is not None:
         raise InputError("a model has no clock", path="--clock")
-    model = import_config(files[0], name=name)
+    model = import_config(files[0], name=name, training=training)
     path = _written(output, model.name, model.text)
     if as_json:
         data = {"workload": model.name, "family": model.family, "parameters": model.parameters}

@@ -53,6 +53,9 @@ def serve(
     context: Annotated[
         str, typer.Option(metavar="N[,N]", help="Ranks of each tensor group that keep different tokens of the cache, to try.")
     ] = "1",
+    prompt_context: Annotated[
+        str, typer.Option("--prompt-context", metavar="N[,N]", help="Tensor groups of a worker of prompts that share out their new tokens.")
+    ] = "1",
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",
     kv: CacheOption = "",
@@ -97,6 +100,7 @@ def serve(
         attention_data=whole(attention_data, "--attention-data"),
         expert=whole(expert, "--expert"),
         context=whole(context, "--context"),
+        prompt_context=whole(prompt_context, "--prompt-context"),
         widths=tuple(Widths(word, kv) for word in words_of(precision, "--precision") or ("",)),
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
@@ -258,4 +262,4 @@ def _deployed(offer: Offered) -> str:
 
 def _degrees(one: Deployment) -> str:
     parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert), ("cp", one.context)]
-    return " ".join(f"{name} {degree}" for name, degree in parts if degree > 1) or "1"
+    return " ".join(f"{name} {degree}" for name, degree in (*parts, ("pcp", one.prompt_context)) if degree > 1) or "1"

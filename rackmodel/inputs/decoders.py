@@ -6,7 +6,7 @@ and later sections end in their number (WQ_2); shared are the tokens, and a tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import prod
@@ -88,28 +88,39 @@ class _Workload:
         self.sections, self.module = sections, self.sections
 
     def used_sizes(self) -> dict[str, Any]:
-        """Sizes that operations or densities name, and those that these follow from."""
-        every = [*self.sections.values(), *self.module.values()]
-        texts = [text for said in every for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
-        wanted = {index for text in texts for access in _accesses(text) for index in access.names} | set(STEP)
-        wanted |= {name for said in self.tensors.values() for name in size_names(said.get("density", 1))}
-        while True:
-            more = {name for index in wanted if index in self.sizes for name in size_names(self.sizes[index])} - wanted
-            if not more:
-                return {name: value for name, value in self.sizes.items() if name in wanted}
-            wanted |= more
+        """Sizes of a step, and those that are used."""
+        return used_sizes(self.sizes, [*self.sections.values(), *self.module.values()], self.tensors, STEP)
+
+
+def used_sizes(
+    sizes: Mapping[str, Any], sections: Sequence[Mapping[str, Any]], tensors: Mapping[str, Any], wanted: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Of sizes those that operations or densities name, and those that these follow from. wanted: others that stay."""
+    texts = [text for said in sections for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
+    found = {index for text in texts for access in _accesses(text) for index in access.names} | set(wanted)
+    found |= {name for said in tensors.values() for name in size_names(said.get("density", 1))}
+    while more := {name for index in found if index in sizes for name in size_names(sizes[index])} - found:
+        found |= more
+    return {name: value for name, value in sizes.items() if name in found}
 
 
 def compose_decoder(
-    family: FamilySpec, sizes: Mapping[str, int], layers: Sequence[LayerCount], *, tied: bool, module: LayerCount | None = None
+    family: FamilySpec,
+    sizes: Mapping[str, int],
+    layers: Sequence[LayerCount],
+    *,
+    tied: bool,
+    module: LayerCount | None = None,
+    ends: str = "",
 ) -> dict[str, Any]:
     """A workload file's `serving`, `sizes`, `sections`, `tensors` and `mtp`, as plain data. sizes: of the family's indices · tied:
-    whether the table of embeddings is the head's · module: the layer of what predicts one token further."""
+    whether the table of embeddings is the head's · module: the layer of what predicts one token further · ends: what the name of the
+    head's block begins with."""
     made = _Workload({**STEP, **sizes})
     made.add("embed", [family.embedding], "")
     for number, kind in enumerate(layers, 1):
         made.add(kind.name, kind.blocks, "" if number == 1 else f"_{number}", kind.count)
-    head = "tied_head" if tied else "head"
+    head = f"{ends}{'tied_head' if tied else 'head'}"
     made.add("head", [head], "")
     if module is not None:
         made.add_module(module, head)

@@ -1,4 +1,4 @@
-"""A published config.json (Hugging Face) → the workload of a decoder's step, by its family's file (specs/families).
+"""A published config.json (Hugging Face) → the workload of a decoder's step, or of a training step, by its family's file (specs/families).
 
 Every key is used, known to change nothing, or absent in effect (null, false, 0, empty); another is refused by name, as it may change what
 is computed. No network: what the config does not say, the family's `defaults` do.
@@ -23,6 +23,7 @@ from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.problems import build
+from rackmodel.inputs.trained import PRECISION, trained_step
 from rackmodel.inputs.yaml_marks import compose, read_text
 from rackmodel.model.family import Expression, FamilySpec
 from rackmodel.model.sizes import array_value, size_names
@@ -60,8 +61,9 @@ class _Config:
     numbers: dict[str, float]
 
 
-def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel:
-    """The workload of a config.json. Raises InputError for an unknown model_type, a key that may matter, or a size that is not there."""
+def import_config(path: str | Path, *, name: str | None = None, training: bool = False) -> ImportedModel:
+    """The workload of a config.json, of a server's step or of a training step. Raises InputError for an unknown model_type, a key that may
+    matter, or a size that is not there."""
     shown = str(path)
     text = read_text(Path(path), shown)
     try:
@@ -81,13 +83,17 @@ def import_config(path: str | Path, *, name: str | None = None) -> ImportedModel
     if not layers:
         raise InputError("has no layers", where=root.where)
     tied = bool(config.numbers.get("tie_word_embeddings", 0))
+    label = name or _label(Path(path))
+    if training:
+        made = compose_decoder(config.family, sizes, layers, tied=tied, ends="trained_")
+        return _written(label, trained_step(_checked_sizes(config, made)), config, PRECISION, Path(path).name)
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
     data = _checked_sizes(config, data)
     found = _quantised(root, config)
     if found is not None:
         data = _left_as_they_are(data, found)
     precision = found.precision() if found is not None else {"activation": "bf16", "weight": "bf16"}
-    return _written(name or _label(Path(path)), data, config, precision, Path(path).name)
+    return _written(label, data, config, precision, Path(path).name)
 
 
 def _module(config: _Config) -> LayerCount | None:
@@ -262,7 +268,8 @@ def _written(label: str, data: dict[str, Any], config: _Config, precision: dict[
     graph = build_graph(compose(body, f"<{label}>"))
     count, active = parameters(graph), active_parameters(graph)
     said = f"{count / 1e9:.4g} billion weights, {active / 1e9:.4g} billion for a token"
-    head = f"# {label}: {said}, a decoder's step as a server takes it; by `rackmodel import`.\n"
+    step = "a decoder's step as a server takes it" if "serving" in data else "a training step"
+    head = f"# {label}: {said}, {step}; by `rackmodel import`.\n"
     return ImportedModel(label, head + body, config.family.name, count, active)
 
 
@@ -273,7 +280,8 @@ def render(label: str, data: dict[str, Any], precision: dict[str, str], source: 
 
 def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:
     """The file, a line an operation and a tensor."""
-    yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}", f"serving: {_flow(data['serving'])}")
+    yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}")
+    yield from (f"serving: {_flow(data['serving'])}" for _ in range("serving" in data))
     yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}")
     for part in ("sections", "mtp"):
         if part in data:

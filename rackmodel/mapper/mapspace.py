@@ -458,13 +458,15 @@ def host_named(mapper: MapperSpec, hosts: frozenset[str]) -> str | None:
 
 
 def laid_out(mapper: MapperSpec, said: object) -> MapperSpec:
-    """The mapper with what one of its layouts says in place of its own words."""
+    """The mapper with what one of its layouts says in place of its own words, of an operation or a tensor axis by axis."""
     update = {}
     for key in ("split", "choose", "boundary", "save"):
         value = getattr(said, key)
         if value:
             own = getattr(mapper, key)
             update[key] = {**own, **value} if isinstance(value, dict) and isinstance(own, dict) else value
+        if value and key in ("choose", "boundary"):
+            update[key] |= {name: {**own[name], **axes} for name, axes in value.items() if name in own}
     return mapper.model_copy(update=update)
 
 

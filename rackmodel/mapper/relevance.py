@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.rules import wrong_names
 from rackmodel.model.mapper_check import check_split
-from rackmodel.model.mapping import REGIONS, LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import REGIONS, LayoutSpec, MapperSpec, homes_of, is_called
 from rackmodel.model.schedules import CHUNKED
 from rackmodel.model.workload import Workload
 
@@ -122,7 +122,7 @@ def _layouts(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     for name, layout in mapper.layouts.items():
         prefix = f"layouts.{name}."
         for operation in layout.choose:
-            if operation not in workload.ops:
+            if not is_called(operation, workload.ops):
                 fact = f"workload {workload.name} has no operation '{operation}'"
                 yield InputError(fact, path=f"{prefix}choose.{operation}", known=list(workload.ops), given=operation)
         yield from _boundary(layout, workload, prefix)

@@ -23,7 +23,7 @@ from rackmodel.model.layout import (
     shard,
     split,
 )
-from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, homes_of
+from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
@@ -64,7 +64,7 @@ def wrong_names(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     """What the mapper calls by a name that the workload does not have."""
     known_ranks = {rank for op in workload.ops.values() for rank in op.indices}
     for name in mapper.choose:
-        if name not in workload.ops:
+        if not is_called(name, workload.ops):
             fact = f"workload {workload.name} has no operation '{name}'"
             yield InputError(fact, path=f"choose.{name}", known=list(workload.ops), given=name)
     for axis, prefs in mapper.split.items():
@@ -159,7 +159,7 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
     """Choices of one operation over one sub-axis."""
     if degree == 1:
         return (None,)  # nothing to split; a choice would only disturb which copies look cheap
-    said = mapper.choose.get(op.name, {}).get(axis)
+    said = chosen(mapper.choose, op.name).get(axis)
     prefs = mapper.split.get(axis, [])
     if said == "free" or (said is None and prefs == "free"):
         return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
@@ -212,10 +212,10 @@ def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...], workload: Wor
             return None
         if isinstance(pref, str) and _passes_partial(pref):
             return choice_of(pref) if op.kind.name in ("einsum", "dispatch") else pass_partial()  # a sum carries all or none
-        words = [pref] if isinstance(pref, str) else pref
+        words = [word for word in ([pref] if isinstance(pref, str) else pref) if word not in op.whole]
         if not any(word in op.indices for word in words):
             continue
-        if isinstance(pref, str) or len(words) == 1:
+        if isinstance(pref, str) or len(pref) == 1:
             return split(words[0])
         wanted = index[0] if index else next(word for word in words if word in op.indices)
         return split(wanted) if wanted in op.indices else None

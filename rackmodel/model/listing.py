@@ -2,7 +2,8 @@
 
 One stream runs an operation after another, so independent ones have an order and it can be worth a little: a gradient that is ready
 earlier is reduced behind more compute. First come those that were ready first (their last operand was made first), then those with
-the longest way to the end, then by the operands' places along it (a query before its key). Only operations that agree in all this
+the longest way to the end, then by the operands' places along it (a query before its key); what `append` puts into a cache is on its way
+to who reads that. Only operations that agree in all this
 and in everything around them are told apart by the places of their indices in `sizes`, and at last by their names.
 """
 
@@ -13,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from rackmodel.errors import InputError
+from rackmodel.model.opkinds import APPEND
 from rackmodel.model.workload import Op
 
 Ops = dict[str, Op]
@@ -73,10 +75,15 @@ class _Graph:
     def way(self) -> dict[str, list[int]]:
         """Places of the operands along the longest way to the end; of several the first."""
         found: dict[str, list[int]] = {}
-        for name in sorted(self.ops, key=lambda name: self.height[name]):
-            longest = [(place, reader) for reader, place in self.readers[name] if self.height[reader] == self.height[name] - 1]
-            found[name] = min(([place, *found[reader]] for place, reader in longest if reader in found), default=[])
+        for name in sorted(self.ops, key=lambda name: (self.height[name], self._appends(name))):
+            below = self.height[name] - (not self._appends(name))
+            longest = [(place, reader) for reader, place in self.readers[name] if self.height[reader] == below and reader in found]
+            found[name] = min(([*([] if self._appends(reader) else [place]), *found[reader]] for place, reader in longest), default=[])
         return found
+
+    def _appends(self, name: str) -> bool:
+        """Whether an operation takes no time of its own."""
+        return self.ops[name].kind.name == APPEND
 
     @cached_property
     def height(self) -> dict[str, int]:
@@ -86,7 +93,7 @@ class _Graph:
         ends = [name for name, count in left.items() if not count]
         while ends:
             name = ends.pop()
-            found[name] = 1 + max((found[reader] for reader, _ in self.readers[name]), default=0)
+            found[name] = (not self._appends(name)) + max((found[reader] for reader, _ in self.readers[name]), default=0)
             for access in self.ops[name].ins:
                 if access.tensor in self.producer:
                     maker = self.producer[access.tensor]

@@ -6,7 +6,7 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -172,7 +172,8 @@ class MapperSpec(Spec):
         default_factory=dict, description="axis → ranks in order of preference (a list inside is a flattening), 'output' or 'free'"
     )
     choose: dict[str, dict[str, RankChoice]] = Field(
-        default_factory=dict, description="operation → axis → index, 'none', '+' (carries a Partial) or 'free'"
+        default_factory=dict,
+        description="operation, or how several begin ('router*') → axis → index, 'none', '+' (carries a Partial) or 'free'",
     )
     boundary: dict[str, dict[str, RankChoice]] = Field(
         default_factory=dict, description="input or output tensor → axis → the rank it arrives or leaves split by (first that it has)"
@@ -252,6 +253,19 @@ class MapperSpec(Spec):
             yield from ((f"{prefix}split", axis) for axis in table.split)
             for key, said in (("choose", table.choose), ("boundary", table.boundary)):
                 yield from ((f"{prefix}{key}.{name}", axis) for name, axes in said.items() for axis in axes)
+
+
+def chosen(table: Mapping[str, dict[str, RankChoice]], operation: str) -> dict[str, RankChoice]:
+    """What `choose` says of an operation, axis by axis; its own name before one that ends in '*' and begins as it does."""
+    found = dict[str, RankChoice]()
+    for name in (*(name for name in table if name[-1:] == "*" and operation.startswith(name[:-1])), operation):
+        found |= table.get(name, {})
+    return found
+
+
+def is_called(name: str, operations: Collection[str]) -> bool:
+    """Whether a name of `choose` is one of some operations', or that of several."""
+    return name in operations or (name[-1:] == "*" and any(one.startswith(name[:-1]) for one in operations))
 
 
 def homes_of(said: HomeSpec | list[HomeSpec] | str) -> list[HomeSpec]:

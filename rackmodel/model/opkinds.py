@@ -18,7 +18,7 @@ class OpKind:
     is split · flops: operations per output element (forward, backward) · operands: how many it takes (None = any) ·
     inner: what it does with an index that its operands have and its output has not: 'sums' it, or 'selects' along it and so reads
     no more of an operand than it writes; '' = there is none · spreads: whether its output may have indices that no operand has, along
-    which it copies.
+    which it copies · whole: whether it wants all of an index that its output has not, which nothing splits.
     """
 
     name: str
@@ -30,7 +30,11 @@ class OpKind:
     operands: tuple[int, int | None] = (1, 1)
     inner: Literal["", "sums", "selects"] = ""
     spreads: bool = False
+    whole: bool = False
 
+
+APPEND = "append"
+"""What a step adds to a cache: no pass of its own, for the kernel that makes keys and values, or one after it, writes them there."""
 
 _ROWS = (
     OpKind("einsum", True, "inputs", flops=(0, 0), operands=(1, None), inner="sums"),
@@ -41,7 +45,8 @@ _ROWS = (
     OpKind("yarn", True, "nothing", flops=(4, 4)),
     OpKind("dispatch", True, "second", flops=(0, 0), operands=(2, 2)),
     OpKind("lookup", True, "first", flops=(0, 0), operands=(2, 2), inner="selects"),
-    OpKind("last", True, "nothing", flops=(0, 0), inner="selects"),
+    OpKind("last", True, "nothing", flops=(0, 0), inner="selects", whole=True),
+    OpKind(APPEND, True, "nothing", flops=(0, 0), inner="selects", spreads=True, whole=True),
     OpKind("topk", False, "nothing", flops=(0, 0), operands=(1, 1), inner="sums", spreads=True),
     OpKind("weighted", False, "inputs", flops=(2, 4), operands=(2, 2), inner="sums"),
     OpKind("quantise", False, "nothing", flops=(2, 2)),

@@ -216,6 +216,10 @@ class Engine(Spec):
         default_factory=dict, description="decodes of a captured graph: up to so many, a step is padded to the next multiple of so many"
     )
     graph_tokens: NonNegativeInt = Field(default=0, description="most tokens of a step with prompts that is launched as captured graphs")
+    prompt_context: list[Literal["gqa", "mla", "dsa"]] = Field(
+        default_factory=list,
+        description="kinds of attention whose prompts it shares out over accelerators: of grouped queries, latent, of picked tokens",
+    )
     request_s: Seconds = Field(
         default=0.0, alias="request", description="server and client together: from a request's arrival to the queue, and its token back"
     )

@@ -141,6 +141,11 @@ class Op:
         batch = workload.batch
         return next((i for i in self.indices if batch and batch in (i, workload.aliases.get(i))), "")
 
+    @cached_property
+    def whole(self) -> tuple[str, ...]:
+        """Indices that nothing splits: the tokens that `append` puts behind those of a cache, of which `last` takes one."""
+        return self.contracted if self.kind.whole else ()
+
     @property
     def contracted(self) -> tuple[str, ...]:
         """Indices that are summed or normalised away."""

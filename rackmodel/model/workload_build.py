@@ -9,6 +9,7 @@ from dataclasses import replace
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
 from rackmodel.model.listing import in_order
+from rackmodel.model.opkinds import APPEND
 from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section, streams
@@ -287,6 +288,7 @@ def _check_sizes(op: Op, sizes: AbcMapping[str, int]) -> None:
 def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> dict[str, Tensor]:
     accesses: dict[str, list[tuple[str, Access]]] = {}
     written = {op.out.tensor for op in ops.values()}
+    appended = {op.out.tensor for op in ops.values() if op.kind.name == APPEND}
     read = {access.tensor for op in ops.values() for access in op.ins}
     for op in ops.values():
         accesses.setdefault(op.out.tensor, []).insert(0, (op.name, op.out))
@@ -302,9 +304,11 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
         try:
             kind = spec.tensors.get(name, TensorSpec()).kind or _kind(name, name in written, name in read)
             tensors[name] = _tensor(spec, name, kind, uses, sizes)
-            if (kind in ("weight", "input", "kv_cache")) == (name in written):
+            if (kind in ("weight", "input") or (kind == "kv_cache" and name not in appended)) == (name in written):
                 fact = f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}"
                 raise InputError(fact, path=f"tensors.{name}")
+            if kind != "kv_cache" and name in appended:
+                raise InputError(f"append adds to a cache: say kind: kv_cache of '{name}'", path=f"tensors.{name}")
         except InputError as problem:
             problems.append(problem)
     if problems:

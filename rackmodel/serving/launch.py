@@ -87,11 +87,15 @@ def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, l
 
     Source: --speculative-config (vllm-project/vllm, issue 52069), speculative_config (NVIDIA/TensorRT-LLM, tech_blog2), --speculative-*,
     --moe-a2a-backend and --deepep-mode (ishandhanani/srt-slurm, recipes/gb200-fp8/1k1k), --all2all-backend (docs.vllm.ai, expert parallel
-    deployment), --decode-context-parallel-size (docs.vllm.ai, vllm-neuron), --dcp-size (docs.sglang.io, dcp); n-grams RECALLED.
+    deployment), --decode-context-parallel-size (docs.vllm.ai, vllm-neuron), --dcp-size (docs.sglang.io, dcp),
+    --prefill-context-parallel-size (vllm-project/vllm, pull request 28723), --attn-cp-size, --enable-prefill-cp and --cp-strategy
+    (docs.sglang.io, prefill_cp; sgl-project/sglang, pull request 27928), --moe-dense-tp-size (pull request 33226); n-grams RECALLED.
     """
     arguments, lines, cannot = _drafting(name, service) if service.drafted else ([], "", [])
     if offer.deployment.context > 1 and name == "trtllm":
         cannot = [*cannot, f"{offer.deployment.context} ranks of context have no argument here"]
+    if offer.deployment.prompt_context > 1 and name == "trtllm":
+        cannot = [*cannot, f"{offer.deployment.prompt_context} ranks that share out prompts have no argument here"]
     called = service.profile.collectives
     if called is None or called.exchange in (None, GATHERED) or offer.deployment.attention_data == 1:  # (what engines do unasked)
         return arguments, lines, cannot
@@ -127,6 +131,7 @@ def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += [f"--pipeline-parallel-size {one.pipeline}"] if one.pipeline > 1 else []
     found += [f"--data-parallel-size {one.attention_data}"] if one.attention_data > 1 else []
     found += [f"--decode-context-parallel-size {one.context}"] if one.context > 1 else []
+    found += [f"--prefill-context-parallel-size {one.prompt_context}"] if one.prompt_context > 1 else []
     found += ["--enable-expert-parallel"] if one.expert > 1 else []
     found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer, one.attention_data)}"]
     found += [f"--max-model-len {context}"]
@@ -150,12 +155,14 @@ def _trtllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
 
 def _sglang(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     one = offer.deployment
-    stage = one.tensor * one.attention_data
-    found = [f"python3 -m sglang.launch_server --model-path={model}", f"--tensor-parallel-size={stage}"]
+    found = [f"python3 -m sglang.launch_server --model-path={model}", f"--tensor-parallel-size={one.stage}"]
     found += [f"--pipeline-parallel-size={one.pipeline}"] if one.pipeline > 1 else []
     found += [f"--data-parallel-size={one.attention_data}", "--enable-dp-attention"] if one.attention_data > 1 else []
     found += [f"--expert-parallel-size={one.expert}"] if one.expert > 1 else []
     found += [f"--dcp-size={one.context}"] if one.context > 1 else []
+    if one.prompt_context > 1:
+        found += [f"--attn-cp-size={one.prompt_context}", "--enable-prefill-cp", "--cp-strategy=zigzag"]
+        found += ["--moe-dense-tp-size=1"] if one.tensor == 1 else []
     found += [f"--chunked-prefill-size={offer.budget * one.attention_data}"]  # which it deals out over ranks (server_args.py)
     found += [f"--max-running-requests={_sequences(offer)}"]
     found += [f"--cuda-graph-max-bs={_sequences(offer, one.attention_data)}", f"--context-length={context}"]

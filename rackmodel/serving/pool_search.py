@@ -61,7 +61,7 @@ class PoolsOffer:
     def order(self) -> tuple[int, ...]:
         """Of two alike the smaller degrees."""
         pools = ((one.deployment, one.count) for one in (self.prompts, self.decodes))
-        sizes = (n for one, count in pools for n in (one.accelerators, one.tensor, one.expert, one.context, count))
+        sizes = (n for one, count in pools for n in (one.accelerators, one.tensor, one.expert, one.context, one.prompt_context, count))
         return (self.accelerators, *sizes, self.budget)
 
     def worker(self, pool: PoolWorkers) -> Offer:

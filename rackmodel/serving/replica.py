@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import TypeVar
-
-import numpy as np
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut
@@ -20,8 +19,8 @@ from rackmodel.serving.steps import Deployment
 
 EXPERTS = "x"
 """The index of routed experts in workloads of decoders."""
-CONTEXT = ("ce", "ci")
-"""Axes of the mapper over ranks of context."""
+CONTEXT, PROMPT_CONTEXT = ("ce", "ci"), ("ne", "ni")
+"""Axes of the mapper over ranks of context, and over those that share out new tokens."""
 Value = TypeVar("Value")
 
 
@@ -47,7 +46,7 @@ def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[De
     """Numbers of the deployments that one model can price together: those of a plan, with a pipeline or without. Raises InputError."""
     apart: dict[object, list[int]] = {}
     for number, one in enumerate(deployments):
-        apart.setdefault((one.attention_data, one.pipeline > 1, one.context > 1), []).append(number)
+        apart.setdefault((one.attention_data, one.pipeline > 1, one.context > 1, one.prompt_context > 1), []).append(number)
     found = list(apart.values())
     for graph in graphs_of(workload):
         found = [
@@ -59,14 +58,16 @@ def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[De
 
 
 def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> list[GivenColumns]:
-    """The meshes of deployments of as many ranks of sequences, all with ranks of context or all without, by plan. Raises InputError."""
+    """The meshes of deployments of as many ranks of sequences, all with ranks of a kind of context or all without, by plan.
+    Raises InputError."""
     routed = any(EXPERTS in op.indices for op in workload.ops.values())
     if not routed and any(one.expert > 1 for one in deployments):
         raise InputError(f"{workload.name} has no experts to deal out", path="deployment.expert")
     degrees = [{"pp": one.pipeline, **_parts(one)} for one in deployments]
-    if all(one.context == 1 for one in deployments):  # else nothing splits the tokens of a cache, whose mean number is no whole one
-        mapper = mapper.model_copy(update={"axes": _without_context(mapper.axes), "split": _without_context(mapper.split)})
-        degrees = [_without_context(one) for one in degrees]
+    kinds = ((CONTEXT, [one.context for one in deployments]), (PROMPT_CONTEXT, [one.prompt_context for one in deployments]))
+    unused = {axis for axes, ranks in kinds for axis in axes if max(ranks) == 1}  # nothing splits tokens, whose mean is no whole number
+    mapper = mapper.model_copy(update={"axes": _without(unused, mapper.axes), "split": _without(unused, mapper.split)})
+    degrees = [_without(unused, one) for one in degrees]
     meshes = [GivenMesh(one, 1, 1) for one in degrees]
     whole = replace(workload, sizes={**workload.sizes, serving_of(workload).sequences: deployments[0].attention_data})
     found, refused = given_columns(mapper, whole, meshes)
@@ -75,27 +76,30 @@ def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Depl
     return found
 
 
-def _without_context(of_axes: Mapping[str, Value]) -> dict[str, Value]:
-    return {axis: value for axis, value in of_axes.items() if axis not in CONTEXT}
+def _without(axes: Collection[str], of_axes: Mapping[str, Value]) -> dict[str, Value]:
+    return {axis: value for axis, value in of_axes.items() if axis not in axes}
 
 
 def _parts(deployment: Deployment) -> dict[str, int]:
-    """Degrees of the axes: of context, of the rest of tensor and of attention data parallelism, the part that deals out experts and the
-    part inside them. Experts are dealt out over the ranks of attention data first, then over those of context."""
-    batch, tensor = deployment.attention_data, deployment.tensor
-    over_batch = np.gcd(deployment.expert, batch) if deployment.expert <= batch else batch
-    over_tensor = deployment.expert // over_batch
-    if over_batch * over_tensor != deployment.expert or batch % over_batch or tensor % over_tensor:
-        fact = f"{deployment.expert} parts of experts do not lie on {batch} ranks of attention data x {tensor} of tensor parallelism"
-        raise InputError(fact, path="deployment.expert")
+    """Degrees of the axes: of both kinds of context, of the rest of tensor and of attention data parallelism, the part that deals out
+    experts and the part inside them. Experts are dealt out over the ranks of attention data first, then over those that share out prompts,
+    then over those of context."""
+    batch, shared, tensor = deployment.attention_data, deployment.prompt_context, deployment.tensor
+    over_batch = gcd(deployment.expert, batch) if deployment.expert <= batch else batch
+    over_shared = gcd(deployment.expert // over_batch, shared)
+    over_tensor = deployment.expert // (over_batch * over_shared)
+    if over_batch * over_shared * over_tensor != deployment.expert or batch % over_batch or tensor % over_tensor:
+        between = f" x {shared} of prompts' context" if shared > 1 else ""
+        ranks = f"{batch} ranks of attention data{between} x {tensor} of tensor parallelism"
+        raise InputError(f"{deployment.expert} parts of experts do not lie on {ranks}", path="deployment.expert")
     context = deployment.context
-    over_context = int(np.gcd(over_tensor, context))
+    over_context = gcd(over_tensor, context)
     beside, rest = over_tensor // over_context, tensor // context
     if rest % beside:
         fact = f"{over_tensor} parts of experts do not lie on {rest} x {context} ranks of tensor and context parallelism"
         raise InputError(fact, path="deployment.expert")
-    inside = {"di": batch // over_batch, "ti": rest // beside, "ci": context // over_context}
-    return {name: int(part) for name, part in {"de": over_batch, "te": beside, "ce": over_context, **inside}.items()}
+    inside = {"di": batch // over_batch, "ni": shared // over_shared, "ti": rest // beside, "ci": context // over_context}
+    return {"de": over_batch, "ne": over_shared, "te": beside, "ce": over_context, **inside}
 
 
 def stages_of(workload: Workload, stages: int) -> Cut:

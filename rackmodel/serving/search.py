@@ -19,8 +19,9 @@ from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
 from rackmodel.serving.engine import engine_facts
-from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, engine_of, offers_of
+from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, drafter_of, engine_of, offers_of, workload_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
+from rackmodel.serving.shared_prompts import check_shared_out
 from rackmodel.serving.steps import Deployment
 
 OBJECTIVES = {
@@ -37,14 +38,16 @@ LIMITED = ("ttft", "tpot")
 
 @dataclass(frozen=True, kw_only=True)
 class ServingSpace:
-    """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. clients: of all replicas together;
-    None: of each replica the powers of two that its cache holds · rates: requests a second in their place."""
+    """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. prompt_context: of workers of prompts ·
+    clients: of all replicas together; None: of each replica the powers of two that its cache holds · rates: requests a second in their
+    place."""
 
     tensor: tuple[int, ...] = ()
     pipeline: tuple[int, ...] = ()
     attention_data: tuple[int, ...] = ()
     expert: tuple[int, ...] = ()
     context: tuple[int, ...] = ()
+    prompt_context: tuple[int, ...] = ()
     widths: tuple[Widths, ...] = (Widths(),)
     clients: tuple[float, ...] | None = None
     budgets: tuple[int, ...] = ()
@@ -95,13 +98,16 @@ def search_service(
         raise InputError(fact, path="--rate")
     if service.output <= 1.0 and "tpot" in (name, *(limits or {})):
         raise InputError("an answer of one token has none after it", path="--minimize" if name == "tpot" else "--limit")
+    if max(space.prompt_context, default=1) > 1:
+        _check_shared_out(service, space, prompts_on)
     begun = perf_counter()
     budgets = list(space.budgets) or [_engine_budget(service)]
     offers: list[Offered] = []
     infeasible: Counter[str] = Counter()
     problems: list[InfeasibleError] = []
     if prompts_on is not None:
-        sizes = [tuple(deployments(space, one, fill=False)) for one in (prompts_on, service)]
+        sizes = [tuple(deployments(space, prompts_on, fill=False, prompts=True)), tuple(deployments(space, service, fill=False))]
+        _check_some_fit(space, prompts_on, sizes, service)
         apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
         offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
     if prompts_on is None or prompts_on is service:
@@ -149,6 +155,27 @@ def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple
     return OBJECTIVES[word]
 
 
+def _check_shared_out(service: Service, space: ServingSpace, prompts_on: Service | None) -> None:
+    """Raise InputError where no worker of prompts alone shares out their new tokens: there is none, or it cannot."""
+    if prompts_on is None:
+        raise InputError("is of workers that take prompts alone: say --pools or --prompts-on as well", path="--prompt-context")
+    for widths in space.widths:
+        workload = workload_of(prompts_on, widths)
+        for one in (workload, drafter_of(service, workload)):
+            if one is not None:
+                check_shared_out(one, prompts_on.profile)
+
+
+def _check_some_fit(space: ServingSpace, prompts_on: Service, sizes: Sequence[Sequence[Deployment]], service: Service) -> None:
+    """Raise InputError where no worker of prompts that are shared out leaves room for one of decodes. sizes: deployments of both."""
+    beside = min((one.accelerators for one in sizes[1]), default=0) if prompts_on is service else 0
+    shared = [one.accelerators + beside for one in sizes[0] if one.prompt_context > 1]
+    if max(space.prompt_context, default=1) > 1 and min(shared, default=prompts_on.machine.used + 1) > prompts_on.machine.used:
+        ranks = ", ".join(str(one) for one in space.prompt_context if one > 1)
+        fact = f"no worker of prompts shared out over {ranks} tensor groups fits the {prompts_on.machine.used} accelerators"
+        raise InputError(f"{fact}{', one of decodes beside it' if beside else ''}", path="--prompt-context")
+
+
 def _engine_budget(service: Service) -> int:
     return int(dict(service.settings).get("token_budget", engine_facts(service.profile).token_budget))
 
@@ -184,23 +211,29 @@ def _seen_s(one: Offered) -> float:
     return one.figures.get("tpot", one.figures["ttft"])
 
 
-def deployments(space: ServingSpace, service: Service, *, fill: bool = True) -> Iterator[Deployment]:
-    """Every deployment of the space whose replicas fill the machine, small ones first; without `fill`, of those that fit into it."""
+def deployments(space: ServingSpace, service: Service, *, fill: bool = True, prompts: bool = False) -> Iterator[Deployment]:
+    """Every deployment of the space whose replicas fill the machine, small ones first; without `fill`, of those that fit into it. prompts:
+    of workers that take these alone."""
     total = service.machine.used
     powers = (2**power for power in range(total.bit_length()))
     divisors = tuple(one for one in powers if not fill or total % one == 0)
     found = [
-        Deployment(**degrees, expert=expert, expert_tensor=tensor * ranks // expert, context=context)
+        Deployment(**degrees, expert=expert, expert_tensor=tensor * ranks * shared // expert, context=context)
         for tensor in space.tensor or divisors
         for pipeline in space.pipeline or divisors
         for ranks in space.attention_data or (1,)
-        if (total % (tensor * pipeline * ranks) == 0 if fill else tensor * pipeline * ranks <= total)
-        for degrees in ({"tensor": tensor, "pipeline": pipeline, "attention_data": ranks},)
-        for expert in _experts(space, tensor * ranks)
+        for shared in ((space.prompt_context or (1,)) if prompts else (1,))
+        if (total % (tensor * pipeline * ranks * shared) == 0 if fill else tensor * pipeline * ranks * shared <= total)
+        for degrees in ({"tensor": tensor, "pipeline": pipeline, "attention_data": ranks, "prompt_context": shared},)
+        for expert in _experts(space, tensor * ranks * shared)
         for context in space.context or (1,)
-        if tensor % context == 0
+        if tensor % context == 0 and (context == 1 or shared == 1)
     ]
-    yield from sorted(found, key=lambda one: (one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, one.context))
+    yield from sorted(found, key=_order)
+
+
+def _order(one: Deployment) -> tuple[int, ...]:
+    return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, one.context, one.prompt_context
 
 
 def _nearest(problems: Sequence[InfeasibleError]) -> InfeasibleError:

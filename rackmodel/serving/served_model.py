@@ -70,10 +70,12 @@ class ServedModel:
 
     def price(self, steps: Steps, captured: Bools | None = None) -> StepFigures:
         """Seconds, joules of all accelerators and ledger of n steps at once. captured: [n] those that run as graphs, which the host does
-        not launch, None = none. Raises InputError for a negative count."""
+        not launch, None = none. Raises InputError for a negative count, and for decodes where prompts' tokens are shared out."""
         for name in ("decodes", "context", "prefill", "prompts", "before"):
             if not np.all(getattr(steps, name) >= 0):
                 raise InputError(f"{name} must be numbers from 0 up", path=f"steps.{name}")
+        if np.any(steps.decodes > 0) and self.deployment.prompt_context > 1:
+            raise InputError("ranks that share out prompts' new tokens take prompts alone", path="deployment.prompt_context")
         return _PricedSteps(self, steps, captured).figures()
 
     def under(self, profile: ProfileSpec) -> ServedModel:
@@ -296,7 +298,8 @@ class _PricedSteps:
         which = steps.mesh.astype(np.int64)
         self.stages = model.stages_each[which]
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in ("decodes", "prefill", "prompts")})
-        passes = sizings(self.steps, model.workload, model.deployment.attention_data)
+        first = model.deployment
+        passes = sizings(self.steps, model.workload, first.attention_data, shared_out=first.prompt_context > 1)
         prompts = passes["chunks"].there
         self.layers = [
             StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs) for own in model.laid_out

@@ -85,8 +85,9 @@ def sized(workload: Workload, sizes: dict[str, Array]) -> Workload:
     return replace(workload, sizes=found, tensors=_SizedTensors(workload.tensors, found))
 
 
-def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
-    """The passes of some steps. ranks: over which sequences are dealt; the fullest of them has what counts outside the experts."""
+def sizings(steps: Steps, workload: Workload, ranks: int, *, shared_out: bool = False) -> dict[str, Sizing]:
+    """The passes of some steps. ranks: over which sequences are dealt; the fullest of them has what counts outside the experts ·
+    shared_out: whether further ranks share out new tokens, so that a pass over all tokens counts them as these."""
     serving = serving_of(workload)
     shared = [name for name, of in workload.aliases.items() if of == serving.sequences]
     prompts = np.where(steps.prefill > 0, steps.prompts, 0.0)
@@ -100,8 +101,12 @@ def sizings(steps: Steps, workload: Workload, ranks: int) -> dict[str, Sizing]:
 
     one = np.ones(len(steps))
     emitting = steps.decodes + prompts
+    together = sizing(fullest * ranks, one, one, steps.tokens)
+    if shared_out:
+        each = np.maximum(fullest, 1.0)
+        together = sizing(np.where(fullest > 0, float(ranks), 0.0), each, each, steps.tokens / each)
     return {
-        "tokens": sizing(fullest * ranks, one, one, steps.tokens),
+        "tokens": together,
         "sequences": sizing(emitting, one, one, emitting),
         "decodes": sizing(steps.sequences, steps.new, steps.context + steps.new, steps.sequences),
         "chunks": sizing(prompts, chunk, steps.before + chunk, prompts),

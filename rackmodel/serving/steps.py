@@ -18,7 +18,7 @@ from rackmodel.errors import InputError
 Array = NDArray[np.float64]
 
 
-DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context")
+DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context", "prompt_context")
 STEP_FIELDS = ("decodes", "new", "context", "prefill", "prompts", "before", "mesh")
 
 
@@ -91,11 +91,12 @@ class StepFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """Degrees of one replica: tensor x pipeline x attention_data accelerators.
+    """Degrees of one replica: tensor x pipeline x attention_data x prompt_context accelerators.
 
     context: so many neighbours of each tensor group keep different tokens of the caches that they would all keep else.
-    expert, expert_tensor: how the experts of a mixture are split over one stage's tensor x attention_data accelerators: by expert,
-    and inside an expert. Both 1 with several accelerators is short for expert_tensor = tensor x attention_data.
+    prompt_context: so many tensor groups share out the new tokens of each prompt; of workers that take prompts alone.
+    expert, expert_tensor: how the experts of a mixture are split over one stage's accelerators: by expert, and inside an expert. Both 1
+    with several accelerators is short for expert_tensor = all of them.
     """
 
     tensor: int = 1
@@ -104,6 +105,7 @@ class Deployment:
     expert: int = 1
     expert_tensor: int = 1
     context: int = 1
+    prompt_context: int = 1
 
     def __post_init__(self) -> None:
         for name in DEGREES:
@@ -112,14 +114,17 @@ class Deployment:
         if self.tensor % self.context:
             fact = f"{self.context} ranks of context do not divide {self.tensor} of tensor parallelism, whose part they are"
             raise InputError(fact, path="deployment.context")
+        if self.context > 1 and self.prompt_context > 1:
+            fact = "ranks that keep different tokens of the caches (context) do not share out prompts' new tokens, too"
+            raise InputError(fact, path="deployment.prompt_context")
         if self.expert * self.expert_tensor not in (1, self.stage):
             fact = f"experts are split {self.expert} x {self.expert_tensor} ways over {self.stage} accelerators"
-            raise InputError(f"{fact}: expert x expert_tensor must be tensor x attention_data", path="deployment.expert")
+            raise InputError(f"{fact}: expert x expert_tensor must be all of a stage", path="deployment.expert")
 
     @property
     def stage(self) -> int:
         """Accelerators of one pipeline stage."""
-        return self.tensor * self.attention_data
+        return self.tensor * self.attention_data * self.prompt_context
 
     @property
     def accelerators(self) -> int:

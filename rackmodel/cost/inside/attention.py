@@ -7,7 +7,9 @@ One new token a sequence (or few): blocks read a part of a sequence's keys and v
     loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load),   waves = max(1, tiles s / SMs)
     time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
 
-Many new tokens: blocks of `rows` queries walk the keys that those may see, 128 at a time.
+Many new tokens: blocks of `rows` queries walk the keys that those may see, 128 at a time. Of a sequence whose new tokens several ranks
+share out each has a piece of either end, so that all walk as many keys; the first rank, which has the last piece, has the longest walk.
+Of keys that are dealt out one by one every query sees a part here.
 
     time      start + tokens · token + elements · element + (blocks^1.5 + memory^1.5)^(1 / 1.5)
     blocks    max(longest, all / SMs + tail · longest) of  keys seen / 128 steps · 4 rows 128 head / (rate · peak of one SM) + block
@@ -55,10 +57,11 @@ class AttentionDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionSizes:
-    """Calls, arrays [n]. sequences · kv_heads: key heads · group: query heads that share one · queries: new tokens of a sequence ·
-    context: keys of a sequence, the new ones among them · keys: of them that a query sees, in the mean · head, value: elements of a key
-    and of a value · latent: 1 where values are a part of the keys (latent attention), which are read once · sliding: 1 where the kernel is
-    told of a window, also where that hides nothing."""
+    """Calls, arrays [n]. sequences · kv_heads: key heads · group: query heads that share one · queries: new tokens of a sequence that are
+    here · ranks: over which all of them are shared out · context: keys of a sequence that are here, new ones among them · parts: over which
+    all of them are dealt out one by one · keys: of those here that a query sees, in the mean · head, value: elements of a key and of a
+    value · latent: 1 where values are a part of the keys (latent attention), which are read once · sliding: 1 where the kernel is told of a
+    window, also where that hides nothing."""
 
     sequences: Array
     kv_heads: Array
@@ -70,6 +73,8 @@ class AttentionSizes:
     value: Array
     latent: Array
     sliding: Array
+    ranks: Array
+    parts: Array
 
     def only(self, which: NDArray[np.bool_]) -> AttentionSizes:
         """Some of the calls."""
@@ -78,7 +83,12 @@ class AttentionSizes:
     @property
     def causal(self) -> Array:
         """[n] keys that a query sees in the mean where each sees those up to its own."""
-        return self.context - (self.queries - 1) / 2
+        return self.context - (self.new - 1) / (2 * self.parts)
+
+    @property
+    def new(self) -> Array:
+        """[n] new tokens of a sequence, on all ranks that share them out."""
+        return self.queries * self.ranks
 
     @property
     def windowed(self) -> NDArray[np.bool_]:
@@ -92,8 +102,9 @@ class AttentionSizes:
 
 
 def sizes_of(**sizes: Any) -> AttentionSizes:
-    """Calls from numbers and arrays, broadcast to [n]. latent and sliding are 0 and value is as head where they are absent."""
-    said = {"latent": 0.0, "sliding": 0.0, "value": sizes["head"], **sizes}
+    """Calls from numbers and arrays, broadcast to [n]. latent and sliding are 0, ranks and parts 1 and value is as head where they are
+    absent."""
+    said = {"latent": 0.0, "sliding": 0.0, "ranks": 1.0, "parts": 1.0, "value": sizes["head"], **sizes}
     arrays = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in said.values()))
     return AttentionSizes(**{name: np.atleast_1d(array) for name, array in zip(said, arrays, strict=True)})
 
@@ -203,29 +214,46 @@ def _moved(sizes: AttentionSizes, device: AttentionDevice) -> Array:
 
 def _cached(facts: PrefillAttention, sizes: AttentionSizes) -> Array:
     """[n] seconds of putting new keys and values into the cache."""
-    return sizes.sequences * sizes.queries * (facts.token_s + facts.element_s * sizes.kv_heads * sizes.read)
+    kept = sizes.new / sizes.parts  # whoever made them
+    return sizes.sequences * kept * (facts.token_s + facts.element_s * sizes.kv_heads * sizes.read)
 
 
 def _walks(rows: int, sizes: AttentionSizes, group: Array) -> tuple[Array, Array, Array]:
     """Of the queries of one key head: [n] blocks, [n] steps over KEYS keys of all of them, [n] of the longest."""
-    tiles = np.ceil(sizes.queries * group / rows)
-    share = rows / np.minimum(group, rows) / KEYS  # steps by which a block sees more than the one before it
-    before = np.maximum(sizes.context - sizes.queries, 0.0)
-    first = before / KEYS + np.maximum(1.0 - share, 0.0) / 2
+    share = rows / np.minimum(group, rows) / KEYS / sizes.parts  # steps by which a block sees more than the one before it
+    before = np.maximum(sizes.context * sizes.parts - sizes.new, 0.0)
     bidirectional = sizes.keys > sizes.causal + 0.5
     most = np.where(sizes.windowed, _window(sizes, before) / KEYS + 1, np.where(bidirectional, sizes.context / KEYS, np.inf))
-    first = np.where(bidirectional, most, first)
-    growing = np.clip(np.floor((most - first) / share), 0.0, tiles)
-    capped = tiles - growing
-    walked = first * growing + share * growing * (growing + 1) / 2 + capped * np.where(capped > 0, most, 0.0)
-    return tiles, walked, np.minimum(most, first + tiles * share)
+    found = []
+    for queries, seen in _pieces(sizes, before):
+        tiles = np.ceil(queries * group / rows)
+        begun = np.where(bidirectional, most, seen / KEYS / sizes.parts + np.maximum(1.0 - share, 0.0) / 2)
+        growing = np.clip(np.floor((most - begun) / share), 0.0, tiles)
+        capped = tiles - growing
+        walked = begun * growing + share * growing * (growing + 1) / 2 + capped * np.where(capped > 0, most, 0.0)
+        found.append((tiles, walked, np.minimum(most, begun + tiles * share)))
+    first, last = found[0], found[-1]
+    return (first[0] + last[0], first[1] + last[1], last[2]) if len(found) > 1 else last
+
+
+def _pieces(sizes: AttentionSizes, before: Array) -> list[tuple[Array, Array]]:
+    """([n] queries, [n] keys before the first of them) of what is here of a sequence: all, or the first and the last piece; under a window,
+    which most ranks' pieces fill, two in the middle."""
+    if np.all(sizes.ranks == 1):
+        return [(sizes.queries, before)]
+    apart = sizes.ranks > 1
+    late = np.where(apart, sizes.queries / 2, sizes.queries)
+    early = sizes.queries - late
+    middle = before + sizes.new / 2
+    starts = np.where(sizes.windowed, middle - early, before), np.where(sizes.windowed, middle, before + sizes.new - late)
+    return [(early, starts[0]), (late, np.where(apart, starts[1], before))]
 
 
 def _window(sizes: AttentionSizes, before: Array) -> Array:
     """[n] width of the window under which queries see so many keys in the mean: those after its width see all of it."""
-    n = sizes.queries
+    n = sizes.new / sizes.parts
     ramp = n + 0.5 - np.sqrt(np.maximum((n + 0.5) ** 2 - 2.0 * sizes.keys * n, 0.0))
-    return np.where(before >= sizes.keys, sizes.keys, ramp)
+    return np.where(before / sizes.parts >= sizes.keys, sizes.keys, ramp)
 
 
 def _together(work: Array, memory: Array, power: float) -> Array:

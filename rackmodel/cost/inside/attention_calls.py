@@ -144,12 +144,21 @@ def call_sizes(local_op: LocalOp, roles: AttentionRoles, degrees: Degrees) -> At
                 found = found * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
         return found
 
+    def over(indices: tuple[str, ...]) -> Array:
+        found = np.ones(degrees.shape[:-1])
+        for index, _, axes in local_op.space:
+            if index in indices and axes:
+                found = found * prod(degrees[..., axis] for axis in axes)
+        return found
+
     context = points(roles.context)
     return sizes_of(
         sequences=points(roles.sequences),
         kv_heads=points(roles.kv_heads),
         group=points(roles.group),
         queries=points(roles.queries),
+        ranks=over(roles.queries),
+        parts=over(roles.context),
         context=context,
         keys=np.maximum(1.0, context * local_op.density),
         head=roles.head,

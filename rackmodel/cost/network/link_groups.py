@@ -375,16 +375,14 @@ def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:
 
 def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -> int:
     """Fewest members of its own group beside an end of an edge that is `here`. child: [groups, p] of every member."""
-    row = np.arange(len(child))[:, None]
-    reach = max(int(child.max()), 0) + 1
+    row, reach = np.arange(len(child))[:, None], int(child.max()) + 1
     runs, count = _runs((row * reach + child).reshape(-1))
     ends = [np.searchsorted(runs, (row * reach + end // below)[here]) for end in (phase.source, phase.target)]
     return int(min(count[end].min() for end in ends))
 
 
 def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> PhaseTraffic:
-    hops, flows = np.zeros(len(fabric.tiers)), np.zeros(len(fabric.tiers))
-    efficiency, own = np.ones(len(fabric.tiers)), np.ones(len(fabric.tiers))
+    hops, flows, efficiency, own = (kind(len(fabric.tiers)) for kind in (np.zeros, np.zeros, np.ones, np.ones))
     for index, sources, traversals in phase.tiers:
         tier = fabric.tiers[index]
         child = sources // tier.below
@@ -440,6 +438,9 @@ def _beside(rows: Indices, outer: Tier, row: Indices, child: Indices, below: int
 
 def _runs(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indices]:
     """(distinct keys, ascending; how often each comes, or its weight). A stable sort costs next to nothing on keys that ascend."""
+    if weight is None and keys.max() < 4 * len(keys):
+        counts = np.bincount(keys)
+        return np.flatnonzero(counts), counts[counts > 0]
     order = np.argsort(keys, kind="stable") if np.any(keys[1:] < keys[:-1]) else slice(None)
     keys = keys[order]
     first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -477,8 +478,7 @@ def _pair_hops(
 
 def reading(fabric: Fabric, hops: Array) -> str:
     """The hop reading of the outermost tier in use (where tiers disagree the outermost wins)."""
-    used = np.flatnonzero(hops)
-    return fabric.tiers[int(used[-1])].network.hops if used.size else "slowest_link"
+    return fabric.tiers[int(np.flatnonzero(hops)[-1])].network.hops if hops.any() else "slowest_link"
 
 
 def on_slowest(slope: Array, start_s: Array) -> tuple[Array, Array]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from rackmodel.model.layout import PARTIAL, REPLICATE
+from rackmodel.model.opkinds import APPEND
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
@@ -43,7 +44,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
         joined |= _gates(workload) | _convolutions(workload)
     if profile.merged.experts:
         joined |= _around_experts(workload)
-    joined |= _picks(workload, flash)
+    joined |= _picks(workload, flash) | {op.name for op in workload.ops.values() if op.kind.name == APPEND}
     return replace(
         plan,
         on_chip=flash | chains,

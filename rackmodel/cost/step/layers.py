@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Taken = TypeVar("Taken")
 STATE = ("weights", "gradients", "optimizer", "gathered")
 BACKWARD = ("backward", "recompute", "weight")
 
@@ -269,17 +270,27 @@ class LayerPricer:
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task of one layer takes."""
-        priced = [self._priced_once(task) for task in program.tasks]
-        for number, members in taken_together(program.tasks, section.workload, self.profile.merged).items():
-            priced[number] = self.of(program.tasks[number], *self.as_one([program.tasks[member] for member in members]))
-        return priced
+        merged, tasks = taken_together(program.tasks, section.workload, self.profile.merged), program.tasks
+        return [
+            self._priced_as_one(task, [tasks[member] for member in merged[number]]) if number in merged else self._priced_alone(task)
+            for number, task in enumerate(tasks)
+        ]
 
-    def _priced_once(self, task: Task) -> Priced:
+    def _priced_alone(self, task: Task) -> Priced:
+        return self._once(self.pricer.key(task), lambda: self.of(task, *self.pricer.task(task)))
+
+    def _priced_as_one(self, task: Task, members: Sequence[Task]) -> Priced:
+        """What a task takes with the `members` that run as one with it."""
+        return self._once(self._key_of(task, members), lambda: self.of(task, *self.as_one(members)))
+
+    def _key_of(self, task: Task, members: Sequence[Task]) -> object:
+        return "as one", self.pricer.key(task), *map(self.pricer.key, members)
+
+    def _once(self, key: object, priced: Callable[[], Taken]) -> Taken:
         """What a task takes, equal tasks priced once."""
-        known, key = self.pricer.known, self.pricer.key(task)
-        found: Priced | None = known.get(key)  # (long keys: each look takes its time)
+        found: Taken | None = self.pricer.known.get(key)  # (long keys: each look takes its time)
         if found is None:
-            found = known[key] = self.of(task, *self.pricer.task(task))
+            found = self.pricer.known[key] = priced()
         return found
 
     def of(self, task: Task, rows: Sequence[Row], seconds: Array) -> Priced:

@@ -6,6 +6,7 @@ figure is above that of the layer priced in full (of what windows hide: it is th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,20 +83,25 @@ class OutlinePricer(LayerPricer):
 
     def _spent(self, program: Program, workload: Workload) -> dict[int, Spent]:
         """Number → what each task takes that holds the device in every micro-batch."""
-        found = {number: self._spent_once(program.tasks[number]) for number in _on_device(program)}
-        for number, members in taken_together(program.tasks, workload, self.profile.merged).items():
-            if number in found:
-                rows, seconds = self.as_one([program.tasks[member] for member in members])
-                joules = np.asarray(sum((row.joules for row in rows), self.none))
-                found[number] = self._spends(program.tasks[number], seconds, joules)
-        return found
+        merged, tasks = taken_together(program.tasks, workload, self.profile.merged), program.tasks
+        return {
+            number: self._spent_as_one(tasks[number], [tasks[member] for member in merged[number]])
+            if number in merged
+            else self._spent_alone(tasks[number])
+            for number in _on_device(program)
+        }
 
-    def _spent_once(self, task: Task) -> Spent:
-        """What a task takes, equal tasks priced once."""
-        known, key = self.pricer.known, ("spent", self.pricer.key(task))
-        if key not in known:
-            known[key] = self._spends(task, *self.pricer.spent(task))
-        return known[key]  # type: ignore[no-any-return]
+    def _spent_alone(self, task: Task) -> Spent:
+        return self._once(("spent", self.pricer.key(task)), lambda: self._spends(task, *self.pricer.spent(task)))
+
+    def _spent_as_one(self, task: Task, members: Sequence[Task]) -> Spent:
+        """What a task takes with the `members` that run as one with it."""
+
+        def spent() -> Spent:
+            rows, seconds = self.as_one(members)
+            return self._spends(task, seconds, np.asarray(sum((row.joules for row in rows), self.none)))
+
+        return self._once(("spent", self._key_of(task, members)), spent)
 
     def _spends(self, task: Task, seconds: Array, joules: Array) -> Spent:
         return Spent(seconds, joules, launched(launches(task, self.pricer, self.profile), seconds))

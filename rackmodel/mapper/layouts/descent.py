@@ -25,7 +25,7 @@ from rackmodel.mapper.layouts.least_steps import Placed
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.search import Found, Question, search_space
 from rackmodel.model.layout import Choice, legal_choices
-from rackmodel.model.mapping import LayoutSpec, MapperSpec, homes_of
+from rackmodel.model.mapping import LayoutSpec, MapperSpec, chosen, homes_of
 
 ROUNDS = 12
 NEAR = 1.0 + 5e-3
@@ -151,8 +151,8 @@ class Descent:
         return [(name, other) for name, other in others if other != now[name] and divides(other)]
 
     def _said(self, begin: LayoutSpec, choices: Mapping[str, Choice]) -> LayoutSpec:
-        chosen = {op: {**begin.choose.get(op, {}), self.axis: "none" if c is None else c} for op, c in choices.items()}
-        return LayoutSpec.model_validate({**begin.model_dump(), "choose": {**begin.choose, **chosen}})
+        mine = {op: {**chosen(begin.choose, op), self.axis: "none" if c is None else c} for op, c in choices.items()}
+        return LayoutSpec.model_validate({**begin.model_dump(), "choose": {**begin.choose, **mine}})
 
     def _priced(
         self, narrow: MapperSpec, begin: LayoutSpec, each: Sequence[Choices], below: float = math.inf

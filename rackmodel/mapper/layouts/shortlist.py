@@ -27,7 +27,7 @@ from rackmodel.mapper.rules import divisors
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import Choice, legal_choices, split
-from rackmodel.model.mapping import LayoutSpec, MapperSpec
+from rackmodel.model.mapping import LayoutSpec, MapperSpec, chosen
 from rackmodel.model.profile import Overlap, ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.watch import UNWATCHED, Watch
@@ -81,7 +81,7 @@ def with_found_layouts(
             found += worth.attaining(open_, free[0])
         found += _by_batch(found, workload)
         for choices, saves in _distinct(found):
-            choose = {op: {free[0]: "none" if c is None else c} for op, c in choices.items()}
+            choose = {op: {**chosen(said.choose, op), free[0]: "none" if c is None else c} for op, c in choices.items()}
             key = f"{name or 'found'} {1 + sum(k.startswith(name or 'found') for k in made)}"
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
@@ -97,7 +97,7 @@ def _with_all_columns(name: str, said: LayoutSpec, split: dict[str, Any], axis: 
     by_batch = next((op for op in _layer_ops(workload) if workload.batch in workload.ops[op].indices), None) if workload.batch else None
     found = {name: LayoutSpec.model_validate(whole)}
     if by_batch is not None:
-        choose = {**said.choose, by_batch: {**said.choose.get(by_batch, {}), axis: workload.batch}}
+        choose = {**said.choose, by_batch: {**chosen(said.choose, by_batch), axis: workload.batch}}
         found[f"{name} by batch"] = LayoutSpec.model_validate({**whole, "choose": choose})
     return found
 
