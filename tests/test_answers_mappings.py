@@ -14,6 +14,7 @@ import rackmodel as rm
 from rackmodel import api
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_mapper, read_workload
+from rackmodel.inputs.trained import WIDTHS
 from rackmodel.model import schedules
 from rackmodel.model.mapper_check import FAMILY, passed_over
 from rackmodel.model.mapping import MapperSpec, Policy
@@ -297,7 +298,8 @@ def test_the_indices_that_mappers_list_for_one_another_are_those_of_the_library(
     tables = [layout.split for one in files for layout in (one, *one.layouts.values())]
     lists = [said for split in tables for said in split.values() if not isinstance(said, str)]
     listed = {word for words in lists for item in words for word in ([item] if isinstance(item, str) else item)}
-    assert indices & listed <= FAMILY <= indices
+    assert indices & listed <= FAMILY <= indices | {*WIDTHS.values()}
+    assert not [word for one in files for word in passed_over(one, read_workload("llama3_8b")) if one.name.startswith("parallel")]
 
 
 def test_a_word_of_no_family_is_a_warning_with_its_place():

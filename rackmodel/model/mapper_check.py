@@ -20,8 +20,8 @@ from rackmodel.errors import InputError, together
 from rackmodel.model.mapping import LayoutSpec, MapperSpec, RankChoice
 from rackmodel.model.workload import Workload
 
-FAMILY = frozenset("abdefghikmnpqstvxyz")
-"""Indices of the library's workloads, which mappers list for one another."""
+FAMILY = frozenset("abdefghijkmnpqstvxyz") | {"fx", "fs"}
+"""Indices of the library's workloads and of imported ones (inputs/trained), which mappers list for one another."""
 
 LIKENESS = 0.7
 _SHORT, _LONG = 3, 5
