@@ -189,6 +189,17 @@ def test_a_request_that_finds_nobody_waits_for_no_step(mixed: int, prompt: int, 
     assert law.ttft_s[0] == pytest.approx(found.ttft_s.mean(), rel=0.02)
 
 
+@pytest.mark.parametrize("less", [1e-4, 2e-3 - 1e-9, 2e-3, 2e-3 + 1e-9, 2.5e-3])
+def test_prompts_that_cost_hardly_anything_wait_for_half_a_step(less: float) -> None:
+    """Of one token, beside decodes 0.1 to 2.5 ms a step less than two: with padded decodes a step may even be the shorter for them.
+    Nine of ten milliseconds a step, so that with R the rest of one a first token takes R + a step; once thousands of seconds."""
+    model = LinearModel(floor_s=9e-3, decode_s=1e-12, cache_s=0.0, token_s=0.0, prompt_floor_s=2e-3 - less)
+    rates = np.array([0.01, 1.0, 20.0])
+    law = open_arrivals(model, Requests.of(3, prompt=1, output=100), Schedule.of(3), rates, np.full(3, 1e9))
+    busy = 1 - np.exp(-rates * 0.9)
+    assert law.ttft_s == pytest.approx(9e-3 + busy * 4.5e-3, rel=0.25)
+
+
 def test_more_than_is_served_is_said() -> None:
     law = open_arrivals(LinearModel(), Requests.of(prompt=1024, output=256), Schedule.of(), np.array([1.0, 1000.0]), np.array([1e9, 64.0]))
     assert law.overloaded.tolist() == [False, True]
