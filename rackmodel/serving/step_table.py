@@ -41,7 +41,7 @@ class StepTable:
 
     def __init__(self, model: Served, extent: Extent, wide: float = 1.0, stages: int = 1) -> None:
         self.wide, self.stages = wide, stages
-        captured, launched, self.graph_tokens, most = _ways(model)
+        captured, launched, self.graph_tokens, most = _ways(model, wide)
         self.batches = _batches(extent.sequences, most)
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
         self.tokens = np.unique(np.round(np.geomspace(1.0, max(extent.tokens, 2.0), 24)))
@@ -95,14 +95,16 @@ class StepTable:
         return total
 
 
-def _ways(model: Served) -> tuple[Served, Served, float, float]:
-    """The model with all its steps of prompts as graphs, and with none; most tokens of such a graph, and most sequences of decodes."""
+def _ways(model: Served, wide: float) -> tuple[Served, Served, float, float]:
+    """The model with all its steps of prompts as graphs, and with none; most tokens of such a graph, and most sequences of decodes, each of
+    `wide` tokens."""
     if not isinstance(model, ServingEngine):
         return model, model, inf, inf
     facts = model.facts
     launched = replace(model, facts=facts.model_copy(update={"graph_tokens": 0}))
     captured = replace(model, facts=facts.model_copy(update={"graph_tokens": inf})) if facts.graph_tokens else launched
-    return captured, launched, float(facts.graph_tokens), float(facts.graph_sequences * model.ranks)
+    most = model.graph_sequences / (wide if facts.graphs_of == "token" else 1.0)
+    return captured, launched, float(facts.graph_tokens), float(np.floor(most))
 
 
 def _batches(most: int, captured: float) -> Array:
