@@ -222,10 +222,11 @@ def _walks(rows: int, sizes: AttentionSizes, group: Array) -> tuple[Array, Array
 
 
 def _window(sizes: AttentionSizes, before: Array) -> Array:
-    """[n] width of the window under which queries see so many keys in the mean: those after its width see all of it."""
+    """[n] width of the window under which queries see so many keys in the mean, those before them among them: the first ones see them all,
+    each one more, those beyond its width as many as it has."""
     n = sizes.queries
-    ramp = n + 0.5 - np.sqrt(np.maximum((n + 0.5) ** 2 - 2.0 * sizes.keys * n, 0.0))
-    return np.where(before >= sizes.keys, sizes.keys, ramp)
+    ramp = n + 0.5 - np.sqrt(np.maximum((n + 0.5) ** 2 - 2.0 * (sizes.keys - before) * n, 0.0))
+    return np.where(before >= sizes.keys, sizes.keys, before + ramp)
 
 
 def _together(work: Array, memory: Array, power: float) -> Array:
