@@ -191,5 +191,5 @@ def test_a_request_takes_whole_pages_of_the_room(prompt: int, output: int, page:
     sets = [f"workload.tensors.{name}.page.t={page}" for name in ("KC", "VC")]
     service = service_of("dgx_h100", "llama3_8b_decoder", sets, "vllm", (40.0, 20.0, 0.0), accelerators=1)
     engine = engine_of(service, Deployment(), Widths())
-    found = engine.room(Requests.of(prompt=prompt, output=output), engine.scheduled(1, {"sequences": 1e9}))
+    found = engine.room(Requests.of(prompt=prompt, output=output), engine.scheduled(1, {"sequences": 1e9, "token_budget": 1e9}))
     assert found[0] == pytest.approx(engine.cache_bytes / (131072 * held), rel=5e-3)

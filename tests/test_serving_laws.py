@@ -153,6 +153,28 @@ def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
     assert population == pytest.approx(64)
 
 
+@pytest.mark.parametrize(("facts", "most"), [({}, 256), ({"drafted": 3}, 64), ({"ranks": 2, "stages": 4}, 2048), ({"mixed": 0}, 500)])
+def test_nobody_joins_a_batch_whose_tokens_are_all_those_of_decodes(facts: dict[str, float], most: float) -> None:
+    """Batches of 256 tokens: of four a sequence 64; eight batches of them; where prompts have their own, what the cache holds."""
+    held = np.array([1.0])
+    assert most_sequences(500.0 * held if most == 500 else 1e9 * held, held, Schedule.of(token_budget=256, **facts))[0] == most
+
+
+@pytest.mark.parametrize("clients", [70, 88, 200])
+def test_clients_whose_drafts_fill_batches_wait_outside(clients: int) -> None:
+    """64 sequences of four tokens fill 256; once a sixth of the requests were served of more clients."""
+    schedule = Schedule.of(token_budget=256, drafted=3, accepted=0.5)
+    requests = Requests.of(prompt=28, output=600, variation=0.2)
+    room = most_sequences(np.array([1e12]), np.array([1.0]), schedule)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([float(clients)]), room)
+    least = (1 - 0.2 * 3**0.5) / (1 + 0.2 * 3**0.5)
+    count = 8 * clients
+    found = simulate(LinearModel(), drawn_trace(count, (28, 600, least), None, 1), schedule, 1e12, clients)
+    middle = slice(clients, count - clients)
+    assert law.requests_per_s[0] == pytest.approx(clients / found.total_s[middle].mean(), rel=0.03)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s[middle].mean(), rel=0.1)
+
+
 def test_a_reserved_output_takes_its_whole_room() -> None:
     requests = Requests.of(prompt=1000, output=1000)
     schedule = Schedule.of(reserves=1)

@@ -131,7 +131,8 @@ def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += [f"--data-parallel-size {one.attention_data}"] if one.attention_data > 1 else []
     found += [f"--decode-context-parallel-size {one.context}"] if one.context > 1 else []
     found += ["--enable-expert-parallel"] if one.expert > 1 else []
-    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer, one.attention_data)}"]
+    sequences = min(_sequences(offer, one.attention_data), offer.budget)  # (more are refused: vllm/config/scheduler.py)
+    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {sequences}"]
     found += [f"--max-model-len {context}"]
     cache = CACHES["vllm"].get(offer.widths.kv_cache)
     found += [WEIGHTS["vllm"][offer.widths.weight]] if offer.widths.weight in WEIGHTS["vllm"] else []
