@@ -58,7 +58,7 @@ def serve_trace(
 
     from rackmodel.errors import InputError
     from rackmodel.serving.ask import service_of
-    from rackmodel.serving.offers import Widths, engine_of
+    from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
     from rackmodel.serving.steps import Deployment
     from rackmodel.serving.trace import simulate
     from rackmodel.serving.trace_file import read_trace, summary, write_figures
@@ -76,6 +76,9 @@ def serve_trace(
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
+    longest = int((made.prompt + made.output).argmax())
+    tokens = float(made.prompt[longest] + made.output[longest])
+    check_positions(workload_of(service, Widths()), tokens, "--isl" if trace is None else str(trace), f"request {longest + 1}")
     figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency, server.held_tokens)
     found = summary(made, figures)
     if output is not None:

@@ -14,7 +14,7 @@ from rackmodel.inputs import read_workload
 from rackmodel.model.exchanges import GATHERED
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.serving.engine import engine_facts
-from rackmodel.serving.offers import FREE, Offer, Offered, Service
+from rackmodel.serving.offers import FREE, Offer, Offered, Service, Widths, workload_of
 from rackmodel.serving.pool_search import PoolsOffer
 
 CONTEXT_SLACK = 200
@@ -66,8 +66,11 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     if name not in SERVERS:
         raise InputError(f"no serving engine called '{name}'", path="--flags", known=tuple(SERVERS), given=name)
     context = int(length) + CONTEXT_SLACK
-    if service is not None and engine_facts(service.profile).budget_of == "replica":
-        offer = replace(offer, budget=max(offer.budget // offer.deployment.attention_data, 1))
+    if service is not None:
+        serving = workload_of(service, Widths()).serving
+        context = min(context, (serving and serving.positions) or context)  # more than the model has is refused
+        if engine_facts(service.profile).budget_of == "replica":
+            offer = replace(offer, budget=max(offer.budget // offer.deployment.attention_data, 1))
     arguments, config = SERVERS[name](model, offer, context)
     more, lines, cannot = _asked(name, offer, service) if service is not None else ([], "", [])
     arguments, config = [*arguments, *more], config + lines
