@@ -252,6 +252,28 @@ def test_the_command_gives_the_best_and_the_front() -> None:
     assert "--tensor-parallel-size 2" in found["flags"]["arguments"]  # type: ignore[index]
 
 
+@pytest.mark.parametrize("words", [("--pipeline", "1"), ("--tensor", "2"), ("--pipeline", "2")])
+def test_a_trace_of_one_client_is_what_serve_says_of_it(words: tuple[str, str]) -> None:
+    """Its seconds, joules, grams and dollars, too; of a run that ends with its last answer."""
+    lengths = ["--isl", "700", "--osl", "60", "--concurrency", "1"]
+    of = str(2 if words[1] == "2" else 1)
+    space = {"--tensor": "1", "--pipeline": "1"} | dict([words])
+    degrees = [part for pair in space.items() for part in pair]
+    trace, served = (
+        json.loads(CliRunner().invoke(app, [command, "dgx_h100", MODEL, *lengths, *degrees, "--json", *more]).stdout)
+        for command, more in (("serve-trace", ["--requests", "12"]), ("serve", ["--set", f"accelerators={of}"]))
+    )
+    best = served["best"]
+    assert trace["ttft_s"]["mean"] == pytest.approx(best["ttft"], rel=2e-3)
+    assert trace["tpot_s"]["mean"] == pytest.approx(best["tpot"], rel=2e-3)
+    for name in ("joules_per_token", "joules_per_request"):
+        assert trace[name] == pytest.approx(best[name], rel=5e-3)
+    for part in ("carbon_per_token", "money_per_token"):
+        for name, share in trace[part].items():
+            if isinstance(share, dict) and "mid" in share:
+                assert share["mid"] == pytest.approx(served[part][name]["mid"], rel=1e-2)
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     words = ("serve-trace", "dgx_h100", MODEL, "--rate", "5", "--requests", "200", "--isl", "500", "--osl", "50", "--least", "0.5")
     assert _run(*words) == _run(*words)

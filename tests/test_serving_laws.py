@@ -286,6 +286,19 @@ def test_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output
         assert found.joules_per_token * found.tokens_per_s == pytest.approx(10.0, rel=1e-9)
 
 
+@pytest.mark.parametrize("stages", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("prompt", "output", "facts"), [(16, 1, {}), (700, 90, {"mixed": 0.0, "request_s": 0.5}), (4000, 20, {"ahead": 1.0})]
+)
+def test_a_trace_on_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output: int, facts: dict[str, float]) -> None:
+    """At work and idle, of clients as of requests that come now and then; two clients' prompts cost nothing that they do not take."""
+    schedule = Schedule.of(stages=stages, **facts)
+    for rate, clients in ((None, 1), (None, 2), (None, 24), (0.2, None), (3.0, None)):
+        trace = drawn_trace(120, (prompt, output, 0.8), rate, 1)
+        found = simulate(LinearModel(stages=stages), trace, schedule, 1e12, clients)
+        assert found.joules == pytest.approx(10.0 * found.seconds, rel=1e-9)
+
+
 def test_kept_drafts_shorten_a_token() -> None:
     plain, drafted = (
         closed_loop(LinearModel(), Requests.of(prompt=1000, output=500), Schedule.of(drafted=count, accepted=0.8), np.array([8.0]), ROOMY)
