@@ -150,6 +150,19 @@ def test_a_window_caps_what_a_block_walks() -> None:
     assert of(prefill(), fast, sequences=64, kv_heads=4, queries=1024, keys=keys) == pytest.approx(5e-6 + 256 * 15 * step / 100, rel=1e-6)
 
 
+def test_a_window_counts_keys_before_a_chunk_too() -> None:
+    """128 queries behind 400 keys, a window of 512: their block walks 400 keys and its own 128, 4.125 steps, which the window leaves; once
+    two, as if the window were no wider than the chunk. Keys before it never make such a call shorter."""
+    step = 4 * 128 * 128 * 128 / (0.5 * 1e12)
+    fast = AttentionDevice(peak=100e12, blocks=100, bandwidth=1e18, element=2.0)
+    keys = seen_keys(128, 528, 512)
+    found = of(prefill(), fast, sequences=64, kv_heads=4, queries=128, context=528, keys=keys)
+    assert found == pytest.approx(5e-6 + 256 * 4.125 * step / 100, rel=1e-6)
+    before = range(0, 1200, 8)
+    seconds = [of(prefill(), queries=200, context=have + 200, keys=seen_keys(200, have + 200, 512)) for have in before]
+    assert (np.diff(seconds) >= -1e-12).all()
+
+
 @pytest.mark.parametrize("before", [0, 100, 1000])
 @pytest.mark.parametrize("window", [0, 1, 64, 700, 5000])
 def test_keys_that_queries_see_are_counted_one_by_one(before: int, window: int) -> None:

@@ -54,13 +54,14 @@ share keys, a cache longer than what is new (tests/test_attention.py moves each)
 them, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds there (tests/test_calibration.py); how far
 a fit of products is off, which widens intervals (tests/test_training_products.py)."""
 SERVED = {
-    *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power"),
+    *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power", "ServingSpec.positions"),
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),
     *(f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields),
 }
 """Of engines that serve: tests/test_serving_engine.py flips them,
 tests/test_serving_steps.py the kernel of an all-reduce and the sums of normalisations,
-tests/test_token_exchange.py what sends tokens to their experts, tests/test_power.py what a GPU draws that waits."""
+tests/test_token_exchange.py what sends tokens to their experts, tests/test_power.py what a GPU draws that waits,
+tests/test_serve_commands.py how long a request may be."""
 
 
 @pytest.fixture(autouse=True)

@@ -310,3 +310,27 @@ def test_words_of_a_checkpoint_say_its_precision(tmp_path: Path) -> None:
     deepseek, oss = imported("deepseek_v3", tmp_path), imported("gpt_oss_120b", tmp_path)
     assert (deepseek.tensors["WQA"].bits, deepseek.tensors["WE"].bits, deepseek.product_bits) == (8, 16, 8)
     assert (oss.tensors["WQ"].bits, oss.tensors["WXG"].bits, oss.tensors["WXG"].scale_bits, oss.product_bits) == (16, 4, 0.25, 16)
+
+
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+
+
+@pytest.mark.parametrize(
+    ("said", "positions"),
+    [
+        ({"max_position_embeddings": 40960}, 40960),
+        ({"max_position_embeddings": 8192, "model_max_length": 131072}, 131072),  # Command R+: the latter counts
+        ({"max_position_embeddings": 40960, "rope_scaling": YARN}, 131072),
+        ({"max_position_embeddings": 131072, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, 131072),
+        ({}, None),
+    ],
+)
+def test_an_imported_model_keeps_how_long_its_requests_may_be(said: dict[str, object], positions: int | None, tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "llama3_8b.json").read_text(encoding="utf-8"))
+    del config["max_position_embeddings"]
+    path, made = tmp_path / "config.json", tmp_path / "made.yaml"
+    path.write_text(json.dumps(config | said), encoding="utf-8")
+    made.write_text(import_config(path).text, encoding="utf-8")
+    serving = read_workload(made).serving
+    assert serving is not None
+    assert serving.positions == positions

@@ -81,6 +81,16 @@ def test_drafts_cost_the_modules_steps_unless_they_are_said_to_be_free() -> None
     assert own / free < 1.06  # a layer of 61, the head and a projection
 
 
+def test_another_model_drafts_on_a_pipeline() -> None:
+    """Both in two stages. A step of prompts alone is one of each; nobody decodes, so nothing is drafted."""
+    service = service_of("dgx_h100", "llama3_70b_decoder", ["accelerators=4"], "vllm", (1024.0, 64.0, 0.0))
+    service = replace(service, drafted=2, accepted=0.7, draft_model="llama3_8b_decoder")
+    model = engine_of(service, Deployment(tensor=2, pipeline=2), Widths()).captured
+    assert isinstance(model, DraftedModel)
+    steps = Steps.of(prefill=2048.0, prompts=2.0)
+    assert model.price(steps).seconds == pytest.approx(model.target.price(steps).seconds + model.draft.price(steps).seconds)
+
+
 def test_a_pipeline_with_a_module_that_drafts_is_infeasible() -> None:
     with pytest.raises(InfeasibleError, match="module that drafts runs without a pipeline"):
         engine_of(replace(SERVICE, drafted=1, accepted=0.8), Deployment(tensor=4, pipeline=2), Widths())

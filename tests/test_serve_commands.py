@@ -170,7 +170,8 @@ def test_a_request_that_no_cache_holds_is_infeasible_and_the_longest_that_one_do
     """(One client was served, whatever its length: of 10^30 tokens, in 10^46 days.)"""
 
     def of(prompt: float) -> Service:
-        return service_of("dgx_h100", "llama3_8b_decoder", ("accelerators=4",), read_profile("vllm"), (prompt, 24.0, 0.0))
+        sets = ("accelerators=4", "workload.serving.positions=1000000000")
+        return service_of("dgx_h100", "llama3_8b_decoder", sets, read_profile("vllm"), (prompt, 24.0, 0.0))
 
     for pools in (False, True):
         space = ServingSpace(tensor=(1, 2), pipeline=(1,), clients=(8.0,))
@@ -184,6 +185,24 @@ def test_a_request_that_no_cache_holds_is_infeasible_and_the_longest_that_one_do
     longest = search_service(of(most - 24.0), space)
     assert [one.deployment.tensor for one in longest.offers] == [2]
     assert longest.infeasible == {"memory": 1}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("serve", "--isl", "3000", "--osl", "1097"), "--isl: a request of 4,097 tokens, where llama2_70b_decoder has 4,096 positions"),
+        (("serve", "--isl", "2048", "--osl", "1024", "--least", "0.4"), "a request of 4,389 tokens"),  # 3,072 x 2 / 1.4
+        (("serve-trace", "--isl", "3000", "--osl", "1097", "--rate", "1", "--requests", "4"), "request 1 of 4,097 tokens"),
+    ],
+)
+def test_requests_beyond_a_models_positions_are_refused_as_engines_refuse_them(words: tuple[str, ...], said: str) -> None:
+    """vLLM: max_model_len is greater than the derived one. It may be told otherwise, and so may we."""
+    command = [words[0], "dgx_h100", "llama2_70b_decoder", *words[1:], "--tensor", "8", "--pipeline", "1"]
+    done = CliRunner().invoke(app, command)
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
+    done = CliRunner().invoke(app, [*command, "--set", "workload.serving.positions=4389"])
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize("name", sorted(SERVERS))
@@ -231,6 +250,28 @@ def test_the_command_gives_the_best_and_the_front() -> None:
     )
     assert found["certificate"]["status"] == "proven"  # type: ignore[index]
     assert "--tensor-parallel-size 2" in found["flags"]["arguments"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("words", [("--pipeline", "1"), ("--tensor", "2"), ("--pipeline", "2")])
+def test_a_trace_of_one_client_is_what_serve_says_of_it(words: tuple[str, str]) -> None:
+    """Its seconds, joules, grams and dollars, too; of a run that ends with its last answer."""
+    lengths = ["--isl", "700", "--osl", "60", "--concurrency", "1"]
+    of = str(2 if words[1] == "2" else 1)
+    space = {"--tensor": "1", "--pipeline": "1"} | dict([words])
+    degrees = [part for pair in space.items() for part in pair]
+    trace, served = (
+        json.loads(CliRunner().invoke(app, [command, "dgx_h100", MODEL, *lengths, *degrees, "--json", *more]).stdout)
+        for command, more in (("serve-trace", ["--requests", "12"]), ("serve", ["--set", f"accelerators={of}"]))
+    )
+    best = served["best"]
+    assert trace["ttft_s"]["mean"] == pytest.approx(best["ttft"], rel=2e-3)
+    assert trace["tpot_s"]["mean"] == pytest.approx(best["tpot"], rel=2e-3)
+    for name in ("joules_per_token", "joules_per_request"):
+        assert trace[name] == pytest.approx(best[name], rel=5e-3)
+    for part in ("carbon_per_token", "money_per_token"):
+        for name, share in trace[part].items():
+            if isinstance(share, dict) and "mid" in share:
+                assert share["mid"] == pytest.approx(served[part][name]["mid"], rel=1e-2)
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

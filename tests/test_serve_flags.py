@@ -48,6 +48,23 @@ def test_flags_count_requests_of_each_rank_as_their_engine_does(engine: str, say
     assert all(one in text for one in says)
 
 
+def test_flags_ask_for_no_longer_context_than_the_model_has() -> None:
+    """4,000 tokens and 200 of a template are more than the 4,096 of Llama 2."""
+    offer = Offer(Deployment(tensor=8), Widths(), 1, 8.0, 8192, 8.0, False, {})
+    service = service_of("dgx_h100", "llama2_70b_decoder", (), "vllm", (3000, 1000, 0.0))
+    said = {length: "\n".join(serving_launch("vllm", "m", offer, length, service).lines()) for length in (3000, 4000)}
+    assert "--max-model-len 3200" in said[3000]
+    assert "--max-model-len 4096" in said[4000]
+
+
+@pytest.mark.parametrize(("of", "chunk"), [("sglang", 8192), ("vllm", 65536)])
+def test_flags_say_a_chunk_of_all_ranks_where_their_engine_deals_it_out(of: str, chunk: int) -> None:
+    """8,192 tokens of SGLang are of eight ranks together, as its flag is; of vLLM they are of each."""
+    offer = Offer(Deployment(attention_data=8, expert=8), Widths(), 1, 500.0, 8192, 500.0, False, {})
+    service = service_of("dgx_h100", "gpt_oss_120b_decoder", (), of, (1024, 1024, 0.0))
+    assert f"--chunked-prefill-size={chunk}\n" in "\n".join(serving_launch("sglang", "m", offer, 2048, service).lines()).replace(" ", "\n")
+
+
 @pytest.mark.parametrize(
     ("engine", "widths", "says", "notes"),
     [

@@ -24,6 +24,7 @@ FACTS = Engine(token_budget=4096, sequences=256, graph_sequences=64, graph_token
 FLIPS = {
     "steps": "prompts_first",
     "token_budget": 1024,
+    "budget_of": "replica",
     "chunked": False,
     "sequences": 16,
     "sequences_of": "rank",
@@ -33,6 +34,7 @@ FLIPS = {
     "polled": 10,
     "reserves": True,
     "graph_sequences": 8,
+    "graphs_of": "token",
     "graph_tokens": 4096,
     "padding": {64: 64},
     "request_s": 20e-3,
@@ -60,7 +62,7 @@ def _engine(facts: Engine) -> ServingEngine:
 
 def _figures(facts: Engine) -> tuple[float, ...]:
     engine = _engine(facts)
-    requests, schedule = Requests.of(prompt=3000, output=600, variation=0.1), schedule_of(facts, 1, ranks=2)
+    requests, schedule = Requests.of(prompt=3000, output=600, variation=0.1), schedule_of(facts, 1, 2, {"drafted": 1, "accepted": 0.5})
     found = closed_loop(engine, requests, schedule, np.array([60.0]), engine.room(requests, schedule))
     return float(found.tpot_s[0]), float(found.ttft_s[0])
 
@@ -102,6 +104,37 @@ def test_the_host_waits_for_no_step_that_is_scheduled_ahead(ahead: int, waits: l
     assert found.seconds - plain.seconds == pytest.approx(waits)
     assert found.joules - plain.joules == pytest.approx([10.0 * one for one in waits])
     assert sum(row.exposed_seconds for row in found.ledger.rows) == pytest.approx(waits)
+
+
+def test_the_host_works_for_sequences_and_not_for_each_token_that_was_drafted() -> None:
+    """10 sequences of four tokens on two ranks: 5 x 0.2 ms; so are two that come with a chunk, 2 / 2 more."""
+    facts = FACTS.model_copy(update={"sequence_s": 2e-4, "graph_sequences": 512})
+    model = LinearModel()
+    engine = ServingEngine(captured=model, launched=model, facts=facts, ranks=2)
+    steps = Steps.of(decodes=40.0, new=4.0, context=1000.0, prefill=[0.0, 100.0], prompts=[0.0, 2.0])
+    assert engine.price(steps).seconds - model.price(steps).seconds == pytest.approx([1.0e-3, 1.2e-3])
+
+
+@pytest.mark.parametrize(("counted", "captured", "rows"), [("sequence", [1, 1, 0], [24, 192, 195]), ("token", [1, 0, 0], [18, 192, 195])])
+def test_graphs_of_drafts_count_sequences_or_their_tokens(counted: str, captured: list[int], rows: list[int]) -> None:
+    """Graphs up to 64, by fours: 5, 64 and 65 sequences of three tokens are 15, 192 and 195. 5 sequences are padded to 8, 24 tokens; 15
+    tokens to 16, which are 6 sequences. What no graph has, waits for its host, and is not padded."""
+    facts = FACTS.model_copy(update={"graphs_of": counted, "padding": {64: 4}, "request_s": 0.0})
+    host = 1e-3
+    plain, slow = LinearModel(cache_s=0.0), LinearModel(cache_s=0.0, floor_s=5e-3 + host)
+    engine = ServingEngine(captured=plain, launched=slow, facts=facts)
+    found = engine.price(Steps.of(decodes=[15.0, 192.0, 195.0], new=3.0, context=1000.0)).seconds
+    waits = host * (1 - np.array(captured))
+    assert found == pytest.approx(plain.price(Steps.of(decodes=rows, new=3.0, context=1000.0)).seconds + waits)
+
+
+def test_ranks_of_attention_data_share_the_chunk_where_their_engine_deals_it_out() -> None:
+    """8,192 tokens over four ranks are 2,048 each of SGLang; each rank of vLLM has all of its own."""
+    facts = {name: read_profile(name).engine for name in ("sglang", "vllm")}
+    budgets = {name: schedule_of(one, 2, 4).token_budget.tolist() for name, one in facts.items() if one is not None}
+    assert budgets == {"sglang": [2048.0, 2048.0], "vllm": [8192.0, 8192.0]}
+    assert facts["sglang"] is not None
+    assert schedule_of(facts["sglang"], 2, 8, {"token_budget": np.array([65536.0, 4.0])}).token_budget.tolist() == [8192.0, 1.0]
 
 
 def test_a_share_of_what_the_weights_leave_free_is_for_caches_alone() -> None:
@@ -158,5 +191,5 @@ def test_a_request_takes_whole_pages_of_the_room(prompt: int, output: int, page:
     sets = [f"workload.tensors.{name}.page.t={page}" for name in ("KC", "VC")]
     service = service_of("dgx_h100", "llama3_8b_decoder", sets, "vllm", (40.0, 20.0, 0.0), accelerators=1)
     engine = engine_of(service, Deployment(), Widths())
-    found = engine.room(Requests.of(prompt=prompt, output=output), engine.scheduled(1, {"sequences": 1e9}))
+    found = engine.room(Requests.of(prompt=prompt, output=output), engine.scheduled(1, {"sequences": 1e9, "token_budget": 1e9}))
     assert found[0] == pytest.approx(engine.cache_bytes / (131072 * held), rel=5e-3)

@@ -153,6 +153,28 @@ def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
     assert population == pytest.approx(64)
 
 
+@pytest.mark.parametrize(("facts", "most"), [({}, 256), ({"drafted": 3}, 64), ({"ranks": 2, "stages": 4}, 2048), ({"mixed": 0}, 500)])
+def test_nobody_joins_a_batch_whose_tokens_are_all_those_of_decodes(facts: dict[str, float], most: float) -> None:
+    """Batches of 256 tokens: of four a sequence 64; eight batches of them; where prompts have their own, what the cache holds."""
+    held = np.array([1.0])
+    assert most_sequences(500.0 * held if most == 500 else 1e9 * held, held, Schedule.of(token_budget=256, **facts))[0] == most
+
+
+@pytest.mark.parametrize("clients", [70, 88, 200])
+def test_clients_whose_drafts_fill_batches_wait_outside(clients: int) -> None:
+    """64 sequences of four tokens fill 256; once a sixth of the requests were served of more clients."""
+    schedule = Schedule.of(token_budget=256, drafted=3, accepted=0.5)
+    requests = Requests.of(prompt=28, output=600, variation=0.2)
+    room = most_sequences(np.array([1e12]), np.array([1.0]), schedule)
+    law = closed_loop(LinearModel(), requests, schedule, np.array([float(clients)]), room)
+    least = (1 - 0.2 * 3**0.5) / (1 + 0.2 * 3**0.5)
+    count = 8 * clients
+    found = simulate(LinearModel(), drawn_trace(count, (28, 600, least), None, 1), schedule, 1e12, clients)
+    middle = slice(clients, count - clients)
+    assert law.requests_per_s[0] == pytest.approx(clients / found.total_s[middle].mean(), rel=0.03)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s[middle].mean(), rel=0.1)
+
+
 def test_a_reserved_output_takes_its_whole_room() -> None:
     requests = Requests.of(prompt=1000, output=1000)
     schedule = Schedule.of(reserves=1)
@@ -187,6 +209,27 @@ def test_a_request_that_finds_nobody_waits_for_no_step(mixed: int, prompt: int, 
     law = open_arrivals(LinearModel(), Requests.of(prompt=prompt, output=output), schedule, np.array([0.01]), ROOMY)
     found = simulate(LinearModel(), drawn_trace(100, (prompt, output, 1.0), 0.01, 0), schedule, 1e12)
     assert law.ttft_s[0] == pytest.approx(found.ttft_s.mean(), rel=0.02)
+
+
+@pytest.mark.parametrize(("stages", "prompt", "output", "rate"), [(2, 500, 50, 20.0), (4, 16, 4, 120.0), (4, 500, 50, 10.0)])
+def test_requests_that_come_to_a_pipeline_wait_for_room_in_its_batches(stages: int, prompt: int, output: int, rate: float) -> None:
+    """Of fewer others than stages each has a batch, and of more every batch its part: first tokens came 7 to 20 % too soon."""
+    schedule = Schedule.of(stages=stages, request_s=3e-3, ahead=1)
+    requests, model = Requests.of(prompt=prompt, output=output), LinearModel(stages=stages)
+    law = open_arrivals(model, requests, schedule, np.array([rate]), ROOMY)
+    found = simulate(model, drawn_trace(800, (prompt, output, 0.8), rate, 3), schedule, 1e12)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s[100:].mean(), rel=0.1)
+
+
+@pytest.mark.parametrize("less", [1e-4, 2e-3 - 1e-9, 2e-3, 2e-3 + 1e-9, 2.5e-3])
+def test_prompts_that_cost_hardly_anything_wait_for_half_a_step(less: float) -> None:
+    """Of one token, beside decodes 0.1 to 2.5 ms a step less than two: with padded decodes a step may even be the shorter for them.
+    Nine of ten milliseconds a step, so that with R the rest of one a first token takes R + a step; once thousands of seconds."""
+    model = LinearModel(floor_s=9e-3, decode_s=1e-12, cache_s=0.0, token_s=0.0, prompt_floor_s=2e-3 - less)
+    rates = np.array([0.01, 1.0, 20.0])
+    law = open_arrivals(model, Requests.of(3, prompt=1, output=100), Schedule.of(3), rates, np.full(3, 1e9))
+    busy = 1 - np.exp(-rates * 0.9)
+    assert law.ttft_s == pytest.approx(9e-3 + busy * 4.5e-3, rel=0.25)
 
 
 def test_more_than_is_served_is_said() -> None:
@@ -251,6 +294,19 @@ def test_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output
         open_arrivals(model, requests, schedule, np.array([0.01, 0.1, 1.0, 3.0]), np.full(4, 1e9)),
     ):
         assert found.joules_per_token * found.tokens_per_s == pytest.approx(10.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("prompt", "output", "facts"), [(16, 1, {}), (700, 90, {"mixed": 0.0, "request_s": 0.5}), (4000, 20, {"ahead": 1.0})]
+)
+def test_a_trace_on_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output: int, facts: dict[str, float]) -> None:
+    """At work and idle, of clients as of requests that come now and then; two clients' prompts cost nothing that they do not take."""
+    schedule = Schedule.of(stages=stages, **facts)
+    for rate, clients in ((None, 1), (None, 2), (None, 24), (0.2, None), (3.0, None)):
+        trace = drawn_trace(120, (prompt, output, 0.8), rate, 1)
+        found = simulate(LinearModel(stages=stages), trace, schedule, 1e12, clients)
+        assert found.joules == pytest.approx(10.0 * found.seconds, rel=1e-9)
 
 
 def test_kept_drafts_shorten_a_token() -> None:

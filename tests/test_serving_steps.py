@@ -244,6 +244,22 @@ def test_kernels_that_take_operations_together_pay_one_start(tmp_path: Path) -> 
     assert counts[2] - counts[1] == pytest.approx(1, abs=0.1)  # and one that writes keys and values into the cache
 
 
+@pytest.mark.parametrize("adapters", [2, 8])
+def test_adapters_lie_beside_the_model_and_each_token_multiplies_by_its_own(adapters: int) -> None:
+    """LoRA of width 16 on queries, keys and values of 32 layers: n x 16 x (4,096 + 4,096 + 2 x 1,024) weights each, of which a token takes
+    an n-th. The model's own products stay as they are: once the merged kernel of Q, K, V and A took an n-th of all four, and prompts were
+    faster with adapters than without."""
+    sets = (f"workload.n={adapters}",)
+    plain, own = (served(name, "vllm", said) for name, said in (("llama3_8b_decoder", ()), ("llama3_8b_lora_decoder", sets)))
+    assert own.weights_bytes - plain.weights_bytes == pytest.approx(2 * 32 * adapters * 16 * (4096 + 4096 + 2 * 1024))
+    steps = Steps.of(prefill=4000.0, prompts=2.0)
+    base, more = plain.price(steps), own.price(steps)
+    counted = [sum(float(row.amount[0]) for row in one.ledger.rows if row.action == "mac" and row.einsum != "QK") for one in (base, more)]
+    narrow = 2 * 32 * 4000 * 16 * (4096 + 4096 + 2 * 1024)
+    assert counted[1] - counted[0] == pytest.approx(narrow, rel=1e-9)
+    assert more.seconds[0] > 1.005 * base.seconds[0]
+
+
 def test_merged_products_read_their_operand_once_and_all_their_weights(tmp_path: Path) -> None:
     path = tmp_path / "merged.yaml"
     path.write_text(MERGED, encoding="utf-8")

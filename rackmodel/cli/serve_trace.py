@@ -11,6 +11,8 @@ from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, 
 from rackmodel.cli.serve import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
 
 if TYPE_CHECKING:
+    from rackmodel.carbon.costing import JobMoney
+    from rackmodel.carbon.job import JobCarbon
     from rackmodel.serving.admission import Trace
 
 SHOWN = {"queue_s": "queue", "ttft_s": "first token", "tpot_s": "token after it", "request_s": "request"}
@@ -56,9 +58,11 @@ def serve_trace(
     """Run requests through one replica; the same trace and seed give the same figures."""
     from dataclasses import replace
 
+    from rackmodel.carbon.costing import job_money
+    from rackmodel.carbon.job import Usage
     from rackmodel.errors import InputError
     from rackmodel.serving.ask import service_of
-    from rackmodel.serving.offers import Widths, engine_of
+    from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
     from rackmodel.serving.steps import Deployment
     from rackmodel.serving.trace import simulate
     from rackmodel.serving.trace_file import read_trace, summary, write_figures
@@ -76,14 +80,21 @@ def serve_trace(
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
+    longest = int((made.prompt + made.output).argmax())
+    tokens = float(made.prompt[longest] + made.output[longest])
+    check_positions(workload_of(service, Widths()), tokens, "--isl" if trace is None else str(trace), f"request {longest + 1}")
     figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency, server.held_tokens)
     found = summary(made, figures)
+    token = found["joules_per_token"], figures.seconds / float(made.output.sum())
+    emitted = None if service.carbon is None else service.carbon.of(*token)
+    paid = job_money(service.machine, Usage(), *token)
     if output is not None:
         write_figures(output, made, figures)
     if as_json:
-        print_json({"asked": asked, **found})
+        carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
+        print_json({"asked": asked, **found, **carbon, **({"money_per_token": paid.to_dict()} if paid else {})})
         return
-    _print(asked, found)
+    _print(asked, found, emitted, paid)
 
 
 def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> str:
@@ -111,9 +122,11 @@ def _made(rate: float | None, count: int, lengths: tuple[float, float, float], s
     return drawn_trace(count, lengths, rate, seed)
 
 
-def _print(asked: str, found: dict[str, Any]) -> None:
+def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: JobMoney | None) -> None:
     from rich.table import Table
 
+    from rackmodel.report.carbon import carbon_words
+    from rackmodel.report.money import money_words
     from rackmodel.report.tables import format_number, format_si
 
     echo(f"{found['requests']:,} requests, {asked}, in {format_si(found['seconds'], 's')}")
@@ -126,3 +139,10 @@ def _print(asked: str, found: dict[str, Any]) -> None:
             table.add_row(name, *(format_si(found[key][part], "s") for part in names))
     print_table(table)
     echo(f"{format_number(found['output_tokens_per_s'])} output tokens a second, {format_number(found['total_tokens_per_s'])} with prompts")
+    each, request = (format_si(found[f"joules_per_{one}"], "J", 3) for one in ("token", "request"))
+    watts = format_si(found["joules"] / found["seconds"], "W", 3)
+    echo(f"{format_si(found['joules'], 'J', 3)}, {watts} in the mean: {each} an output token, {request} a request")
+    if emitted:
+        echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
+    if paid:
+        echo(money_words((paid * 1e6).to_dict(), " of a million output tokens"))

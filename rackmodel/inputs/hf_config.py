@@ -30,7 +30,7 @@ from rackmodel.model.sizes import array_value, size_names
 
 HARMLESS = re.compile(
     r"_name_or_path|architectures|attention_(bias|dropout)|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|torch_dtype|"
-    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|mlp_bias|"
+    r"initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|model_max_length|mlp_bias|"
     r"model_type|norm_eps|norm_topk_prob|original_max_position_embeddings|output_router_logits|partial_rotary_factor|pretraining_tp|"
     r"quantization_config|rms_norm_eps|rope_\w+|router_(aux_loss_coef|jitter_noise)|input_jitter_noise|transformers_version|use_cache|"
     r"(hidden|attention|resid|embd|embed|attn|classifier)_?(dropout|pdrop)(_prob)?|lm_head_bias|\w+_dropout|\w+_token_(id|index)|"
@@ -39,6 +39,9 @@ HARMLESS = re.compile(
     r"(max|min)_length|num_beams|num_beam_groups|num_return_sequences|temperature|top_[kp]|typical_p|\w+_penalty|chunk_size_feed_forward"
 )
 """Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
+
+POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")
+"""Keys of a config, of which the first that it has counts."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,29 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
         made = compose_decoder(config.family, sizes, layers, tied=tied, ends="trained_")
         return _written(label, trained_step(_checked_sizes(config, made)), config, PRECISION, Path(path).name)
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
+    data["serving"] |= _positions(config)
     data = _checked_sizes(config, data)
     found = _quantised(root, config)
     if found is not None:
         data = _left_as_they_are(data, found)
     precision = found.precision() if found is not None else {"activation": "bf16", "weight": "bf16"}
     return _written(label, data, config, precision, Path(path).name)
+
+
+def _positions(config: _Config) -> dict[str, int]:
+    """Most tokens of a request, where a config says it: its positions, which YaRN stretches by a factor from those it was trained on.
+
+    Source: vllm-project/vllm, vllm/config/model.py, _get_and_verify_max_len, which refuses a larger max_model_len.
+    """
+    known = config.numbers
+    most = next((known[key] for key in POSITIONS if known.get(key, 0) > 0), 0.0)
+    for key in ("rope_scaling", "rope_parameters"):
+        scaling = config.node.child(key)
+        said = {name: child.value for name, child in scaling.mapping.items()} if scaling is not None else {}
+        first, factor = said.get("original_max_position_embeddings"), said.get("factor")
+        if "yarn" in (said.get("rope_type"), said.get("type")) and isinstance(first, int | float) and isinstance(factor, int | float):
+            most = max(most, first * factor)
+    return {"positions": int(most)} if most >= 1 else {}
 
 
 def _module(config: _Config) -> LayerCount | None:

@@ -200,7 +200,10 @@ class Engine(Spec):
     steps: Literal["mixed", "prompts_first"] = Field(
         default="mixed", description="mixed: prompts share steps with decodes; prompts_first: they have steps of their own, decodes wait"
     )
-    token_budget: PositiveInt = Field(default=8192, description="most tokens of a step on each rank of attention data parallelism")
+    token_budget: PositiveInt = Field(default=8192, description="most tokens of a step")
+    budget_of: Literal["rank", "replica"] = Field(
+        default="rank", description="whose these are: of each rank of attention data parallelism, or of all, which have equal parts"
+    )
     chunked: bool = Field(default=True, description="whether a prompt may be cut at the budget")
     sequences: PositiveInt = Field(default=1024, description="most requests at once")
     sequences_of: Literal["replica", "rank"] = Field(
@@ -212,6 +215,10 @@ class Engine(Spec):
     polled: PositiveInt = Field(default=1, description="decode steps from one look at the queue to the next")
     reserves: bool = Field(default=False, description="whether a request is admitted only when its whole output fits the cache")
     graph_sequences: NonNegativeInt = Field(default=512, description="most decodes of a step that is launched as a captured graph")
+    graphs_of: Literal["sequence", "token"] = Field(
+        default="sequence",
+        description="what `graph_sequences` and `padding` count where tokens are drafted: sequences that decode, or their tokens of a step",
+    )
     padding: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict, description="decodes of a captured graph: up to so many, a step is padded to the next multiple of so many"
     )

@@ -95,12 +95,14 @@ class Tensor:
 @dataclass(frozen=True)
 class Serving:
     """Names of the sizes of a decoder's step: sequences, new tokens of each, and tokens that each attends to, the new ones among them.
-    skew: exponent of the power law by which tokens choose experts, 0 = evenly."""
+    skew: exponent of the power law by which tokens choose experts, 0 = evenly · positions: most tokens of a prompt and its answer;
+    None: not known."""
 
     sequences: str
     new: str
     cached: str
     skew: float = 0.0
+    positions: int | None = None
 
 
 @dataclass(frozen=True)

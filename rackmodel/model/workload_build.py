@@ -269,7 +269,7 @@ def _serving(spec: WorkloadSpec) -> Serving | None:
     for key, name in said.items():
         if name not in spec.sizes:
             raise InputError(f"no size called '{name}'", path=f"serving.{key}", known=sorted(spec.sizes), given=name)
-    return Serving(**said, skew=spec.serving.skew)
+    return Serving(**said, skew=spec.serving.skew, positions=spec.serving.positions)
 
 
 def _product_bits(spec: WorkloadSpec) -> int:

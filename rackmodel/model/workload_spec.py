@@ -105,6 +105,9 @@ class ServingSpec(Spec):
         ge=0.0,
         description="exponent of the power law by which tokens choose experts, 0 = evenly; it counts where a part has `grouped`",
     )
+    positions: PositiveInt | None = Field(
+        default=None, description="most tokens of a prompt and its answer, beyond which engines refuse a model; absent: not known"
+    )
 
 
 class WorkloadSpec(Spec):

@@ -108,13 +108,15 @@ class Lane:
 
 
 class Admission:
-    """The requests of one replica that runs. Batches are counted (`count`); `starts` are those of the ones that are scheduled ahead."""
+    """The requests of one replica that runs. Batches are counted (`count`), and so are their joules and the seconds that these are of;
+    `starts` are those of the ones that are scheduled ahead."""
 
     def __init__(self, trace: Trace, rules: Rules, clients: int | None) -> None:
         self.trace, self.rules = trace, rules
         self.needs = rules.held_by(trace.prompt + trace.output * (1.0 if rules.whole else 0.5))
         self.clock = 0.0
         self.count = 0
+        self.joules, self.worked_s = 0.0, 0.0
         self.starts = deque([0.0] * rules.ahead, maxlen=rules.ahead)
         self.held_tokens = 0.0
         self.queue: deque[Waiting] = deque()
@@ -183,6 +185,12 @@ class Admission:
             enough = sum(one.left for one in self.queue) >= rules.held_until * rules.budget
             return enough or self.count - self.waited_from >= rules.held
         return True
+
+    def worked(self, seconds: float, joules: float) -> float:
+        """Counts what batches take. Returns their seconds."""
+        self.worked_s += seconds
+        self.joules += joules
+        return seconds
 
     def taken(self, chosen: list[tuple[Waiting, float]]) -> list[int]:
         """A batch takes its prompts' tokens; those that are complete leave the queue."""

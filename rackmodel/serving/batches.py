@@ -78,9 +78,9 @@ class Batches(Admission):
         size, mean = (len(lane.decoding), lane.mean_context) if decoded else (0, 0.0)
         if chosen:
             before = sum(one.found + one.done for one, _ in chosen) / len(chosen)
-            seconds = self.table.seconds(size, mean, sum(part for _, part in chosen), before)
+            seconds = self.worked(*self.table.step(size, mean, sum(part for _, part in chosen), before))
         else:
-            seconds = self.table.decode_s(size, mean)
+            seconds = self.worked(*self.table.decode(size, mean))
         end = self.clock
         for stage, free in enumerate(self.free):
             end = self.free[stage] = max(end, free) + seconds

@@ -157,13 +157,22 @@ class ServingEngine:
         as_graph = np.where(
             steps.prefill > 0,
             steps.tokens <= self.facts.graph_tokens * stages,
-            steps.decodes <= self.facts.graph_sequences * self.ranks * stages,
+            steps.decodes / self._each(steps.new) <= self.facts.graph_sequences * self.ranks * stages,
         )
-        sequences = steps.decodes + steps.prompts
+        sequences = steps.sequences + steps.prompts
         steps = self._padded(steps, as_graph)
         figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
         figures = self._with_host(figures, self._waits(figures.seconds, sequences), steps.mesh)
         return self._with_idling(figures, steps.mesh)
+
+    def _each(self, new: Array) -> Array:
+        """[n] tokens of what captured graphs count: of a sequence, so many that are `new` in a step, or one."""
+        return new if self.facts.graphs_of == "sequence" else np.ones_like(new)
+
+    @property
+    def graph_sequences(self) -> float:
+        """Most decodes of a batch, all ranks together, that is launched as a graph: sequences, or tokens of them."""
+        return float(self.facts.graph_sequences * self.ranks)
 
     def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """As the model says."""
@@ -205,11 +214,13 @@ class ServingEngine:
         if not self.facts.padding:
             return steps
         parts = self.ranks * self.stages_each[steps.mesh.astype(np.int64)]
-        rows = np.ceil(steps.decodes / parts - 1e-9)
+        each = self._each(steps.new)
+        rows = np.ceil(steps.decodes / each / parts - 1e-9)
         limits = sorted(self.facts.padding)
         multiples = np.array([self.facts.padding[one] for one in limits])
         multiple = multiples[np.minimum(np.searchsorted(limits, rows), len(limits) - 1)]
-        captured = np.minimum(np.ceil(rows / multiple) * multiple, self.facts.graph_sequences) * parts
+        size = np.minimum(np.ceil(rows / multiple) * multiple, self.facts.graph_sequences) * each
+        captured = np.ceil(size / steps.new - 1e-9) * steps.new * parts  # of whole sequences
         decodes = np.where(as_graph & (steps.prefill <= 0) & (captured > steps.decodes), captured, steps.decodes)
         scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
         return replace(steps, decodes=decodes, context=steps.context * scale)
@@ -250,8 +261,8 @@ def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, 
 
 
 def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:
-    """The schedule of n operating points. settings: facts of a run that replace the engine's, numbers or [n]; `sequences` of what the
-    engine's are of."""
+    """The schedule of n operating points. settings: facts of a run that replace the engine's, numbers or [n]; `sequences` and
+    `token_budget` of what the engine's are of."""
     own = {
         "token_budget": facts.token_budget,
         "sequences": facts.sequences,
@@ -267,7 +278,11 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "ranks": ranks,
     }
     found = own | dict(settings or {})
-    return Schedule.of(count, **found | {"sequences": found["sequences"] * (ranks if facts.sequences_of == "rank" else 1)})
+    if facts.sequences_of == "rank":
+        found["sequences"] = found["sequences"] * ranks
+    if facts.budget_of == "replica":
+        found["token_budget"] = np.maximum(found["token_budget"] // ranks, 1)
+    return Schedule.of(count, **found)
 
 
 def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:

@@ -13,7 +13,8 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_workload
 from rackmodel.model.exchanges import GATHERED
 from rackmodel.report.launch.arguments import Launch
-from rackmodel.serving.offers import FREE, Offer, Offered, Service
+from rackmodel.serving.engine import engine_facts
+from rackmodel.serving.offers import FREE, Offer, Offered, Service, Widths, workload_of
 from rackmodel.serving.pool_search import PoolsOffer
 
 CONTEXT_SLACK = 200
@@ -65,6 +66,11 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     if name not in SERVERS:
         raise InputError(f"no serving engine called '{name}'", path="--flags", known=tuple(SERVERS), given=name)
     context = int(length) + CONTEXT_SLACK
+    if service is not None:
+        serving = workload_of(service, Widths()).serving
+        context = min(context, (serving and serving.positions) or context)  # more than the model has is refused
+        if engine_facts(service.profile).budget_of == "replica":
+            offer = replace(offer, budget=max(offer.budget // offer.deployment.attention_data, 1))
     arguments, config = SERVERS[name](model, offer, context)
     more, lines, cannot = _asked(name, offer, service) if service is not None else ([], "", [])
     arguments, config = [*arguments, *more], config + lines
@@ -133,7 +139,8 @@ def _vllm(model: str, offer: Offer, context: int) -> tuple[list[str], str]:
     found += [f"--decode-context-parallel-size {one.context}"] if one.context > 1 else []
     found += [f"--prefill-context-parallel-size {one.prompt_context}"] if one.prompt_context > 1 else []
     found += ["--enable-expert-parallel"] if one.expert > 1 else []
-    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {_sequences(offer, one.attention_data)}"]
+    sequences = min(_sequences(offer, one.attention_data), offer.budget)  # (more are refused: vllm/config/scheduler.py)
+    found += [f"--max-num-batched-tokens {offer.budget}", f"--max-num-seqs {sequences}"]
     found += [f"--max-model-len {context}"]
     cache = CACHES["vllm"].get(offer.widths.kv_cache)
     found += [WEIGHTS["vllm"][offer.widths.weight]] if offer.widths.weight in WEIGHTS["vllm"] else []

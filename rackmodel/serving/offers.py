@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.costing import JobMoney, job_money
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage
-from rackmodel.errors import InfeasibleError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_mapper, read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
@@ -271,6 +271,14 @@ def check_context(workload: Workload, ranks: int) -> None:
         fact = f"{ranks} ranks of context do not divide the {heads} heads of {workload.name} that share a cache"
         change = f"--context {gcd(heads, ranks)}"
         raise InfeasibleError(fact, resource="context", need=float(ranks), have=float(heads), unit="heads", change=change)
+
+
+def check_positions(workload: Workload, tokens: float, path: str, whose: str = "a request") -> None:
+    """Raise InputError where a prompt and its answer are longer than the model has positions for, which engines refuse."""
+    most = workload.serving.positions if workload.serving is not None else None
+    if most is not None and tokens > most:
+        fact = f"{whose} of {tokens:,.0f} tokens, where {workload.name} has {most:,} positions, beyond which engines refuse to go"
+        raise InputError(f"{fact}; of a model that is told otherwise: --set workload.serving.positions={tokens:.0f}", path=path)
 
 
 @lru_cache(maxsize=16)

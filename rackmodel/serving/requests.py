@@ -128,9 +128,12 @@ def lengths_held(requests: Requests, schedule: Schedule) -> Array:
 
 
 def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Array:
-    """[n] requests that the cache holds at once, at least one, and no more than the engine takes.
+    """[n] requests that the cache holds at once, at least one, and no more than the engine takes: nobody joins batches whose tokens those
+    that decode take all, drafted ones among them.
 
     kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
     fit = kv_bytes / np.maximum(held_bytes, 1e-300)
-    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), schedule.sequences), 1.0))
+    tokens = schedule.token_budget * schedule.ranks * schedule.stages
+    decoding = np.where(np.asarray(schedule.mixed) > 0, np.floor(tokens / (1.0 + schedule.drafted)), np.inf)
+    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), np.minimum(schedule.sequences, decoding)), 1.0))

@@ -193,7 +193,6 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
     step = plain + crowd.seen * prompt
     joules, busy = _joules(model, requests, schedule, crowd, dense, figures)
-    longer = joined**2 - np.where(mixed, plain, 0.0) ** 2
     return Rhythm(
         group=group,
         decode_s=plain,
@@ -204,7 +203,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
-        residual_s=(plain**2 + crowd.seen * prompt / np.maximum(dense.extra_s, 1e-12) * longer) / (2.0 * step * stages),
+        residual_s=(plain**2 + crowd.seen * prompt * (joined + np.where(mixed, plain, 0.0))) / (2.0 * step * stages),
         joules=joules,
         busy_s=busy,
         beside_s=others[0] if others else np.zeros_like(plain),

@@ -19,7 +19,7 @@ from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
 from rackmodel.serving.engine import engine_facts
-from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, drafter_of, engine_of, offers_of, workload_of
+from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, check_positions, drafter_of, engine_of, offers_of, workload_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
 from rackmodel.serving.shared_prompts import check_shared_out
 from rackmodel.serving.steps import Deployment
@@ -100,6 +100,8 @@ def search_service(
         raise InputError("an answer of one token has none after it", path="--minimize" if name == "tpot" else "--limit")
     if max(space.prompt_context, default=1) > 1:
         _check_shared_out(service, space, prompts_on)
+    longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
+    check_positions(workload_of(service, Widths()), longest, "--isl")
     begun = perf_counter()
     budgets = list(space.budgets) or [_engine_budget(service)]
     offers: list[Offered] = []

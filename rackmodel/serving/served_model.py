@@ -392,9 +392,9 @@ class _PricedSteps:
 
     @cached_property
     def _send(self) -> _HandOver:
-        """What a batch's hand-over to the next stage costs; nothing where there is one stage."""
+        """What a batch's hand-over to the next stage costs; nothing where there is one stage, or nothing to hand over."""
         none = np.zeros(self.n)
-        if np.all(self.stages == 1):
+        if np.all(self.stages == 1) or not self.steps.tokens.any():
             return _HandOver(none, ())
         section = self.model.workload.first_layer
         assert section is not None

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
+from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits, open_joining
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Rhythm, decode_steps, grouping, prompt_room, rhythm
 from rackmodel.serving.steps import Served, Steps
@@ -207,9 +207,11 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     queue = np.where(overloaded, 0.0, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9)))
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
     met = -np.expm1(-rate * (beat.own_s + busy))
+    gaps, more = open_joining(beat.group.stages, np.maximum(rate * (beat.own_s + busy), 1e-9), rate * beat.step_s)
+    to_a_step = _to_a_step(beat, schedule) + (gaps - 1.0) * beat.residual_s + more * beat.step_s / beat.group.stages
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
-        first_s=schedule.before_s(requests) + met * _to_a_step(beat, schedule) + beat.own_s + queue + outside,
+        first_s=schedule.before_s(requests) + met * to_a_step + beat.own_s + queue + outside,
         queue_s=queue + outside,
         limited=outside > queue,
         overloaded=overloaded,

@@ -28,13 +28,14 @@ PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 @dataclass(frozen=True, kw_only=True)
 class RequestFigures:
     """Figures of every request: seconds queued, to its first token, a token after it, and all told; and the whole run's seconds, from
-    the first request that is sent to the last answer."""
+    the first request that is sent to the last answer, and the joules of the replica in them, at work and idle."""
 
     queue_s: Array
     ttft_s: Array
     tpot_s: Array
     total_s: Array
     seconds: float
+    joules: float
 
 
 class _Steps(Admission):
@@ -70,7 +71,7 @@ class _Steps(Admission):
         before = sum(one.found + one.done for one, _ in chosen) / len(chosen)
         size = len(self.lane.decoding) if self.rules.mixed else 0
         self.starts.append(self.clock)
-        self.clock += self.table.seconds(size, self.lane.mean_context if size else 0.0, tokens, before)
+        self.clock += self.worked(*self.table.step(size, self.lane.mean_context if size else 0.0, tokens, before))
         if size:
             self._decoded(1)
         for number in self.taken(chosen):
@@ -85,17 +86,17 @@ class _Steps(Admission):
     def _stride(self) -> None:
         """Steps of decodes alone, until one ends or something may join."""
         size, mean = len(self.lane.decoding), self.lane.mean_context
-        once = self.table.decode_s(size, mean)
+        once, _ = self.table.decode(size, mean)
         steps = self.lane.decoding[0][0] - self.lane.step
         if self.queue:
             steps = min(steps, self._steps_of_wait())
         elif self.coming:
             till = ceil((self.coming[0][0] - self.clock) / once) + self.rules.ahead
             steps = min(steps, max(till, 1))
-        seconds = self.table.decode_s(size, mean + (steps - 1) / 2.0 * self.rules.pace)
+        seconds, joules = self.table.decode(size, mean + (steps - 1) / 2.0 * self.rules.pace)
         last = min(steps, self.rules.ahead)
         self.starts.extend(self.clock + seconds * (steps - back) for back in range(last, 0, -1))
-        self.clock += seconds * steps
+        self.clock += self.worked(seconds * steps, joules * steps)
         self._decoded(steps)
 
     def _steps_of_wait(self) -> int:
@@ -139,12 +140,16 @@ def simulate(
     engine.run()
     first, total = engine.first - engine.asked + rules.way_s, engine.ended - engine.asked + rules.way_s
     gaps = np.maximum(trace.output - 1.0, 1.0)
+    seconds = float((engine.asked + total).max() - engine.asked.min())
+    idle, mesh = np.array([max(seconds - engine.worked_s, 0.0)]), np.zeros(1)
+    rows = (*model.waiting(idle, mesh), *model.idling(idle, mesh))
     return RequestFigures(
         queue_s=engine.admitted - engine.asked,
         ttft_s=first,
         tpot_s=(engine.ended - engine.first) / gaps,
         total_s=total,
-        seconds=float((engine.asked + total).max() - engine.asked.min()),
+        seconds=seconds,
+        joules=engine.joules + sum(float(np.sum(row.joules)) for row in rows),
     )
 
 

@@ -81,7 +81,7 @@ def _number(text: str | None, column: str, where: Where, least: float, below: fl
 
 def summary(trace: Trace, figures: RequestFigures) -> dict[str, Any]:
     """Means and percentiles of a run: seconds of the queue, to the first token, a token after it (None where no answer has one), a request;
-    and tokens a second."""
+    tokens a second, and joules."""
     parts = {
         "queue_s": figures.queue_s,
         "ttft_s": figures.ttft_s,
@@ -94,6 +94,9 @@ def summary(trace: Trace, figures: RequestFigures) -> dict[str, Any]:
         "seconds": figures.seconds,
         "output_tokens_per_s": float(trace.output.sum() / figures.seconds),
         "total_tokens_per_s": float((trace.output + trace.prompt).sum() / figures.seconds),
+        "joules": figures.joules,
+        "joules_per_token": figures.joules / float(trace.output.sum()),
+        "joules_per_request": figures.joules / len(trace.prompt),
     }
 
 

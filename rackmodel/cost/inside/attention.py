@@ -250,10 +250,11 @@ def _pieces(sizes: AttentionSizes, before: Array) -> list[tuple[Array, Array]]:
 
 
 def _window(sizes: AttentionSizes, before: Array) -> Array:
-    """[n] width of the window under which queries see so many keys in the mean: those after its width see all of it."""
-    n = sizes.new / sizes.parts
-    ramp = n + 0.5 - np.sqrt(np.maximum((n + 0.5) ** 2 - 2.0 * sizes.keys * n, 0.0))
-    return np.where(before / sizes.parts >= sizes.keys, sizes.keys, ramp)
+    """[n] width of the window under which queries see so many keys in the mean, those before them among them: the first ones see them all,
+    each one more, those beyond its width as many as it has."""
+    n, seen = sizes.new / sizes.parts, before / sizes.parts
+    ramp = n + 0.5 - np.sqrt(np.maximum((n + 0.5) ** 2 - 2.0 * (sizes.keys - seen) * n, 0.0))
+    return np.where(seen >= sizes.keys, sizes.keys, seen + ramp)
 
 
 def _together(work: Array, memory: Array, power: float) -> Array:

@@ -57,7 +57,8 @@ def products_alike(task: Task, apart: Sequence[str] = ()) -> Hashable | None:
     space = tuple(one for one in op.space if one[0] not in columns)
     split = sorted(axes for index, _, axes in op.space if index in columns and axes) if shared is op.result else ()
     same = (shared.name, str(shared.access), _counted(space), tuple(split), _flow(op, shared).volume.axes, op.bits, op.family)
-    return (task.stage, run_of(task), *same)
+    dense = (np.asarray(op.density).tobytes(), np.asarray(op.weight_density).tobytes())
+    return (task.stage, run_of(task), *same, *dense)
 
 
 def run_of(task: Task) -> str:
