@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rackmodel.calibration import fit_products
-from rackmodel.calibration.fit_products import BEGIN, REUSE, Form, Machine, _least_from, fit, forms_of, predict
+from rackmodel.calibration.fit_products import BEGIN, LATENCY_S, REUSE, Machine, _least_from, fit, forms_of, predict
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.gpu import gpu_of
@@ -41,6 +41,17 @@ def test_one_wave_by_hand() -> None:
     # 100 blocks of 128 x 128 at half of 1 TFLOP/s each: 2 · 128 · 128 · 1024 / 0.5e12 s; other tiles need more
     seconds = compute_seconds(facts(), DEVICE, 1, 128 * 10, 128 * 10, 1024)
     assert seconds == pytest.approx(2 * 128 * 128 * 1024 / 0.5e12)
+
+
+def test_a_block_begins_in_every_wave_and_the_memory_once() -> None:
+    """125 blocks of 128 x 256 on 100 SMs, 1.25 waves of 3 and 134.2 us, are faster than 250 of 128 x 128, 2.5 of 3 and 67.1. What 74 MB
+    take at 0.8 of 2 TB/s comes after 4 us; the start before both."""
+    m, n, k = 128.0, 128.0 * 250, 1024.0
+    slow = facts(block="3 us", latency="4 us", load="10 TB/s", step="0 ns")
+    compute, memory = 1.25 * (3e-6 + 2 * 128 * 256 * k / 0.5e12), 4e-6 + 2 * (m * k + n * k + m * n) / (0.8 * 2e12)
+    rows = ProductRows(gpu="toy", precision="bf16", m=np.array([m]), n=np.array([n]), k=np.array([k]), seconds=np.ones(1), source="toy.csv")
+    found = predict(slow, Machine(device=DEVICE, bandwidth=2e12), rows)
+    assert found == pytest.approx([2e-6 + (compute**2.5 + memory**2.5) ** 0.4])
 
 
 def test_a_row_of_tokens_is_bound_by_what_a_block_loads() -> None:
@@ -92,7 +103,7 @@ def test_more_rows_columns_or_sum_never_take_less() -> None:
 def _synthetic(noise: float) -> tuple[ProductRows, Machine, Products]:
     rng = np.random.default_rng(1)
     m, n, k = (np.round(2 ** rng.uniform(low, high, 240)) for low, high in ((0, 15), (9, 15), (9, 15)))
-    machine, true = Machine(device=DEVICE, bandwidth=2e12), facts(split="4 us")
+    machine, true = Machine(device=DEVICE, bandwidth=2e12), facts(split="4 us", block="1 us", latency=f"{LATENCY_S} s")
     rows = ProductRows(gpu="toy", precision="bf16", m=m, n=n, k=k, seconds=np.ones(240), source="toy.csv")
     seconds = predict(true, machine, rows) * np.exp(noise * rng.standard_normal(240))
     return ProductRows(gpu="toy", precision="bf16", m=m, n=n, k=k, seconds=seconds, source="toy.csv"), machine, true
@@ -124,8 +135,8 @@ def test_a_cache_of_loops_has_bytes_and_a_rate(said: dict[str, str]) -> None:
 def test_a_fit_finds_the_cache_that_loops_used() -> None:
     rows, machine, _ = _synthetic(noise=0.0)
     kept = replace(machine, cache=50e6)
-    true = facts(split="4 us", reuse="20 MB", reuse_bandwidth="8 TB/s")
-    form = Form(free=(*forms_of(rows, None)[0].free, *REUSE))
+    true = facts(split="4 us", block="1 us", latency=f"{LATENCY_S} s", reuse="20 MB", reuse_bandwidth="8 TB/s")
+    form = replace(forms_of(rows, None)[0], free=(*forms_of(rows, None)[0].free, *REUSE))
     found = _least_from(replace(rows, seconds=predict(true, kept, rows)), kept, form, BEGIN[0])[1]
     assert found.reuse_bytes == pytest.approx(20e6, rel=0.1)
     assert found.start_s == pytest.approx(true.start_s, rel=0.1)

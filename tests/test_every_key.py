@@ -47,12 +47,12 @@ ALONE = {
     *("Products.eager", "EagerLaunch.time", "EagerLaunch.few", "EagerLaunch.few_time"),
     *("Grouped.rows", "Grouped.spread", "Grouped.reuse", "Grouped.reuse_bandwidth"),
     *(f"DecodeAttention.{key}" for key in ("split", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
-    *("PrefillAttention.groups", "AttentionKernel.mixes"),
+    *("PrefillAttention.groups", "PrefillAttention.held_out", "AttentionKernel.mixes"),
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that
 share keys, a cache longer than what is new (tests/test_attention.py moves each); rows of a call of experts, the ranks that share
 them, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds there (tests/test_calibration.py); how far
-a fit of products is off, which widens intervals (tests/test_training_products.py)."""
+a fit of products or of a pass of attention is off, which widens intervals (tests/test_training_products.py)."""
 SERVED = {
     *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power", "ServingSpec.positions"),
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),

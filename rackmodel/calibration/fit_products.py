@@ -1,11 +1,12 @@
-"""The six numbers of a GPU's matrix products of one kind of operands, by least squares on the logarithm of predicted over measured.
+"""The numbers of a GPU's matrix products of one kind of operands, by least squares on the logarithm of predicted over measured.
 
 Products that the host bounded (eager) hide what a launch and a step along the sum take on the device: those two are taken from the kind
-that they are most like, and the host's two times are fitted in their place."""
+that they are most like, and the host's two times are fitted in their place. Which form rows have is found from them as its
+numbers are, in every fold anew."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -32,16 +33,19 @@ RANGES = {  # least and most that a fit may find
     "load_bytes_per_s": (5e9, 1500e9),
     "memory": (0.3, 1.0),
     "step_s": (0.05e-9, 3e-9),
+    "block_s": (0.01e-6, 10e-6),
     "split_s": (0.01e-6, 30e-6),
     "quantise": (0.01, 30.0),
     "host_s": (5e-6, 2e-3),
     "host_few_s": (5e-6, 2e-3),
 }
+LATENCY_S = 1.5e-6  # of 16-bit kernels: the mean of six GPUs' where it is fitted, 0.9 to 2.5 us; of all alike as near
 FEW = (1, 3, 16, 32)  # rows up to which the host's other time may hold
+BEGIN_ALIKE = {"start_s": 3e-6, "block_s": 0.5e-6, "split_s": 4e-6}
 BEGIN = (  # where fits begin: one alone may end in a valley
-    {"start_s": 3e-6, "rate": 0.75, "load_bytes_per_s": 140e9, "memory": 0.85, "step_s": 0.7e-9, "split_s": 4e-6, "quantise": 3.0},
-    {"start_s": 3e-6, "rate": 0.65, "load_bytes_per_s": 250e9, "memory": 0.8, "step_s": 0.9e-9, "split_s": 4e-6, "quantise": 8.0},
-    {"start_s": 3e-6, "rate": 0.85, "load_bytes_per_s": 40e9, "memory": 0.8, "step_s": 0.7e-9, "split_s": 4e-6, "quantise": 2.0},
+    {"rate": 0.75, "load_bytes_per_s": 140e9, "memory": 0.85, "step_s": 0.7e-9, "quantise": 3.0},
+    {"rate": 0.65, "load_bytes_per_s": 250e9, "memory": 0.8, "step_s": 0.9e-9, "quantise": 8.0},
+    {"rate": 0.85, "load_bytes_per_s": 40e9, "memory": 0.8, "step_s": 0.7e-9, "quantise": 2.0},
 )
 
 
@@ -67,7 +71,7 @@ class Form:
         values = {name: float(value) for name, value in zip(self.free, np.exp(logs), strict=True)} | dict(self.fixed)
         host = {name: values.pop(name) for name in ("host_s", "host_few_s") if name in values}
         eager = EagerLaunch.model_construct(time_s=host["host_s"], few=self.few, few_time_s=host["host_few_s"]) if host else None
-        found = {"step_s": 0.0, "split_s": None, "quantise": 0.0, "eager": eager, "operands": None, **values}
+        found = {"split_s": None, "eager": eager, "operands": None, **values}
         return Products.model_construct(_fields_set=None, **found)  # type: ignore[arg-type]
 
 
@@ -87,7 +91,7 @@ def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
     moved = element * (rows.m + rows.n) * rows.k + OUTPUT_BYTES * rows.m * rows.n
     memory = moved / looped_rate(facts, machine.bandwidth, moved)
     compute = compute_seconds(facts, machine.device, 1.0, rows.m, rows.n, rows.k)
-    device = facts.start_s + facts.quantise * rows.m * rows.k / machine.bandwidth + together(compute, memory)
+    device = facts.start_s + facts.quantise * rows.m * rows.k / machine.bandwidth + together(compute, facts.latency_s + memory)
     return device if facts.eager is None else launched(device, facts.eager, rows.m)
 
 
@@ -97,18 +101,20 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     if len(rows) < LEAST_ROWS:
         raise InputError(f"{len(rows)} products of {rows.gpu} at {rows.precision}: want {LEAST_ROWS} or more", path=rows.source)
     forms = forms_of(rows, like)
-    found = [_least(rows, machine, form) for form in forms]
-    best = min(range(len(forms)), key=lambda number: found[number][0])
-    form, (cost, facts) = forms[best], found[best]
-    if machine.cache and like is None:
-        kept = replace(form, free=(*form.free, *REUSE))
-        cost_kept, facts_kept = _least(rows, machine, kept)
-        if cost_kept < CLEARLY * cost:
-            form, facts = kept, facts_kept
+    facts = nearest(rows, machine, forms)
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
-        outside[held] = _error(_least(rows.only(~held), machine, form)[1], machine, rows.only(held))
+        outside[held] = _error(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
     return Fit(facts=facts, inside=_error(facts, machine, rows), outside=outside)
+
+
+def nearest(rows: ProductRows, machine: Machine, forms: Sequence[Form]) -> Products:
+    """The form with its numbers that is nearest to rows, with what their loop finds in a cache where that is clearly nearer."""
+    (cost, facts), form = min(((_least(rows, machine, form), form) for form in forms), key=lambda found: found[0][0])
+    if machine.cache and not form.few:
+        cost_kept, facts_kept = _least(rows, machine, replace(form, free=(*form.free, *REUSE)))
+        facts = facts_kept if cost_kept < CLEARLY * cost else facts
+    return facts
 
 
 def _error(facts: Products, machine: Machine, rows: ProductRows) -> Array:
@@ -125,9 +131,11 @@ def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
 def forms_of(rows: ProductRows, like: Products | None) -> list[Form]:
     """Forms to fit, of which the best counts: 16-bit kernels split sums; those of less quantise their left operand, and do not."""
     common = ("rate", "load_bytes_per_s", "memory")
+    if like is None and rows.precision == "bf16":
+        return [Form(free=("start_s", *common, "step_s", "block_s", "split_s"), fixed={"latency_s": LATENCY_S})]
     if like is None:
-        return [Form(free=("start_s", *common, *(("step_s", "split_s") if rows.precision == "bf16" else ("step_s", "quantise"))))]
-    fixed = {"start_s": like.start_s, "step_s": like.step_s}
+        return [Form(free=("start_s", *common, "step_s", "quantise"))]
+    fixed = {"start_s": like.start_s, "step_s": like.step_s, "block_s": like.block_s, "latency_s": like.latency_s}
     seen = [few for few in FEW if np.any(rows.m <= few) and np.any(rows.m > few)]
     if not seen:
         raise InputError(f"{rows.precision} of {rows.gpu}: want products of few rows ({FEW[-1]} at most) and of more", path=rows.source)
@@ -156,7 +164,7 @@ def _least_from(rows: ProductRows, machine: Machine, form: Form, begin: Mapping[
     sides = {"host_s": ~few, "host_few_s": few} if form.few else {}
     floors = {name: float(np.median(rows.seconds[side])) for name, side in sides.items()}
     cached = {"reuse_bytes": 0.2 * machine.cache, "reuse_bytes_per_s": 4.0 * machine.bandwidth}
-    start = np.clip(np.log([{**floors, **cached, **begin}[name] for name in form.free]), low + 1e-6, high - 1e-6)
+    start = np.clip(np.log([{**BEGIN_ALIKE, **floors, **cached, **begin}[name] for name in form.free]), low + 1e-6, high - 1e-6)
 
     def residual(logs: Array) -> Array:
         return np.asarray(np.log(predict(form.facts(logs), machine, rows) / rows.seconds))

@@ -155,7 +155,7 @@ def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequenc
 
 def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:
     """What a fit of products says."""
-    said = _facts(found.facts, rows.precision) | {"held_out": float(f"{found.outside.mean():.3g}")}
+    said = _facts(found.facts, rows.precision) | {"held_out": round(float(found.outside.mean()), 3)}
     return Calibrated(
         of="products",
         name=rows.precision,
@@ -289,6 +289,7 @@ def _facts(facts: Products, precision: str) -> dict[str, Any]:
         "step": f"{facts.step_s * 1e9:.4g} ns",
         "memory": float(f"{facts.memory:.4g}"),
     }
+    said |= {name: f"{s * 1e6:.4g} us" for name, s in (("block", facts.block_s), ("latency", facts.latency_s)) if s}
     if facts.split_s is not None:
         said["split"] = f"{facts.split_s * 1e6:.4g} us"
     if facts.quantise:

@@ -56,7 +56,8 @@ class CalibratedAttention:
 
     def said(self) -> dict[str, Any]:
         """What a part file says of it, in four digits."""
-        return {**attention_facts(self.fit.facts), "source": f"SOURCED: {self.words()}"}
+        held_out = {"held_out": round(float(self.fit.outside.mean()), 3)} if self.calls.trained else {}
+        return {**attention_facts(self.fit.facts), **held_out, "source": f"SOURCED: {self.words()}"}
 
 
 def calibrate_attention(machine: Architecture, gpu: Gpu, paths: Sequence[Path], name: str | None) -> list[CalibratedAttention]:

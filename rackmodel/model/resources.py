@@ -198,7 +198,9 @@ class Products(Spec):
     rate: Plain = Field(description="share of the peak rate at which a block multiplies")
     load_bytes_per_s: BytesPerSecond = Field(alias="load", description="operands that one block's SM fetches in a second")
     step_s: Seconds = Field(default=0.0, alias="step", description="least time of a block for one element of the summed index")
+    block_s: Seconds = Field(default=0.0, alias="block", description="time that a block takes to begin and end")
     memory: Plain = Field(description="share of the accelerator's memory bandwidth")
+    latency_s: Seconds = Field(default=0.0, alias="latency", description="time that the memory's stream takes to begin and end")
     split_s: Seconds | None = Field(default=None, alias="split", description="time of joining a sum that blocks share; absent = none does")
     quantise: Plain = Field(default=0.0, description="bytes of memory traffic that an element of the left operand takes to be quantised")
     eager: EagerLaunch | None = Field(default=None, description="host time where no CUDA graph launches them; absent = it is hidden")
@@ -220,7 +222,7 @@ class Products(Spec):
         for key in ("rate", "memory"):
             if not is_share(getattr(self, key)):
                 raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(getattr(self, key))})")
-        for key in ("start_s", "step_s", "quantise"):
+        for key in ("start_s", "step_s", "block_s", "latency_s", "quantise"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
         if not 0 <= self.held_out < 1:

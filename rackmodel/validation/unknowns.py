@@ -6,7 +6,8 @@ A range is {low, mid, high} of a file: of a profile (overlap, host, variation) o
 to its low and to its high end, the others kept in the middle: two columns more for every mesh, so that all are priced in the same arrays.
 The facts are taken to be independent, and a range's ends to be about as likely for one as for the next (ASSUMED). What products last is
 off by the error of their fit on shapes that it did not see, too: nine of ten steps of about five shapes lie within its mean (DERIVED:
-normal errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e).
+normal errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step
+has one shape: within 1.64 times 1.25 of the mean of its two passes.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ KERNEL_FACTS = (
 )
 
 
+NINE_OF_TEN = 1.64 * 1.25  # times their mean size, normal errors lie within
 CAST = ("activation", "weight", "gradient", "again")
 """What is cast, as a profile tells it."""
 
@@ -176,7 +178,7 @@ def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
         yield from _range(_lasting(name), product.lasting, beside=product.held_out)
     for name, kernel in facts.attention.items():
         for precision, trained in kernel.training.items():
-            yield from _range(_trained(name, precision), trained.lasting)
+            yield from _range(_trained(name, precision), trained.lasting, beside=NINE_OF_TEN * trained.held_out)
 
 
 def _lasting(kind: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rackmodel.calibration.fit_products import _error, _least, forms_of
+from rackmodel.calibration.fit_products import _error, forms_of, nearest
 from rackmodel.calibration.part import machine_of, part_alone
 from rackmodel.calibration.product_rows import ProductRows, read_products
 
@@ -26,14 +26,14 @@ PARTS = {"l40s": "l40s", "rtx_pro_6000_server": "rtx_pro_6000", "gb200": "gb200_
 
 def errors(rows: ProductRows, part: str, counts: Sequence[int] = COUNTS, draws: int = DRAWS) -> list[float]:
     """Mean error on rows that were not in the fit, for each count."""
-    machine, (form,) = machine_of(part_alone(part), rows.precision), forms_of(rows, None)
+    machine, forms = machine_of(part_alone(part), rows.precision), forms_of(rows, None)
     found = []
     for count in counts:
         each = []
         for draw in range(draws):
             seen = np.zeros(len(rows), dtype=bool)
             seen[np.random.default_rng(draw).permutation(len(rows))[:count]] = True
-            facts = _least(rows.only(seen), machine, form)[1]
+            facts = nearest(rows.only(seen), machine, forms)
             each.append(float(_error(facts, machine, rows.only(~seen)).mean()))
         found.append(float(np.mean(each)))
     return found

@@ -221,6 +221,8 @@ TREES = {
     "Products.rate": Flip("measured", f"{_16}.rate", 0.001, FITTED),
     "Products.load": Flip("measured", f"{_16}.load", "0.01 GB/s", FITTED),
     "Products.step": Flip("measured", f"{_16}.step", "1 ms", FITTED),
+    "Products.block": Flip("measured", f"{_16}.block", "9 us", FITTED),
+    "Products.latency": Flip("measured", f"{_16}.latency", "9 us", FITTED),
     "Products.memory": Flip("measured", f"{_16}.memory", 0.01, FITTED),
     "Products.split": Flip("measured", f"{_16}.split", "1 s", {**FITTED, "work.sizes.e": 2048}),
     "Products.quantise": Flip("measured", f"{_16}.quantise", 100, FITTED),

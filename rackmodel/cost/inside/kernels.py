@@ -131,7 +131,7 @@ class KernelPricer:
         ]
         times = np.stack([sum((slower[i] for i in group), np.zeros_like(floor)) for group in groups])
         # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
-        overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0))
+        overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0) + product.latency_s)
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
         running = duration = body + (0.0 if local_op.joined else start * np.minimum(local_op.starts(degrees, self.most_summed), 1))

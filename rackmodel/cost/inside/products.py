@@ -2,8 +2,9 @@
 
     blocks    ceil(m / tm) · ceil(n / tn) · batch · s, of the tiles below, the sum over k cut into s parts where s > 1 fills idle SMs
     one block max( 2 tm tn k/s / (rate · peak of one SM),  (k/s) (min(tm, m) + min(tn, n)) · bytes / load,  (k/s) · step )
-    compute   min over (tile, s) of  max(1, blocks / SMs) · one block + [s > 1] (split + s m n · 8 B / (load · SMs))
-    time      start + quantise · m k / bandwidth + (compute^2.5 + memory^2.5)^(1 / 2.5),  memory = bytes / (memory share · bandwidth)
+    compute   min over (tile, s) of  max(1, blocks / SMs) · (block + one block) + [s > 1] (split + s m n · 8 B / (load · SMs))
+    memory    latency + bytes / (memory share · bandwidth)
+    time      start + quantise · m k / bandwidth + (compute^2.5 + memory^2.5)^(1 / 2.5)
     loop      of the bytes a loop finds 1 / (1 + (bytes / reuse)^8) in a cache, at its rate
     eager     (time^8 + host^8)^(1 / 8), where the host launches each product and not a CUDA graph all of them
 
@@ -74,7 +75,7 @@ def _fastest(facts: Products, device: Device, sizes: Array) -> Array:
     part = np.ceil(k / s / STEP) * STEP
     work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
     fetch = (np.minimum(tm, m) + np.minimum(tn, n)) * device.element / facts.load_bytes_per_s
-    block = part * np.maximum(np.maximum(work, fetch), facts.step_s)
+    block = facts.block_s + part * np.maximum(np.maximum(work, fetch), facts.step_s)
     joining = facts.split_s + s * b * m * n * PARTIAL_BYTES / (facts.load_bytes_per_s * device.blocks) if facts.split_s is not None else 0.0
     seconds = np.maximum(1.0, blocks / device.blocks) * block + np.where(s > 1, joining, 0.0)
     sensible = (s == 1) | ((k / s >= SHORTEST_PART) & (blocks <= device.blocks))
