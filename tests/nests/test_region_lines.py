@@ -77,3 +77,14 @@ def test_what_is_asked_for_in_vain_leaves_a_bound():
     with pytest.raises(NothingBetter) as nothing:
         solve_region(asked, objective=POWER, effort=Effort(every.spent * 0.3), below=best * (1 - 1e-6))
     assert 0 < nothing.value.bound < best
+
+
+@pytest.mark.parametrize("aim", [POWER, NestObjective("latency")])
+def test_what_undercuts_what_was_asked_for_is_found_and_nothing_is_spelled_out_where_none_does(aim, monkeypatch):
+    asked = region(crossed, 2)
+    best = solve_region(asked, objective=aim).certificate.objective
+    assert solve_region(asked, objective=aim, below=best[0] * (1 + 1e-6)).certificate.objective == pytest.approx(best, rel=1e-12)
+    monkeypatch.setattr(Branch, "of_least_energy", lambda *of: pytest.fail("a mapping was spelled out to begin with"))
+    with pytest.raises(NothingBetter) as nothing:
+        solve_region(asked, objective=aim, below=best[0])
+    assert nothing.value.bound == best[0]
