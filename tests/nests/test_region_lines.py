@@ -10,6 +10,7 @@ from rackmodel.nests.searchers.fusion import NothingBetter
 from rackmodel.nests.searchers.region_branch import Branch
 from rackmodel.nests.searchers.region_lines import SliceLines
 from rackmodel.nests.searchers.region_tiles import PrefixTiles
+from rackmodel.nests.searchers.shared_tables import SharedTables
 from tests import samples
 from tests.nests.machines import level
 from tests.nests.test_nest_regions import crossed, gated, scores
@@ -77,3 +78,30 @@ def test_what_is_asked_for_in_vain_leaves_a_bound():
     with pytest.raises(NothingBetter) as nothing:
         solve_region(asked, objective=POWER, effort=Effort(every.spent * 0.3), below=best * (1 - 1e-6))
     assert 0 < nothing.value.bound < best
+
+
+@pytest.mark.parametrize("aim", [POWER, NestObjective("latency")])
+def test_what_undercuts_what_was_asked_for_is_found_and_nothing_is_spelled_out_where_none_does(aim, monkeypatch):
+    asked = region(crossed, 2)
+    best = solve_region(asked, objective=aim).certificate.objective
+    assert solve_region(asked, objective=aim, below=best[0] * (1 + 1e-6)).certificate.objective == pytest.approx(best, rel=1e-12)
+    monkeypatch.setattr(Branch, "of_least_energy", lambda *of: pytest.fail("a mapping was spelled out to begin with"))
+    with pytest.raises(NothingBetter) as nothing:
+        solve_region(asked, objective=aim, below=best[0])
+    assert nothing.value.bound == best[0]
+
+
+@pytest.mark.parametrize("aim", [POWER, NestObjective("latency")])
+def test_a_member_is_bounded_in_one_region_by_blends_of_another_and_its_best_stays(aim):
+    first, tables, made = region(crossed, 2), SharedTables(), []
+    roomier = Region(
+        first.members,
+        (NestMachine("m", (LEVELS[0], level("GLB", 16 * 24, 1, 3e9, LEVELS[1].fan)), NestCompute(1e9, 5e-13)),) * 2,
+        first.held,
+    )
+    for asked in (first, roomier):
+        alone, beside = Effort(), Effort()
+        best = solve_region(asked, objective=aim, effort=alone).certificate.objective
+        assert solve_region(asked, objective=aim, effort=beside, tables=tables).certificate.objective == pytest.approx(best, rel=1e-12)
+        made.append(beside.spent < alone.spent)
+    assert made == [False, True]

@@ -84,14 +84,14 @@ class RegionBelow:
             return None
         parts, held = list(zip(one.above, self.branches, one.exits, strict=True)), self.space.resident_bits
         spent = [one.running, *(self._at_least(*part, held) for part in parts)]
-        if self.best.where is None:
+        if self.best.key[0] == np.inf:
             self._of_least_energy(one)
         for above, branch, _ in parts:
             branch.prime(above, self.aim, held)
         return self._bounded(Lined(one, spent, [self._total([each])[0] for each in spent], self._total(spent)[1]))
 
     def _of_least_energy(self, one: RegionCandidate) -> None:
-        """Something to begin with: the branches of least energy below a tile."""
+        """Something to begin with, where nothing is asked to be undercut: the branches of least energy below a tile."""
         members = [m for a, b in zip(one.above, self.branches, strict=True) if (m := b.of_least_energy(a, self.aim)) is not None]
         total = self._total([one.running, *((m.cost.energy_j, m.cost.latency_s) for m in members)])
         if len(members) == len(self.branches) and better(total, self.best.key):

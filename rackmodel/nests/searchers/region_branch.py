@@ -88,7 +88,6 @@ class Branch:
         self.below: dict[object, Floats] = {}
         self.found: dict[object, Made | None] = like.found if like is not None else {}
         self.beyond: dict[object, float] = like.beyond if like is not None else {}  # key that a branch is known to be beyond
-        self.blends: MemberBlends = like.blends if like is not None else MemberBlends()
         self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
 
     def _seconds(self) -> Floats:
@@ -158,8 +157,15 @@ class Branch:
     def _lines(self, prefix: Prefix, taken: float, aim: NestObjective) -> list[SliceLines]:
         key = (self.on_chip(prefix), taken, aim)
         if key not in self.lines:
-            self.lines[key] = [SliceLines(search, aim, self.blends) for search in self._searches(prefix, taken)]
+            self.lines[key] = [SliceLines(search, aim, self._blends(aim)) for search in self._searches(prefix, taken)]
         return self.lines[key]
+
+    def _blends(self, aim: NestObjective) -> MemberBlends:
+        """The member's, in other regions, too: whatever a blend was made for, nothing is below its line."""
+        ports, fans = tuple((c.name, c.level) for c in self.ports), tuple(level.fan for level in self.machine.levels)
+        found = self.tables.of("blends", self.problem.name, tuple(self.problem.sizes.values()), ports, fans, aim)
+        blends: MemberBlends = found.setdefault("of", MemberBlends())
+        return blends
 
     def _met(self, above: Above, aim: NestObjective, taken: float, most: float) -> tuple[Met, int, Case]:
         case, lines = self._case(above, taken), self._lines(above.prefix, taken, aim)
@@ -173,7 +179,7 @@ class Branch:
 
     def prime(self, above: Above, aim: NestObjective, taken: float) -> None:
         """Make the member's first blends below a tile, if there are none yet."""
-        for lines in self._lines(above.prefix, taken, aim) if not self.blends.blends else ():
+        for lines in self._lines(above.prefix, taken, aim) if not self._blends(aim).blends else ():
             entry = self._entry(lines.search.space, above)
             lines.first(lines.below(entry), Spent(entry.joules, tuple(entry.bits.values())))
 
