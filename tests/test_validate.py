@@ -472,6 +472,15 @@ def test_a_missed_bar_of_a_file_fails_only_where_that_is_asked_for(tmp_path: Pat
     assert "missed korthikanti_table5" in answer.stdout
 
 
+def test_rows_of_which_none_has_a_prediction_are_no_success(tmp_path: Path) -> None:
+    rows = [{**RUN, "id": "a", "gpu": "Z9000"}, {**RUN, "id": "b"}]
+    none, some = command("validate", str(table(tmp_path / "n.csv", rows[:1]))), command("validate", str(table(tmp_path / "s.csv", rows)))
+    assert none.exit_code == 2
+    assert "no row has a prediction" in none.stderr
+    assert "no GPU called 'Z9000'" in none.stdout
+    assert some.exit_code == 0
+
+
 def test_an_anchor_is_said_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
     path = table(tmp_path / "f.csv", [RUN, {**RUN, "id": "two", "gbs": "32", "iteration_time_s": "2"}])
     data = json.loads(command("validate", str(path), "--anchor", "one", "--json").stdout)
