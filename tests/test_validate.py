@@ -415,7 +415,7 @@ def test_files_of_every_kind_are_read_and_every_row_is_priced_or_refused(tmp_pat
         ("a,b\n1,2\n", "no kind of rows has the columns a, b"),
         ("m,m,n,k\n1,1,1,1\n", "column 'm' is there twice"),
         ("m,n,k\n1,2\n", "fewer cells"),
-        ("m,n,k\n1,2,3,4\n", "more cells"),
+        ("m,n,k\n1,2,3,4\n", "more values"),
         ("m,n,k\n", "no rows below the names of columns"),
         ("", "no kind of rows has the columns (none)"),
     ],
