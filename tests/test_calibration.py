@@ -211,3 +211,29 @@ def test_rows_that_are_held_out_are_foretold_by_the_best_fit_from_every_begin(mo
 
     monkeypatch.setattr(fit_products, "_least_from", trapped)
     assert fit(rows, machine).outside.mean() == pytest.approx(honest.outside.mean(), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"m,n,k,latency_us\n64,64,64,1\n" + b'"64,64,64,1\n' + b"64,64,64,1\n" * 20_000, "p.csv:3:1: no CSV"),
+        ("m,n,k,latency_us,gpu\n64,64,64,1,é\n".encode("latin-1"), "p.csv: no text in UTF-8"),
+        (b"m,n,k,latency_us,latency_us\n64,64,64,1,2\n", "p.csv:1:1: column 'latency_us' is there twice: keep one"),
+        (b"m,n,k,latency_us\n64,64,64,1,2\n", "p.csv:2:1: more values than columns"),
+    ],
+)
+def test_measured_products_that_are_no_table_are_refused_at_their_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.csv").write_bytes(data)
+    with pytest.raises(InputError) as refused:
+        read_products(Path("p.csv"))
+    assert said in str(refused.value)
+
+
+def test_measured_products_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_bytes(b"\xef\xbb\xbfm,n,k,latency_us\r\n64,128,256,3\r\n\r\n")
+    (rows,) = read_products(path)
+    assert (rows.m[0], rows.n[0], rows.k[0], rows.seconds[0]) == (64, 128, 256, pytest.approx(3e-6))

@@ -213,3 +213,21 @@ def test_a_tick_is_not_rounded_to_the_step_between_ticks(tmp_path: Path) -> None
     text = (tmp_path / "one.svg").read_text()
     assert ">12.5<" in text
     assert ">17.5<" in text
+
+
+NOWHERE = [{"x": 4, "series": "a", "y": None}, {"x": 8, "series": "b", "y": None}]
+ZEROS = [{"x": 4, "series": "a", "y": 0.0}, {"x": 8, "series": "b", "y": 0.0}]
+
+
+@pytest.mark.parametrize("kind", ["line", "stacked", "bars", "scatter"])
+@pytest.mark.parametrize("rows", [NOWHERE, ZEROS], ids=["no point fits", "all are 0"])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_chart_without_a_value_is_drawn(kind: str, rows: list[dict[str, Any]], log: bool, tmp_path: Path) -> None:
+    """A study of which nothing fits, and energies of a machine whose file states none."""
+    paths = save_chart(study_chart(rows, kind=kind, x="accelerators", y="joules", log=log), tmp_path, "chart")
+    assert all(path.stat().st_size > 500 for path in paths)
+
+
+def test_energy_of_a_machine_without_energies_is_drawn(tmp_path: Path) -> None:
+    save_chart(energy_breakdown([result(energy_scale=0.0)]), tmp_path, "energy")
+    assert "0 J" in (tmp_path / "energy.svg").read_text()

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from rackmodel import api
 from rackmodel.cli.app import app
 from rackmodel.errors import InputError
+from rackmodel.inputs import library_path
 from rackmodel.report.difference import FIGURES, changes, total
 from rackmodel.report.saved import read_saved
 
@@ -140,3 +141,23 @@ def test_a_compared_result_can_be_asked_again(tmp_path: Path) -> None:
     assert isinstance(done.exception, InputError) or done.exit_code == 0
     with pytest.raises(InputError, match="holds 2 results"):
         read_saved(str(tmp_path))
+
+
+def test_a_question_is_asked_again_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search with relative paths, then `why` in a folder that has another machine of that name; and after both were moved."""
+    here, other = tmp_path / "here", tmp_path / "other"
+    for folder, bandwidth in ((here, "900 GB/s"), (other, "90 GB/s")):
+        folder.mkdir()
+        text = library_path("architecture", "rack_paper").read_text().replace("900 GB/s", bandwidth)
+        (folder / "mine.yaml").write_text(text)
+    (here / "slow.yaml").write_text("profile: slow\nextends: serial\n")
+    monkeypatch.chdir(here)
+    said = run("search", "./mine.yaml", "ffn", "auto", "--set", "accelerators=8", "--profile", "slow.yaml", "-o", "out/answer")
+    assert said.exit_code == 0
+    latency = json.loads((here / "out/answer/result.json").read_text())["result"]["latency_s"]
+    for folder, answer in ((other, "../here/out/answer"), (tmp_path, "moved/out/answer")):
+        monkeypatch.chdir(folder)
+        again = run("why", answer, "--not", "axes.tp.degree=8", "--json")
+        assert again.exit_code == 0
+        assert json.loads(again.stdout)["result"]["latency_s"] == latency
+        here.rename(tmp_path / "moved") if folder == other else None

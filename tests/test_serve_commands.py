@@ -335,7 +335,7 @@ def test_a_trace_that_no_clock_follows_is_refused_at_its_line(tmp_path: Path, ro
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("arrival_s,prompt,prompt,output\n1,10,20,5\n")
-    with pytest.raises(InputError, match="two columns 'prompt'"):
+    with pytest.raises(InputError, match="column 'prompt' is there twice: keep one"):
         read_trace(path)
     path.write_text("arrival_s,prompt,input_tokens,output\n1,10,20,5\n")
     with pytest.raises(InputError, match="columns 'prompt' and 'input_tokens' say the same: keep one"):

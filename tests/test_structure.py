@@ -30,7 +30,7 @@ FLOORS = [
     {"inputs", "mapper", "carbon", "report"},
     {"cost", "store"},
     {"model", "nests"},
-    {"processes", "units", "watch"},
+    {"csv_file", "processes", "units", "watch"},
     {"cycles", "errors"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}

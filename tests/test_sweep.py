@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import os
 import random
 import signal
@@ -17,12 +19,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import rackmodel
 import rackmodel as rm
 from rackmodel import api, processes
 from rackmodel.cli.app import app
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError
-from rackmodel.inputs import read_study
+from rackmodel.inputs import library_path, read_study
 from rackmodel.inputs.shared import SharedInputs
 from rackmodel.store.study_file import StudyFile
 from rackmodel.studies import batch, workers
@@ -326,6 +329,57 @@ def test_a_damaged_file_is_said_to_be_and_left_alone(spec: Path, tmp_path: Path)
         with pytest.raises(OutputError, match="damaged"):
             swept(spec, tmp_path / "out")
         assert path.read_bytes() == broken
+
+
+DAMAGE = (
+    "UPDATE answers SET answer = replace(answer, '\"latency_s\": ', '\"latency_s\": 9')",
+    "UPDATE answers SET answer = substr(answer, 1, 200)",
+    "UPDATE answers SET answer = '[1]'; DELETE FROM points",
+    "UPDATE points SET latency_s = 2 * latency_s WHERE number = 3",
+    "UPDATE points SET latency_s = 'x'; UPDATE points SET status = 'weird' WHERE number = 1",
+    "DELETE FROM answers WHERE key IN (SELECT key FROM points WHERE number < 4)",
+    "DELETE FROM written",
+    "DROP TABLE answers",
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_what_is_not_as_it_was_written_is_solved_again(spec: Path, tmp_path: Path, damage: str) -> None:
+    whole = swept(spec, tmp_path / "whole")
+    swept(spec, tmp_path / "out")
+    with contextlib.closing(sqlite3.connect(tmp_path / "out" / FILE)) as connection:
+        connection.executescript(damage)
+    again = swept(spec, tmp_path / "out")
+    assert dump(tmp_path / "out") == dump(tmp_path / "whole")
+    assert again.rows == whole.rows
+
+
+def test_a_point_that_is_called_otherwise_now_has_its_new_name(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same machine in a file of one's own is the same question, by another name: nothing is solved, every row says it."""
+    swept(spec, tmp_path / "out")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(library_path("architecture", "rack_paper").read_text(encoding="utf-8"), encoding="utf-8")
+    spec.write_text(spec.read_text(encoding="utf-8").replace("architecture: rack_paper", f"architecture: {mine}"), encoding="utf-8")
+    monkeypatch.setattr(batch, "answer_of", None)
+    assert {row["architecture"] for row in swept(spec, tmp_path / "out").rows} == {str(mine)}
+
+
+def test_what_decides_an_answer_is_part_of_the_version() -> None:
+    """Every module that an answer's or a row's is made with, but those that only hold, tell or watch."""
+    package = Path(rackmodel.__file__).parent
+    files = {".".join(path.relative_to(package).with_suffix("").parts): path for path in package.rglob("*.py")}
+    files |= {name.removesuffix(".__init__"): path for name, path in files.items()}
+    counted = {path for pattern in batch.SOURCES for path in package.glob(pattern)}
+    todo, seen = ["api", "studies.answer", "studies.metrics"], set[str]()
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        for node in ast.walk(ast.parse(files[name].read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rackmodel."):
+                of = (node.module or "").removeprefix("rackmodel.")
+                todo += [one for one in (of, *(f"{of}.{alias.name}" for alias in node.names)) if one in files and one not in seen]
+    left = {"cycles", "watch", "store.remembered", "report.files", "report.finite"}
+    assert {name for name in seen if files[name] not in counted and files[name].stat().st_size} == left
 
 
 def test_two_sweeps_do_not_write_one_file(spec: Path, tmp_path: Path) -> None:

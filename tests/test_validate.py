@@ -415,7 +415,7 @@ def test_files_of_every_kind_are_read_and_every_row_is_priced_or_refused(tmp_pat
         ("a,b\n1,2\n", "no kind of rows has the columns a, b"),
         ("m,m,n,k\n1,1,1,1\n", "column 'm' is there twice"),
         ("m,n,k\n1,2\n", "fewer cells"),
-        ("m,n,k\n1,2,3,4\n", "more cells"),
+        ("m,n,k\n1,2,3,4\n", "more values"),
         ("m,n,k\n", "no rows below the names of columns"),
         ("", "no kind of rows has the columns (none)"),
     ],
@@ -470,6 +470,15 @@ def test_a_missed_bar_of_a_file_fails_only_where_that_is_asked_for(tmp_path: Pat
     answer = command("validate", str(path), "--strict")
     assert answer.exit_code == 1
     assert "missed korthikanti_table5" in answer.stdout
+
+
+def test_rows_of_which_none_has_a_prediction_are_no_success(tmp_path: Path) -> None:
+    rows = [{**RUN, "id": "a", "gpu": "Z9000"}, {**RUN, "id": "b"}]
+    none, some = command("validate", str(table(tmp_path / "n.csv", rows[:1]))), command("validate", str(table(tmp_path / "s.csv", rows)))
+    assert none.exit_code == 2
+    assert "no row has a prediction" in none.stderr
+    assert "no GPU called 'Z9000'" in none.stdout
+    assert some.exit_code == 0
 
 
 def test_an_anchor_is_said_and_an_unknown_one_is_refused(tmp_path: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.csv_file import csv_table, text_of
 from rackmodel.errors import InputError
 
 Array = NDArray[np.float64]
@@ -55,28 +54,24 @@ def read_products(path: Path) -> list[ProductRows]:
     Columns: m, n, k; one of TIMES; precision (one of PRECISIONS) and GPU (one of GPUS) where there are several. A `batch` other than 1,
     or an `op` that is no product, is left to other readers.
     """
-    if not path.is_file():
-        raise InputError("no such file", path=str(path))
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8", newline="") as file:
-        table = csv.DictReader(file)
-        names = list(table.fieldnames or ())
-        missing = [name for name in ("m", "n", "k") if name not in names]
-        time = next((name for name in TIMES if name in names), None)
-        if missing or time is None:
-            wanted = [*missing, *([] if time else ["latency_us"])]
-            raise InputError(f"no column {', '.join(wanted)}", path=str(path), known=names)
-        found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-        for number, row in enumerate(table, start=2):
-            if row.get("op", "gemm") not in ("gemm", "matmul", "") or row.get("batch", "1") not in ("1", "", None):
-                continue
-            try:
-                values = [float(row[name]) for name in ("m", "n", "k", time)]
-            except (TypeError, ValueError):
-                raise InputError("want a number in m, n, k and the time", path=f"{path}:{number}") from None
-            if not all(0 < value < np.inf for value in values):
-                raise InputError("sizes and times must be positive", path=f"{path}:{number}")
-            gpu, precision = (next((row[c] for c in columns if row.get(c)), "") for columns in (GPUS, PRECISIONS))
-            found.setdefault((gpu, WORDS.get(precision, precision)), []).append((*values[:3], values[3] * TIMES[time]))
+    names, table = csv_table(text_of(path), str(path))
+    missing = [name for name in ("m", "n", "k") if name not in names]
+    time = next((name for name in TIMES if name in names), None)
+    if missing or time is None:
+        wanted = [*missing, *([] if time else ["latency_us"])]
+        raise InputError(f"no column {', '.join(wanted)}", path=str(path), known=names)
+    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+    for line, row in table:
+        if row.get("op", "gemm") not in ("gemm", "matmul", "") or row.get("batch", "1") not in ("1", "", None):
+            continue
+        try:
+            values = [float(row[name] or "") for name in ("m", "n", "k", time)]
+        except ValueError:
+            raise InputError("want a number in m, n, k and the time", path=f"{path}:{line}") from None
+        if not all(0 < value < np.inf for value in values):
+            raise InputError("sizes and times must be positive", path=f"{path}:{line}")
+        gpu, precision = (next((cell for c in columns if (cell := row.get(c))), "") for columns in (GPUS, PRECISIONS))
+        found.setdefault((gpu, WORDS.get(precision, precision)), []).append((*values[:3], values[3] * TIMES[time]))
     made = []
     for (gpu, precision), rows in found.items():
         m, n, k, seconds = np.array(rows).T

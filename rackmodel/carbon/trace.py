@@ -9,8 +9,6 @@ out: this module reads no file.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from rackmodel.carbon.operational import JOULES_PER_KWH, Placed, check_intensity
+from rackmodel.csv_file import csv_table
 from rackmodel.errors import InputError, Where
 from rackmodel.units import Quantity, parse_quantity
 
@@ -29,7 +28,7 @@ SAME = 1e-9
 
 def read_trace(text: str, name: str) -> np.ndarray:
     """Grams per joule of each hour, [n]. text: CSV whose column `g_per_kwh` counts. Raises InputError with the line."""
-    heads, rows = _rows(text)
+    heads, rows = _rows(text, name)
     if COLUMN not in heads:
         raise InputError(f"a trace needs a column '{COLUMN}'", where=Where(name, 1, 1), known=heads)
     found, before = [], ""
@@ -54,17 +53,15 @@ def read_trace(text: str, name: str) -> np.ndarray:
     return np.array(found)
 
 
-def hour_names(text: str) -> list[str]:
+def hour_names(text: str, name: str = "trace") -> list[str]:
     """What a trace calls its hours: its first column that is no intensity; their numbers where it has none."""
-    return [_label(row) or str(number) for number, (_, row) in enumerate(_rows(text)[1])]
+    return [_label(row) or str(number) for number, (_, row) in enumerate(_rows(text, name)[1])]
 
 
-def _rows(text: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+def _rows(text: str, name: str) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     """(names of the columns, line and cells of each row that is not blank)."""
-    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff")))  # (spreadsheets begin a file with a mark)
-    heads = [head.strip() for head in next(lines, [])]
-    rows = [(lines.line_num, dict(zip(heads, (cell.strip() for cell in row), strict=False))) for row in lines if row]
-    return heads, rows
+    heads, rows = csv_table(text, name)
+    return heads, [(line, {head: (cell or "").strip() for head, cell in row.items()}) for line, row in rows]
 
 
 def _label(row: dict[str, str]) -> str:

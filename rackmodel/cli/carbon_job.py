@@ -58,11 +58,12 @@ def at_grid(machine: Architecture, grid: str) -> Architecture:
 def on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
     """The machine on a grid of an hourly trace. Raises InputError."""
     from rackmodel.carbon.trace import placed, read_trace
+    from rackmodel.csv_file import text_of
     from rackmodel.errors import InputError
 
     if machine.site is None:
         raise InputError("a trace stands for a site's grid: the architecture has no site", path="site")
-    found = placed(read_trace(_text(path), str(path)), float(usage.active), str(path))
+    found = placed(read_trace(text_of(path), str(path)), float(usage.active), str(path))
     site = machine.site.model_copy(update={"grid": {"intensity": found}, "intensity_g_per_j": None})
     return machine.model_copy(update={"site": site})
 
@@ -102,22 +103,14 @@ def _place(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[str,
 def _hours(machine: Architecture, job: Amounts, path: Path) -> dict[str, Any]:
     """When to start the job: its use at the greenest and at the dirtiest hour, g."""
     from rackmodel.carbon.trace import hour_names, read_trace, starts
+    from rackmodel.csv_file import text_of
 
-    text, pue = _text(path), float(machine.site.pue) if machine.site is not None else 1.0
-    best, worst = starts(read_trace(text, str(path)), hour_names(text), job.seconds)
+    text, pue = text_of(path), float(machine.site.pue) if machine.site is not None else 1.0
+    best, worst = starts(read_trace(text, str(path)), hour_names(text, str(path)), job.seconds)
     return {
         name: {"hour": start.hour, "label": start.label, "use_g": start.g_per_j * pue * job.energy_j}
         for name, start in (("best", best), ("worst", worst))
     }
-
-
-def _text(path: Path) -> str:
-    from rackmodel.errors import InputError, Where
-
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise InputError(f"cannot be read: {problem}", where=Where(str(path)))
 
 
 def write_job(data: dict[str, Any], where: Path) -> list[Path]:

@@ -421,7 +421,7 @@ def write_results(
     for result, stem, own, more in zip(results, stems, asked, drawn, strict=True):
         written.append(write_mapping(result, where / f"{stem}mapping.yaml"))
         written.append(write_whole(where / f"{stem}ledger.csv", ledger_csv(result.ledger)))
-        written.append(write_whole(where / f"{stem}result.json", saved_json(result, own, more)))
+        written.append(write_whole(where / f"{stem}result.json", saved_json(result, own, more, where)))
     charts = {"energy": energy_breakdown(results, ("component", "level")), "latency": latency_breakdown(results)}
     for stem, chart in charts.items():
         written += save_chart(chart, where, stem)

@@ -75,6 +75,8 @@ def sweep(
 
     if export is not None:
         check_format(export, output is not None)
+        if as_json and output is None:
+            raise InputError("prints to standard output, as --json does: keep one, or say -o DIR too", path="--export")
     spec, own = _spec(inputs, columns, objective(minimize), profile), read_sets(sets or ())
     checks, carbon = checks_of(spec), tables_under(spec, own)
     if ranges and not checks:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, echo, print_json
+from rackmodel.cli.options import MOST_WORKERS, JsonOption, echo, folder, print_json
 
-MISSED = 1
+MISSED, REFUSED = 1, 2
 
 
 def validate(
@@ -39,6 +39,7 @@ def validate(
     from rackmodel.validation.run import validate as run
     from rackmodel.validation.table import report_lines
 
+    folder(page)
     line = PointsLine("cases")
     try:
         report = run(files or shipped_files(), anchor or (), sets or (), crew=Crew(workers or cores(), line))
@@ -54,5 +55,8 @@ def validate(
         written = write_page(report, files or shipped_files(), page)
         if not as_json:
             echo("\n".join(f"wrote {path}" for path in written))
+    if all(row.refused for row in report.rows):
+        echo("no row has a prediction", err=True)
+        raise typer.Exit(REFUSED)
     if report.missed and (strict or not files):
         raise typer.Exit(MISSED)

@@ -98,17 +98,29 @@ def _question(inputs: list[str], sets: list[str], minimize: str | None, profile:
     from rackmodel.report.saved import read_saved
 
     if len(inputs) == 1:
-        asked = read_saved(inputs[0]).asked
+        one = read_saved(inputs[0])
+        asked = one.asked
         if not all(isinstance(asked.get(key), str) for key in ("architecture", "workload", "mapper")):
             raise InputError("does not say what was searched: want a folder that `search -o` wrote", where=Where(inputs[0]))
-        said = [str(one) for one in asked.get("sets") or ()]
+        said = [_from_here(str(text), one.asked_in) for text in asked.get("sets") or ()]
         goal, words = asked.get("minimize"), asked.get("profile")
-        own = {"minimize": minimize or goal, "profile": profile or words, "limits": asked.get("limits") or {}}
-        return {key: asked[key] for key in ("architecture", "workload", "mapper")} | own | {"sets": instead(said, sets)}
+        own = {"minimize": minimize or goal, "profile": profile or (words and _from_here(words, one.asked_in))}
+        own |= {key: _from_here(asked[key], one.asked_in) for key in ("architecture", "workload", "mapper")}
+        return own | {"limits": asked.get("limits") or {}, "sets": instead(said, sets)}
     if len(inputs) not in (2, 3):
         raise InputError(f"{len(inputs)} inputs: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
     mapper = inputs[2] if len(inputs) == 3 else "auto"
     return {"architecture": inputs[0], "workload": inputs[1], "mapper": mapper, "minimize": minimize, "profile": profile, "sets": sets}
+
+
+def _from_here(word: str, asked_in: Path | None) -> str:
+    """A word of a command that ran in another folder: where it, or what a setting sets, is a path from there, the path from here."""
+    from rackmodel.inputs.library import exists, is_path, show
+
+    name, equals, value = word.rpartition("=")
+    if asked_in is None or not is_path(value) or not exists(asked_in / value):
+        return word
+    return name + equals + show((asked_in / value).resolve())
 
 
 def _tell_if_another(best: Result, name: str) -> None:

@@ -90,12 +90,15 @@ def _bars(
 
 
 def _segments(groups: Sequence[Mapping[str, float]]) -> tuple[list[str], list[str]]:
-    """Names and colours of the segments: components in their own order and colour; beyond 8, the smallest become 'other'."""
+    """Names and colours of the segments: components in their own order and colour; beyond 8, the smallest become 'other';
+    'none' where all are 0."""
     sums: dict[str, float] = {}
     for group in groups:
         for name, value in group.items():
             if value:
                 sums[name] = sums.get(name, 0.0) + value
+    if not sums:
+        return ["none"], [GREY]  # (a chart without a segment has no row, and so no size)
     kept = sorted(sums, key=lambda name: (-sums[name], name))
     if len(kept) > len(PALETTE):
         kept = kept[: len(PALETTE) - 1]
@@ -327,9 +330,9 @@ def _points(
     points = [
         {"x": _plain(row[x]), "series": _joined(row, series), "value": value / divisor if ok else None, "text": format_si(value, unit)}
         for row, value, ok in zip(rows, values, fits, strict=True)
-        if ok or row.get(y) is None  # what is not there is a gap in its line
+        if ok or row.get(y) is None or not any(fits)  # what is not there is a gap in its line
     ]
-    found = {point["series"] for point in points if point["value"] is not None}
+    found = {point["series"] for point in points if point["value"] is not None} or set(numbers)  # (a chart without a point has no size)
     points = [point for point in points if point["series"] in found]
     kept = {name: number for name, number in numbers.items() if name in found}
     return points, kept, _with_unit(y_title or y, shown), fits.count(False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,18 +29,22 @@ LARGEST = 1 << 28
 class Saved:
     """A result that was read. name: what to call it · asked: architecture, workload, mapper or mapping, sets, profile, minimize of the
     command that wrote it, {} where it is not known · data: as Result.to_dict · ledger: its rows · shown: its words, the facts of its
-    machine and what pictures need of it (as `_shown`), {} of a file that has none."""
+    machine and what pictures need of it (as `_shown`), {} of a file that has none · asked_in: the folder that its relative
+    paths are from."""
 
     name: str
     asked: Mapping[str, Any]
     data: Mapping[str, Any]
     ledger: Ledger
     shown: Mapping[str, Any] = field(default_factory=dict)
+    asked_in: Path | None = None
 
 
-def saved_json(result: Result, asked: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> str:
-    """The text of a result's file. asked: the command's inputs · more: what sketches are drawn from: timeline, graph."""
-    data = {"asked": dict(asked), "result": result.to_dict(), "shown": _shown(result) | dict(more or {})}
+def saved_json(result: Result, asked: Mapping[str, Any], more: Mapping[str, Any] | None = None, where: Path | None = None) -> str:
+    """The text of a result's file. asked: the command's inputs · more: what sketches are drawn from: timeline, graph · where: the folder
+    that the file is for, from which it says the way to where the command ran, so that both may be moved together."""
+    way = {} if where is None else {"asked_in": os.path.relpath(Path.cwd(), where.resolve())}
+    data = {"asked": dict(asked), **way, "result": result.to_dict(), "shown": _shown(result) | dict(more or {})}
     return json.dumps(finite(data), indent=1, allow_nan=False, default=float) + "\n"
 
 
@@ -117,7 +122,9 @@ def _saved(data: Any, shown: str) -> Saved:
     rows = tuple(_charge(row, shown, number) for number, row in enumerate(result["ledger"], start=1))
     shown_of = data.get("shown")
     asked, shown_of = ({} if not isinstance(one, dict) else one for one in (asked, shown_of))
-    return Saved(f"{words[2]} on {words[0]}", asked, result, Ledger(rows), shown_of)
+    way = data.get("asked_in")
+    asked_in = Path(shown).resolve().parent / way if isinstance(way, str) else None
+    return Saved(f"{words[2]} on {words[0]}", asked, result, Ledger(rows), shown_of, asked_in)
 
 
 def _charge(row: Any, shown: str, number: int) -> Charge:

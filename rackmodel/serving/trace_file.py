@@ -5,14 +5,15 @@ Columns: arrival_s, prompt, output (or input_tokens, output_tokens); others are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.csv_file import csv_table, text_of
 from rackmodel.errors import InputError, Where
-from rackmodel.inputs.csv_table import csv_table
 from rackmodel.report.files import csv_text, write_whole
 from rackmodel.serving.admission import LATEST_S, Trace
 from rackmodel.serving.trace import PERCENTILES, RequestFigures
@@ -38,33 +39,24 @@ def read_trace(path: Path) -> Trace:
 
 def _rows(path: Path) -> list[tuple[int, list[float]]]:
     """(line, numbers in the order of COLUMNS) of each request. Raises InputError with its line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError:
-        raise InputError("no such file", where=Where(str(path)))
-    except UnicodeDecodeError:
-        raise InputError("no text in UTF-8", where=Where(str(path)))
-    reader = csv_table(text, str(path))
-    names = {name: _column(reader.fieldnames or [], words, path) for name, words in COLUMNS.items()}
+    there, rows = csv_table(text_of(path), str(path))
+    names = {name: _column(there, words, path) for name, words in COLUMNS.items()}
     found: list[tuple[int, list[float]]] = []
-    for row in reader:
-        where = Where(str(path), reader.line_num, 1)
-        if any(row.get(None, ())):
-            raise InputError("more values than columns: is there a comma inside a number?", where=where)
-        found.append((reader.line_num, [_number(row.get(column), column, where, *LIMITS[name]) for name, column in names.items()]))
+    for line, row in rows:
+        where = Where(str(path), line, 1)
+        found.append((line, [_number(row.get(column), column, where, *LIMITS[name]) for name, column in names.items()]))
         if len(found) > MOST_REQUESTS:
             raise InputError(f"more than {MOST_REQUESTS:,} requests", where=where)
     return found
 
 
-def _column(there: Any, words: tuple[str, ...], path: Path) -> str:
+def _column(there: Sequence[str], words: tuple[str, ...], path: Path) -> str:
     found = [word for word in there if word in words]
     if not found:
         raise InputError(f"no column '{words[0]}'", where=Where(str(path), 1, 1), known=list(there), given=words[0])
     if len(found) > 1:
-        said = f"two columns '{found[0]}'" if len(set(found)) == 1 else f"columns '{found[0]}' and '{found[1]}' say the same"
-        raise InputError(f"{said}: keep one", where=Where(str(path), 1, 1))
-    return str(found[0])
+        raise InputError(f"columns '{found[0]}' and '{found[1]}' say the same: keep one", where=Where(str(path), 1, 1))
+    return found[0]
 
 
 def _number(text: str | None, column: str, where: Where, least: float, below: float) -> float:

@@ -117,7 +117,7 @@ class Store:
         if row is None:
             return None
         text = row[0] if isinstance(row[0], str) else ""
-        if text[:_DIGITS] == _digest(key, text[_DIGITS:]):
+        if text[:_DIGITS] == digest_of(key, text[_DIGITS:]):
             return json.loads(text[_DIGITS:])
         self._forget(key)
         return None
@@ -134,12 +134,13 @@ class Store:
             return
         text = json.dumps(answer)
         try:
-            self.connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, _digest(key, text) + text))
+            self.connection.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (key, digest_of(key, text) + text))
         except sqlite3.Error as problem:
             self._failed(problem)
 
 
-def _digest(key: str, text: str) -> str:
+def digest_of(key: str, text: str) -> str:
+    """Of a text and of what it is kept under."""
     return hashlib.sha256(f"{key}\n{text}".encode(errors="replace")).hexdigest()
 
 

@@ -3,11 +3,13 @@
     study     name, value                          what it is of
     points    number, key, ..., status, figures    a row a point that is done, plain columns (a gap in the numbers: not done yet)
     answers   key, answer                          what was computed, whole, as JSON: computed once, whatever points ask for it
+    written   name, digest                         of each answer and each row, as it was written
     ledger    number, phase, ..., exposed_seconds  a view: the rows of every point's ledger
 
 A key is the content of a point's inputs and the version of the model: another number is another key. The file is written ahead (WAL) in
-transactions of a few points, so that a killed sweep loses at most those under way. One sweep at a time writes: it holds a lock beside
-the file, which the system drops when its process ends, however it ends.
+transactions of a few points, so that a killed sweep loses at most those under way. What is not as it was written (a damaged disk, another
+program) counts as not there, and so does the row of a point that is called otherwise now. One sweep at a time writes: it holds a lock
+beside the file, which the system drops when its process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +26,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from rackmodel.errors import InputError, OutputError, RackmodelError, Where
+from rackmodel.store.remembered import digest_of
 
 APPLICATION, FORMAT = 0x72616B6D, 1  # 'rakm'
 NUMBER, KEY = "number", "key"
@@ -30,6 +34,7 @@ NUMBER, KEY = "number", "key"
 _TABLES = """
 CREATE TABLE IF NOT EXISTS study (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS written (name TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID;
 CREATE VIEW IF NOT EXISTS ledger AS SELECT points.number AS number, {columns}
   FROM points JOIN answers USING (key), json_each(answers.answer, '$.ledger') AS charge;
 """
@@ -46,9 +51,11 @@ class StudyFile:
         self.path = path
         self._lock: IO[str] | None = None
         self.columns: tuple[str, ...] = ()
+        self.called: Sequence[str] = ()
         try:
             self._lock = _locked(path) if path is not None else None
             self.connection = sqlite3.connect(path if path is not None else ":memory:", timeout=10.0, isolation_level=None)
+            self.connection.text_factory = lambda data: data.decode(errors="replace")
             with self._words():
                 self._check()
                 self._begin()
@@ -108,47 +115,55 @@ class StudyFile:
 
     # -- points ------------------------------------------------------------------------------------------------------------
 
-    def plan(self, about: Mapping[str, str], columns: Sequence[str], keys: Sequence[str]) -> list[int]:
+    def plan(self, about: Mapping[str, str], columns: Sequence[str], keys: Sequence[str], called: Sequence[str]) -> list[int]:
         """Say what the points are; numbers of those without a row. about: what the file is of · columns: of a row, beside number and key ·
-        keys: of every point, in order. Rows of another plan are dropped; their answers are kept."""
-        self.columns = tuple(columns)
+        keys, called: of every point, in order, its key and what it is called. Rows of another plan are dropped; their answers are kept."""
+        self.columns, self.called = tuple(columns), called
         with self._words(), self._transaction():
             there = [row[1] for row in self.connection.execute("PRAGMA table_info(points)")]
             same = there == [NUMBER, KEY, *columns]
-            rows = self.connection.execute("SELECT number, key FROM points").fetchall() if same else []
-            same = same and all(number < len(keys) and keys[number] == key for number, key in rows)
+            rows = self.connection.execute("SELECT * FROM points").fetchall() if same else []
+            same = same and all(number < len(keys) and keys[number] == key for number, key, *_ in rows)
             if not same:
                 said = "".join(f", {_quoted(name)}" for name in columns)
                 self.connection.execute("DROP TABLE IF EXISTS points")
                 self.connection.execute(f"CREATE TABLE points (number INTEGER PRIMARY KEY, key TEXT NOT NULL{said})")
+            done = self._whole(rows) if same else set()
+            self.connection.executemany("DELETE FROM points WHERE number = ?", [(row[0],) for row in rows if same and row[0] not in done])
             self.connection.execute("DELETE FROM study")
             self.connection.executemany("INSERT INTO study VALUES (?, ?)", about.items())
-        done = {number for number, _ in rows} if same else set()
         return [number for number in range(len(keys)) if number not in done]
+
+    def _whole(self, rows: Sequence[tuple[Any, ...]]) -> set[int]:
+        """Numbers of rows that are as they were written, called as they are now, and whose answers are as they were written."""
+        written = dict(self.connection.execute("SELECT name, digest FROM written"))
+        answers = self.connection.execute("SELECT key, answer FROM answers WHERE key IN (SELECT key FROM points)")
+        good = {key for key, answer in answers if written.get(key) == digest_of(key, str(answer))}
+        return {row[0] for row in rows if row[1] in good and written.get(str(row[0])) == self._digest(row)}
+
+    def _digest(self, row: Sequence[Any]) -> str:
+        """Of a row: number, key, values."""
+        return digest_of(self.called[row[0]], json.dumps(list(row)))
 
     def write(self, rows: Iterable[tuple[int, str, Row]], answers: Mapping[str, str]) -> None:
         """Points that are done, (number, key, row) each, and what was computed for them, all or nothing. answers: key → JSON."""
         marks = ", ".join("?" * (len(self.columns) + 2))
+        made = [(number, key, *(_plain(row.get(name)) for name in self.columns)) for number, key, row in rows]
+        digests = {key: digest_of(key, text) for key, text in answers.items()} | {str(row[0]): self._digest(row) for row in made}
         with self._words(), self._transaction():
             self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", answers.items())
-            self.connection.executemany(
-                f"INSERT OR REPLACE INTO points VALUES ({marks})",
-                ([number, key, *(_plain(row.get(name)) for name in self.columns)] for number, key, row in rows),
-            )
+            self.connection.executemany(f"INSERT OR REPLACE INTO points VALUES ({marks})", made)
+            self.connection.executemany("INSERT OR REPLACE INTO written VALUES (?, ?)", digests.items())
 
     def answers(self, keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
         """(key, answer) of those keys that were computed."""
         for key in keys:
             with self._words():
-                found = self.connection.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
-            if found is not None:
+                found = self.connection.execute(
+                    "SELECT answer, digest FROM answers JOIN written ON name = key WHERE key = ?", (key,)
+                ).fetchone()
+            if found is not None and found[1] == digest_of(key, str(found[0])):
                 yield key, json.loads(found[0])
-
-    def has(self, keys: Iterable[str]) -> set[str]:
-        """Those keys that were computed."""
-        with self._words():
-            every = {key for (key,) in self.connection.execute("SELECT key FROM answers")}
-        return every & set(keys)
 
     def rows(self) -> list[dict[str, Any]]:
         """Every row that is there, in the study's order."""
@@ -200,7 +215,10 @@ class StudyFile:
 
 
 def _plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, int | float | str) else str(value)
+    """A value as it is read back."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else float(value) + 0.0  # (SQLite has no -0.0)
+    return value if value is None or isinstance(value, str) else int(value) if isinstance(value, int) else str(value)
 
 
 def _quoted(name: str) -> str:

@@ -27,10 +27,10 @@ from rackmodel.studies.metrics import Value, figures_of, metric
 from rackmodel.studies.plan import Ask
 
 SOURCES = (
-    "api.py", "errors.py", "results.py", "units.py", "carbon/*.py", "cost/**/*.py", "inputs/*.py", "mapper/**/*.py", "model/*.py",
-    "nests/**/*.py", "studies/answer.py", "studies/metrics.py",
+    "api.py", "errors.py", "results.py", "setting.py", "units.py", "carbon/*.py", "cost/**/*.py", "inputs/*.py", "mapper/**/*.py",
+    "model/*.py", "nests/**/*.py", "report/tables.py", "studies/answer.py", "studies/metrics.py", "studies/table.py",
 )  # fmt: skip
-"""What decides an answer."""
+"""What decides an answer, and the row of a point."""
 
 TABLES = ("part", "collectives", "carbon", "block", "family", "profile")
 """Kinds of the library's files that inputs refer to by name."""

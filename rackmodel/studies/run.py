@@ -162,14 +162,15 @@ class Sweep:
         """Every point that is not there yet, then all of them. Raises InputError where no point of a run can be read."""
         self.keys = self._keys()
         about = {"study": self.study.name, "points": str(len(self.asks)), "model": model_version()}
-        missing = self.file.plan(about, self.table.names, self.keys)
+        missing = self.file.plan(about, self.table.names, self.keys, [ask.words for ask in self.asks])
         self.done = len(self.asks) - len(missing)
         progress(self.done, len(self.asks))
         numbers: dict[str, list[int]] = {}
         for number in missing:
             numbers.setdefault(self.keys[number], []).append(number)
-        known = self.file.has(numbers)
-        for key, answer in self.file.answers(key for key in numbers if key in known):
+        known = set()
+        for key, answer in self.file.answers(numbers):
+            known.add(key)
             self._write(numbers, [SolvedPoint(key, "", answer, self._figures(self.asks[numbers[key][0]], answer))])
             progress(self.done, len(self.asks))
         todo = {key: self.asks[own[0]] for key, own in numbers.items() if key not in known}

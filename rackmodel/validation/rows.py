@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rackmodel.csv_file import Row, csv_table, text_of
 from rackmodel.errors import InputError, Where
-from rackmodel.inputs.csv_table import csv_table
 
 Cells = Mapping[str, str]
 
@@ -49,8 +45,6 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
 )
 """(kind, columns that tell it, why it cannot be priced: '' where it is). The first that fits."""
 
-MOST_BYTES = 1 << 30
-
 
 @dataclass(frozen=True)
 class PublishedRow:
@@ -87,12 +81,8 @@ class PublishedRow:
 
 def read_rows(path: Path) -> list[PublishedRow]:
     """The rows of a file. Raises InputError where it is no table, or of no kind that is known."""
-    reader = csv_table(_text(path), str(path))
-    columns = [name for name in reader.fieldnames or () if name]
-    if len(set(columns)) != len(columns):
-        twice = next(name for name in columns if columns.count(name) > 1)
-        raise InputError(f"column '{twice}' is there twice", where=Where(str(path), 1, 1))
-    found = list(_rows(reader, kind_of_columns(columns, path), path))
+    columns, rows = csv_table(text_of(path), str(path))
+    found = list(_rows(rows, kind_of_columns([name for name in columns if name], path), path))
     if not found:
         raise InputError("no rows below the names of columns", where=Where(str(path), 1, 1))
     return found
@@ -105,7 +95,7 @@ def kind_of_file(path: Path) -> str:
 
 def columns_of(path: Path) -> list[str]:
     """The columns of a file. Raises InputError where it cannot be read."""
-    return [name for name in csv_table(_text(path), str(path)).fieldnames or () if name]
+    return [name for name in csv_table(text_of(path), str(path))[0] if name]
 
 
 def kind_of_columns(columns: Sequence[str], path: Path) -> str:
@@ -119,13 +109,12 @@ def kind_of_columns(columns: Sequence[str], path: Path) -> str:
     return found
 
 
-def _rows(reader: csv.DictReader[str], kind: str, path: Path) -> Iterator[PublishedRow]:
+def _rows(rows: Iterator[Row], kind: str, path: Path) -> Iterator[PublishedRow]:
     stem = path.name.split(".")[0]
-    for number, cells in enumerate(reader):
-        line = reader.line_num
-        extra = cells.pop(None, None)
-        if extra or any(value is None for value in cells.values()):
-            raise InputError(f"{'more' if extra else 'fewer'} cells than columns", where=Where(str(path), line, 1))
+    for number, (line, some) in enumerate(rows):
+        cells = {name: cell for name, cell in some.items() if cell is not None}
+        if len(cells) < len(some):
+            raise InputError("fewer cells than columns", where=Where(str(path), line, 1))
         row = PublishedRow(
             id=cells.get("id") or f"{stem}:{number + 1}",
             dataset=(cells.get("dataset") or "").strip() or stem,
@@ -135,22 +124,3 @@ def _rows(reader: csv.DictReader[str], kind: str, path: Path) -> Iterator[Publis
             line=line,
         )
         yield row
-
-
-def _text(path: Path) -> str:
-    """The text of a file, gzipped or not. Raises InputError where it cannot be read as such."""
-    try:
-        data = path.read_bytes()
-    except IsADirectoryError:
-        raise InputError("a folder, where a CSV file is wanted", where=Where(str(path)))
-    except (FileNotFoundError, ValueError):
-        raise InputError("no such file", where=Where(str(path)))
-    try:
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(io.BytesIO(data)) as file:
-                data = file.read(MOST_BYTES)
-        return data.decode("utf-8-sig")
-    except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise InputError("the gzip stream is broken", where=Where(str(path)))
-    except UnicodeDecodeError:
-        raise InputError("no text in UTF-8", where=Where(str(path)))

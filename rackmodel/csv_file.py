@@ -1,0 +1,68 @@
+"""A CSV file of a person's, plain or gzipped: its text, and its rows by the names of their columns. What is wrong has its line."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from rackmodel.errors import InputError, Where
+
+MOST_BYTES = 1 << 30
+Row = tuple[int, dict[str, str | None]]
+"""(its line, cells by the names of columns; None of those that it lacks)."""
+
+
+def text_of(path: Path) -> str:
+    """The text of a file, gzipped or not. Raises InputError where it cannot be read as such."""
+    try:
+        data = path.read_bytes()
+    except IsADirectoryError:
+        raise InputError("a folder, where a CSV file is wanted", where=Where(str(path)))
+    except (FileNotFoundError, ValueError):
+        raise InputError("no such file", where=Where(str(path)))
+    except OSError as problem:
+        raise InputError(f"cannot be read: {problem.strerror or problem}", where=Where(str(path)))
+    try:
+        if data[:2] == b"\x1f\x8b":
+            with gzip.open(io.BytesIO(data)) as file:
+                data = file.read(MOST_BYTES)
+        return data.decode("utf-8-sig")
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError("the gzip stream is broken", where=Where(str(path)))
+    except UnicodeDecodeError:
+        raise InputError("no text in UTF-8", where=Where(str(path)))
+
+
+def csv_table(text: str, file: str) -> tuple[list[str], Iterator[Row]]:
+    """The names of its columns, and its rows but the blank ones. file: that the text is of. Raises InputError, what it gives does too:
+    where the text is no CSV, a column is there twice, or a row has cells beyond its columns."""
+    lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))  # (spreadsheets begin a file with a mark)
+    every = _told(lines, file)
+    columns = [name.strip() for name in next(every, (1, []))[1]]
+    named = [name for name in columns if name]
+    if twice := next((name for name in named if named.count(name) > 1), None):
+        raise InputError(f"column '{twice}' is there twice: keep one", where=Where(file, 1, 1))
+    return columns, (_row(columns, line, cells, file) for line, cells in every if cells)
+
+
+def _told(lines: Iterator[list[str]], file: str) -> Iterator[tuple[int, list[str]]]:
+    """(line, cells) of each row."""
+    while True:
+        begun = lines.line_num + 1  # type: ignore[attr-defined]
+        try:
+            cells = next(lines)
+        except StopIteration:
+            return
+        except csv.Error as problem:
+            raise InputError(f"no CSV ({problem}): is a quote left open?", where=Where(file, begun, 1)) from problem
+        yield lines.line_num, cells  # type: ignore[attr-defined]
+
+
+def _row(columns: list[str], line: int, cells: list[str], file: str) -> Row:
+    if any(cells[len(columns) :]):
+        raise InputError("more values than columns: is there a comma inside a number?", where=Where(file, line, 1))
+    return line, dict(zip(columns, [*cells, *[None] * (len(columns) - len(cells))], strict=False))
