@@ -81,6 +81,7 @@ def served(workload: Workload, **degrees: int) -> ServedModel:
 
 def test_every_block_of_a_layer_is_tried_here() -> None:
     ends = {"embedding", "embedding_positions", "head", "tied_head", "next_token"}  # (the last: tests/test_modules.py)
+    ends |= {"trained_head", "trained_tied_head"}  # (tests/test_import_training.py)
     assert {*ATTENTION, *FEED_FORWARD, *ALONE} == set(names("block")) - ends
 
 
