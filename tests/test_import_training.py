@@ -114,6 +114,13 @@ def test_states_begin_with_the_sequence(tmp_path: Path) -> None:
     assert "kv_cache" not in kinds
 
 
+def test_a_state_is_as_wide_as_keys_and_values(tmp_path: Path) -> None:
+    """MiniMax-01's are 128 x 128 a head, by indices of one size: its scan walks both."""
+    graph = read_workload(trained("minimax_text_01", tmp_path))
+    scan = next(op for section in graph.sections for op in section.workload.ops.values() if op.kind.name == "scan")
+    assert set(scan.indices) == {"b", "s", "h", "e", "e2"}
+
+
 def test_an_architecture_is_not_trained(run) -> None:
     code, _, err = run("import", "arch.yaml", "--training")
     assert (code, "--training: an architecture is not trained" in err) == (2, True)

@@ -31,12 +31,13 @@ WIDTHS = {"y": "fx", "p": "fs"}
 def trained_step(step: Mapping[str, Any]) -> dict[str, Any]:
     """The workload file of a training step as plain data, from that of a decoder's step (`compose_decoder`). Raises InputError for layers
     that share another's cache, or choose what they attend to."""
-    renames = _aliases(step["sizes"]) | {index: name for index, name in WIDTHS.items() if index in step["sizes"]}
+    aliases = _aliases(step)
+    renames = aliases | {index: name for index, name in WIDTHS.items() if index in step["sizes"]}
     caches = {name for name, said in step["tensors"].items() if said.get("kind") == "kv_cache"}
     sections = {name: _section(name, said, caches, renames) for name, said in step["sections"].items()}
     used = {access.tensor for said in sections.values() for text in said["einsums"].values() for access in _accesses(text)}
     tensors = {name: _tensor(said) for name, said in step["tensors"].items() if name in used}
-    sizes = {renames.get(index, index): value for index, value in step["sizes"].items() if index not in _aliases(step["sizes"])}
+    sizes = {renames.get(index, index): value for index, value in step["sizes"].items() if index not in aliases}
     return {
         "phases": PHASES,
         "sizes": used_sizes(sizes | SIZES, list(sections.values()), tensors),
@@ -45,9 +46,14 @@ def trained_step(step: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _aliases(sizes: Mapping[str, Any]) -> dict[str, str]:
-    """Indices that walk what another walks, by a name of their own → that other's (of routing, whose ranks servers split apart)."""
-    return {index: size for index, size in sizes.items() if isinstance(size, str) and size in sizes and index != "t"}
+def _aliases(step: Mapping[str, Any]) -> dict[str, str]:
+    """Indices that walk what another walks, by a name of their own → that other's: of routing, whose ranks servers split apart. Not those
+    that an operation walks beside the other."""
+    sizes = step["sizes"]
+    texts = [text for said in step["sections"].values() for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
+    walked = [{index for access in _accesses(text) for index in access.names} for text in texts]
+    named = {index: size for index, size in sizes.items() if isinstance(size, str) and size in sizes}
+    return {index: size for index, size in named.items() if not any({index, size} <= indices for indices in walked)}
 
 
 def _section(name: str, said: Mapping[str, Any], caches: Collection[str], renames: Mapping[str, str]) -> dict[str, Any]:
