@@ -66,7 +66,7 @@ class _Workload:
             other = {op: text for op, text in spec.prompts.items() if text != spec.einsums.get(op)}
             prompts |= {f"{op}{suffix}": None if text is None else _renamed(text, renames, suffix) for op, text in other.items()}
             self.sizes |= spec.sizes
-            used = {access.tensor: access.names for text in (*mine.values(), *filter(None, other.values())) for access in _accesses(text)}
+            used = {access.tensor: access.names for text in (*mine.values(), *filter(None, other.values())) for access in accesses(text)}
             for tensor, said in spec.tensors.items():
                 if tensor in used:
                     words = said.model_dump(exclude_unset=True, exclude_none=True)
@@ -96,8 +96,7 @@ def used_sizes(
     sizes: Mapping[str, Any], sections: Sequence[Mapping[str, Any]], tensors: Mapping[str, Any], wanted: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Of sizes those that operations or densities name, and those that these follow from. wanted: others that stay."""
-    texts = [text for said in sections for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
-    found = {index for text in texts for access in _accesses(text) for index in access.names} | set(wanted)
+    found = {index for text in texts_of(sections) for access in accesses(text) for index in access.names} | set(wanted)
     found |= {name for said in tensors.values() for name in size_names(said.get("density", 1))}
     while more := {name for index in found if index in sizes for name in size_names(sizes[index])} - found:
         found |= more
@@ -167,7 +166,13 @@ def _chosen(access: Access, op: Op, workload: Workload) -> float:
     return min((float(workload.tensors[other.tensor].density) for other in shared), default=1.0)
 
 
-def _accesses(text: str) -> tuple[Access, ...]:
+def texts_of(sections: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Every statement of some sections, of single tokens' steps and of prompts'."""
+    return [text for said in sections for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
+
+
+def accesses(text: str) -> tuple[Access, ...]:
+    """What a statement writes, and what it reads."""
     statement = parse_statement(text)
     return (statement.out, *statement.ins)
 

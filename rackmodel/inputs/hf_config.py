@@ -300,8 +300,8 @@ def render(label: str, data: dict[str, Any], precision: dict[str, str], source: 
 
 def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:
     """The file, a line an operation and a tensor."""
-    yield from (f"workload: {label}", f"phases: {_flow(data['phases'])}")
-    yield from (f"serving: {_flow(data['serving'])}" for _ in range("serving" in data))
+    yield f"workload: {label}"
+    yield from (f"{key}: {_flow(data[key])}" for key in ("phases", "serving") if key in data)
     yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}")
     for part in ("sections", "mtp"):
         if part in data:

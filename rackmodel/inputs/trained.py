@@ -9,12 +9,12 @@ widths                      of weights and activations those of mixed precision,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rackmodel.errors import InputError
-from rackmodel.inputs.decoders import used_sizes
+from rackmodel.inputs.decoders import accesses, texts_of, used_sizes
 from rackmodel.model.einsum import Access, Statement, parse_statement
 from rackmodel.model.opkinds import APPEND
 
@@ -35,7 +35,7 @@ def trained_step(step: Mapping[str, Any]) -> dict[str, Any]:
     renames = aliases | {index: name for index, name in WIDTHS.items() if index in step["sizes"]}
     caches = {name for name, said in step["tensors"].items() if said.get("kind") == "kv_cache"}
     sections = {name: _section(name, said, caches, renames) for name, said in step["sections"].items()}
-    used = {access.tensor for said in sections.values() for text in said["einsums"].values() for access in _accesses(text)}
+    used = {access.tensor for text in texts_of(sections.values()) for access in accesses(text)}
     tensors = {name: _tensor(said) for name, said in step["tensors"].items() if name in used}
     sizes = {renames.get(index, index): value for index, value in step["sizes"].items() if index not in aliases}
     return {
@@ -50,8 +50,7 @@ def _aliases(step: Mapping[str, Any]) -> dict[str, str]:
     """Indices that walk what another walks, by a name of their own → that other's: of routing, whose ranks servers split apart. Not those
     that an operation walks beside the other."""
     sizes = step["sizes"]
-    texts = [text for said in step["sections"].values() for text in (*said["einsums"].values(), *said.get("prompts", {}).values()) if text]
-    walked = [{index for access in _accesses(text) for index in access.names} for text in texts]
+    walked = [{index for access in accesses(text) for index in access.names} for text in texts_of(step["sections"].values())]
     named = {index: size for index, size in sizes.items() if isinstance(size, str) and size in sizes}
     return {index: size for index, size in named.items() if not any({index, size} <= indices for indices in walked)}
 
@@ -111,8 +110,3 @@ def _walked(one: Statement, renames: Mapping[str, str]) -> Statement:
 def _tensor(said: Mapping[str, Any]) -> dict[str, Any]:
     """What is said of a tensor in training: how much of it is there and read, and of the head's and the tokens the widths."""
     return {key: value for key, value in said.items() if key in KEPT or (key == "precision" and value in ("0 bit", "32 bit"))}
-
-
-def _accesses(text: str) -> Iterator[Access]:
-    statement = parse_statement(text)
-    yield from (statement.out, *statement.ins)

@@ -157,7 +157,8 @@ class Branch:
     def _lines(self, prefix: Prefix, taken: float, aim: NestObjective) -> list[SliceLines]:
         key = (self.on_chip(prefix), taken, aim)
         if key not in self.lines:
-            self.lines[key] = [SliceLines(search, aim, self._blends(aim)) for search in self._searches(prefix, taken)]
+            blends = self._blends(aim)
+            self.lines[key] = [SliceLines(search, aim, blends) for search in self._searches(prefix, taken)]
         return self.lines[key]
 
     def _blends(self, aim: NestObjective) -> MemberBlends:
