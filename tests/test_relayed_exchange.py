@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import accumulate, combinations
 from math import prod
 from typing import Any
@@ -25,8 +26,8 @@ def joined(*counts: int) -> Architecture:
     return machine(*((count, {"bandwidth": f"{RATES[f'tier{at}'] / 1e9} GB/s"}) for at, count in enumerate(counts)))
 
 
-def layer(given: Architecture, experts: int, top: int, exchange: str) -> Result:
-    sizes = [f"x={experts}", f"k={top}", f"b={TOKENS}", "s=1", "d=256", "f=128", "phases=[forward]"]
+def layer(given: Architecture, experts: int, top: int, exchange: str, sets: Sequence[str] = ()) -> Result:
+    sizes = [f"x={experts}", f"k={top}", f"b={TOKENS}", "s=1", "d=256", "f=128", "phases=[forward]", *sets]
     profile = read_profile("serial", [f"profile.collectives={{library: nccl, exchange: {exchange}}}"])
     return search_mapper(given, read_workload("moe", sizes), read_mapper("expert"), profile=profile).result
 
@@ -74,6 +75,29 @@ def test_fewer_bytes_leave_a_node_than_when_every_expert_is_sent_its_own() -> No
         for name in ("relayed", "all_to_all")
     }
     assert outside["relayed"] / outside["all_to_all"] == pytest.approx(0.4575, abs=5e-4)
+
+
+def test_a_router_that_keeps_to_some_groups_sends_less_between_nodes() -> None:
+    """8 experts of 64, of 2 of 4 groups, a node each: 2 (1 - C(16, 8) / C(32, 8)) = 1.9976 nodes, three quarters of the time another."""
+    given, routing = joined(8, 4), ["routing={x: {groups: 4, kept: 2}}"]
+    kept, free = (layer(given, 64, 8, "relayed", sets) for sets in (routing, []))
+    outside = [sum(row.amount for row in one.ledger.rows if row.tensor == "D" and row.level == "tier1") for one in (kept, free)]
+    assert outside[0] == pytest.approx(TOKENS * 0.75 * 1.99755 * BYTES, rel=1e-5)
+    assert outside[0] / outside[1] == pytest.approx(1.99755 / 3.65887, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("{y: {groups: 4, kept: 2}}", "no index 'y'"),
+        ("{f: {groups: 4, kept: 2}}", "'f' counts no experts"),
+        ("{x: {groups: 3, kept: 2}}", "8 experts in 3 groups"),
+        ("{x: {groups: 4, kept: 5}}", "5 of 4 groups"),
+    ],
+)
+def test_groups_that_cannot_be_are_refused(said: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        read_workload("moe", [f"routing={said}"])
 
 
 def test_what_is_not_known_is_refused_with_what_is() -> None:

@@ -47,6 +47,8 @@ def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, other
         ranks=np.broadcast_to(pricer.degrees[:, list(task.axes)].prod(axis=1), (pricer.n,)),
         nodes=pricer.on_columns([len(np.unique(groups[0] // inside)) for groups in pricer.groups(task)]),
         sms=calls.asked.exchange_sms,
+        groups=sent.groups,
+        kept=sent.kept,
     )
     asked, found = (
         calls.asked.exchange_mode,
@@ -81,7 +83,7 @@ def relayed(pricer: Pricer, task: Task, sent: SentTokens, otherwise: LinkArrays)
     cannot = np.asarray(np.isinf(boxes.seconds_per_byte).any(axis=0))
     groups = [every[0] for every in pricer.groups(task)]
     holders = [pricer.on_columns([len(np.unique(group // tier.below)) for group in groups]) for tier in pricer.architecture.tiers]
-    copies = np.array([ranks_reached(sent.top, sent.experts, count) for count in holders]) / sent.top
+    copies = np.array([ranks_reached(sent.top, sent.experts, count, sent.groups, sent.kept) for count in holders]) / sent.top
     copies = np.where(cannot, copies[0], copies)  # to ranks, wherever they are
     base = boxes.replaced(cannot, otherwise)
     seconds = base.seconds_per_byte * copies
