@@ -150,8 +150,8 @@ def test_rings_of_every_order_add_up_and_carry_as_much_over_every_pair(n: int) -
         assert all(sums[member, member] == held[:, member].sum() for member in range(n))
     assert len(carried) == n * (n - 1)
     assert len(set(carried.values())) == 1
-    block = 1 / (n * len(rings))  # of V
-    assert collective(machine(pairs(n)), np.arange(n)[None, :], "reduce_scatter").total(100e9) == pytest.approx(carried[0, 1] * block)
+    part = 1 / (n * len(rings))  # a block, of V
+    assert collective(machine(pairs(n)), np.arange(n)[None, :], "reduce_scatter").total(100e9) == pytest.approx(carried[0, 1] * part)
 
 
 @pytest.mark.parametrize(("inner", "outer"), [(3, 2), (4, 3), (2, 4)])
