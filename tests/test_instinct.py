@@ -47,17 +47,6 @@ def test_peaks_memory_and_links_are_those_of_the_documents(name: str) -> None:
     assert network.bandwidth_bytes_per_s == pytest.approx(link * 1e9)
 
 
-@pytest.mark.parametrize("name", SHEET)
-def test_no_cache_takes_in_less_than_memory_hands_over(name: str) -> None:
-    found = machine(name)
-    own = found.accelerator.memory
-    assert own is not None
-    for level, memory, count in found.memories[1:3]:
-        for rate in (memory.bandwidth_bytes_per_s, memory.write_bandwidth_bytes_per_s):
-            assert rate is not None
-            assert ends_of(rate)[0] * count >= float(own.bandwidth_bytes_per_s or 0), level.name
-
-
 def test_long_all_reduces_of_eight_take_what_was_published() -> None:
     """One number, the share of a link that they reach, was derived from the longest; those of two GPUs ask for it alone."""
     whole = np.arange(8)[None, :]
