@@ -12,6 +12,7 @@ from rackmodel.cost.network.collectives import collective, send
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.units import Quantity, ends_of
+from rackmodel.validation.words import words
 
 # TFLOP/s by bits, HBM GB and TB/s, GB/s of one link and direction, compute units, watts (data sheets)
 SHEET = {
@@ -79,3 +80,8 @@ def test_the_best_products_lie_within_the_ranges(name: str, bits: int, rate: flo
     assert sustained.low <= clock / 2100 <= sustained.high
     assert rate / (peak * clock / 2100) <= efficiency.high * 1.001
     assert efficiency.low * sustained.low * peak < rate < efficiency.high * sustained.high * peak
+
+
+@pytest.mark.parametrize("row", ["AMD Instinct MI300X 192GB HBM3", "AMD MI300X-NPS1-SPX-192GB-750W", "AMD Instinct MI325X 256GB HBM3e"])
+def test_rows_of_mlperf_name_these_nodes(row: str) -> None:
+    assert words().machine(row, "mlperf_llm").machine == f"{row.removeprefix('AMD ').removeprefix('Instinct ')[:6].lower()}_nodes"
