@@ -164,7 +164,7 @@ def test_a_dgx_h100_with_busy_gpus_draws_what_was_measured_in_training() -> None
     assert static + gpus == pytest.approx(published("dgx_h100", "node in training"), rel=0.05)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", [*SYSTEMS, "mi300x_nodes", "mi325x_nodes", "mi355x_nodes"])
 def test_every_source_says_how_far_it_can_be_trusted(name: str) -> None:
     found, todo = [], [load("architecture", name).mapping["tree"]]
     while todo:
