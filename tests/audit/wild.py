@@ -57,6 +57,8 @@ def _profile(pick: random.Random) -> Data:
         said["updates"] = {"whole": pick.choice([0, 2, 5]), "shard": pick.choice([0, 12])}
     if pick.random() < 0.3:
         said["merged"] = dict.fromkeys(some(pick, ["residuals", "gates", "rotations", "statistics"]), True)
+    if pick.random() < 0.3:
+        said["collectives"] = {"library": "nccl", "exchange": pick.choice(["relayed", "gathered", "all_to_all"])}
     return said
 
 
