@@ -206,7 +206,7 @@ def _backward(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
     mixes = mapping.step.mixes if mapping.step is not None else []
     policies = {mapping.recompute, *(policy for stage in mixes for kinds in stage.values() for policy in kinds)}
     if mapping.rerun == "slice" and not policies & REGIONS:
-        yield InputError("it says how full recomputation runs, or that of experts, and `recompute` is neither", path="rerun")
+        yield InputError("it says how attention, experts or whole layers run again, and `recompute` is none of these", path="rerun")
     offloaded = mapping.step.offload if mapping.step is not None else []
     if "optimizer" in offloaded and "optimizer" not in workload.phases:
         yield InputError(f"{workload.name} holds no optimizer to offload", path="step.offload")

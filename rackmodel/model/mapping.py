@@ -38,7 +38,7 @@ Word = Annotated[str, Field(min_length=1)]
 RankChoice = Word | list[Word]
 Policy = Literal["none", "selective", "pointwise", "experts", "alternate", "full"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-REGIONS = frozenset({"experts", "full"})
+REGIONS = frozenset({"selective", "experts", "full"})
 """Policies that run a region of the graph again, of which `rerun: slice` leaves out what the backward pass does not read."""
 Copy = Literal["shard", "gathered"]
 

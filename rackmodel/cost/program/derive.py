@@ -101,7 +101,8 @@ class _Derivation:
         local_op = forward_op(op, self.plan, self.workload)
         done = self._local_op(op, phase, local_op, after)
         done = self._statistics(op, phase, op.kind.statistics[0], done)
-        self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
+        if epoch == "forward" or op.out.tensor in self.recompute.made:
+            self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
 
     def _inside(self, op: Op) -> None:
         """What the attention's backward kernel makes again by itself: no traffic of its own, arithmetic at that kernel's rate."""
