@@ -345,11 +345,11 @@ class _Derivation:
     def _backward(self, op: Op) -> None:
         stage = self.plan.stages[op.name]
         local_ops = backward_ops(op, self.plan, self.workload)
+        if not local_ops:
+            return
         target = tuple(grad_need(op, choice) for choice in self.plan.choices[op.name])
         self._receive(op.out.tensor, stage)
         ready = self._gradient((op.out.tensor, stage), target)
-        if not local_ops:
-            return
         after = [ready]
         for access in backward_reads(op, self.workload):
             if self.workload.tensors[access.tensor].bits == 0:
@@ -469,21 +469,9 @@ class _Derivation:
         volume, name = local(tensor.index_bytes, layout, tensor, self.plan), f"{tensor.name}.mask"
         if not tensor.index_bytes:
             return -1
+        reader = self._reader(place)
         return self._emit(
-            Task(
-                "stream",
-                "backward",
-                self._reader(place),
-                name,
-                place[1],
-                "broadcast",
-                (),
-                "weights",
-                (),
-                volume,
-                level=level,
-                layout=layout,
-            )
+            Task("stream", "backward", reader, name, place[1], "broadcast", (), "weights", (), volume, level=level, layout=layout)
         )
 
     def _local(self, name: str, layout: Layout, *, gradient: bool = False) -> Volume:

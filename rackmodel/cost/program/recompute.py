@@ -39,7 +39,8 @@ class Recompute:
 
 def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     """What a plan's policy drops and reruns."""
-    if not workload.backward or (plan.recompute == "none" and not plan.flash):
+    runs_back = workload.backward and any(has_backward(op, workload) for op in workload.ops.values())
+    if not runs_back or (plan.recompute == "none" and not plan.flash):
         return Recompute()
     inside = tuple(op.name for op in workload.ops.values() if op.out.tensor in plan.flash)
     dropped = _dropped(workload, plan) | plan.flash
