@@ -153,7 +153,7 @@ def frozen(folder: Path, inputs: str, *sets: str) -> Result:
 
 
 def products(result: Result, phase: str) -> float:
-    return result.ledger.where(action="mac", phase=phase).total("amount") / PRODUCT
+    return float(result.ledger.where(action="mac", phase=phase).total("amount")) / PRODUCT
 
 
 @pytest.mark.parametrize(("recompute", "again", "kept"), [("none", 0, 256 + 1024), ("full", 2 * UPPER, 256)])

@@ -1,7 +1,7 @@
 """What has a gradient: trained weights, what is made of them and, of layers in sequence, what those before hand on where it has one.
 
 What follows frozen weights alone (a frozen encoder, layers below the first that is trained) has none: nothing of it runs backward, and
-nothing is kept for that.
+nothing is kept for that. (Stages of a pipeline hand over both ways all the same: an upper bound of what goes back.)
 """
 
 from __future__ import annotations
