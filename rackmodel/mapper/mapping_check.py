@@ -185,9 +185,10 @@ def _homes(architecture: Architecture, workload: Workload, mapping: MappingSpec)
                 check_home_level(architecture, home.at, f"homes.{name}.at")
             except InputError as problem:
                 yield problem
-        for number, axis in enumerate(home.axes):
-            if axis not in mapping.axes:
-                yield _unknown("axis", axis, f"homes.{name}.axes.{number}", mapping.axes)
+        for key, axes in (("axes", home.axes), ("replicas", home.replicas or ())):
+            for number, axis in enumerate(axes):
+                if axis not in mapping.axes:
+                    yield _unknown("axis", axis, f"homes.{name}.{key}.{number}", mapping.axes)
 
 
 def _flat(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:

@@ -398,7 +398,7 @@ class _Derivation:
             self._store("backward", self._reader((tensor, stage)), tensor, f"d{tensor}", stage, done)
 
     def _weight_gradient(self, place: Place) -> None:
-        """Sum a weight's gradient over the axes that are not its home's, then reduce it to its home."""
+        """Sum a weight's gradient over axes neither of its home nor of replicas, then reduce it to its home, whose replicas sum it."""
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         total = tensor.elements * self.workload.gradient_bits / 8
         arrived = self.contributions[place]
@@ -412,8 +412,8 @@ class _Derivation:
                 self._stream_up(place, layout, start, total, home.at)
                 continue
             rest = self.places.sharded(compute, home.axes if home.state == "shard" else [])
-            outside = tuple(p if p == FLAT else q for p, q in zip(rest, compute, strict=True))
-            summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, outside, compute, strict=True))
+            apart = self.places.sharded(compute, home.apart)
+            summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, apart, compute, strict=True))
             once = home.grad == "replicate"
             start = self._convert("backward", place, layout, summed, start, total, "weights", once=once)
             start = self._convert("backward", place, summed, rest, start, total, "weights", once=once)
