@@ -226,7 +226,8 @@ class Executor:
     def _forward(self, op: Op, phase: str, epoch: str) -> None:
         operands = [self._copy(epoch, phase, access.tensor, self._need(op, i)) for i, access in enumerate(op.ins)]
         result = OpRun(self, op, phase).forward(operands)
-        self._there(epoch, op.out.tensor, self.plan.leaves(op), result)
+        if epoch == "forward" or op.out.tensor in self.recompute.made:  # what is saved is not needed twice
+            self._there(epoch, op.out.tensor, self.plan.leaves(op), result)
 
     def _keep(self) -> None:
         """Only the saved copies outlive the forward pass (and the weights, at home)."""

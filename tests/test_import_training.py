@@ -121,6 +121,12 @@ def test_a_state_is_as_wide_as_keys_and_values(tmp_path: Path) -> None:
     assert set(scan.indices) == {"b", "s", "h", "e", "e2"}
 
 
+@pytest.mark.parametrize(("name", "tokens"), [("gpt2", 1024), ("llama3_8b", 4096)])
+def test_a_sequence_is_no_longer_than_a_model_has_positions(name: str, tokens: int, tmp_path: Path) -> None:
+    """GPT-2's table has 1,024 rows; Llama 3 turns up to 8,192."""
+    assert read_workload(trained(name, tmp_path)).sizes["s"] == tokens
+
+
 def test_an_architecture_is_not_trained(run) -> None:
     code, _, err = run("import", "arch.yaml", "--training")
     assert (code, "--training: an architecture is not trained" in err) == (2, True)

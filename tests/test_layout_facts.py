@@ -109,6 +109,18 @@ A = {  # plan: (mapper, accelerators, sent, saved, weight home); None where the 
         2688,
         1952,
     ),
+    "hybrid-shards": (  # reduced to shards of one half, which the replicas sum
+        {
+            "axes": {"rep": {"degree": 2}, "dp": {"degree": 2}},
+            "split": {"rep": ["b"], "dp": ["b"]},
+            "homes": {"weights": ZERO3},
+            "uneven": "ceil",
+        },
+        4,
+        on("dp", {(F, WEIGHT, AG): 3872, (B, WEIGHT, AG): 3872, (B, WGRAD, RS): 3872}) | on("rep", {(B, WGRAD, AR): 3872}),
+        2688,
+        3872,
+    ),
     "tg2-tq2": (
         {"axes": {"tp": {"degree": 4}}, "split": {"tp": COLUMNS}},
         4,

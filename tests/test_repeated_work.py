@@ -45,10 +45,14 @@ def test_useful_work_is_the_models_whatever_members_repeat(tmp_path: Path) -> No
     assert whole.hfu == pytest.approx((USEFUL + again) / (whole.latency_s * whole.peak_flop_per_s), rel=1e-9)
 
 
-def test_what_runs_again_is_in_the_hardwares_utilisation_alone(tmp_path: Path) -> None:
-    one = step(tmp_path, "[[g, q], f, v]", "selective")
-    scores = LAYERS * 2 * B * S * S * HEADS * E
-    assert one.hfu / one.mfu == pytest.approx((USEFUL + scores) / USEFUL, rel=1e-9)
+@pytest.mark.parametrize(("rerun", "products"), [("region", 2), ("slice", 1)])
+def test_what_runs_again_is_in_the_hardwares_utilisation_alone(tmp_path: Path, rerun: str, products: int) -> None:
+    """A checkpointed attention runs whole, with the product with V, of whose result the backward pass needs nothing more."""
+    one = step(tmp_path, "[[g, q], f, v]", f"selective\nrerun: {rerun}")
+    each = LAYERS * 2 * B * S * S * HEADS * E
+    assert one.hfu / one.mfu == pytest.approx((USEFUL + products * each) / USEFUL, rel=1e-9)
+    bare = step(tmp_path, "[[g, q], f, v]", "selective\nrerun: slice")
+    assert one.memory == bare.memory  # the result that O multiplies is saved either way
 
 
 def test_an_axis_that_splits_no_heads_is_said_with_what_it_costs(tmp_path: Path) -> None:

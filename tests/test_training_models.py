@@ -125,6 +125,53 @@ tensors: {I: {precision: 0 bit}}
 """
 
 
+LOWER, UPPER, PRODUCT = 3, 2, 2 * 16 * 32 * 256 * 1024
+FROZEN = f"""
+workload: frozen
+phases: [forward, backward, optimizer]
+sizes: {{b: 16, s: 32, d: 256, f: 1024}}
+sections:
+  lower:
+    repeat: {LOWER}
+    einsums:
+      L1: HL[b,s,f] = X[b,s,d] * W1[d,f]
+      drop: HD[b,s,f] = dropout(HL[b,s,f])
+      L2: YL[b,s,d] = HD[b,s,f] * W2[f,d]
+  upper:
+    repeat: {UPPER}
+    einsums:
+      FC1: H[b,s,f] = YL[b,s,d] * W3[d,f]
+      FC2: Y[b,s,d] = H[b,s,f] * W4[f,d]
+tensors: {{W1: {{trained: false}}, W2: {{trained: false}}%s}}
+"""
+
+
+def frozen(folder: Path, inputs: str, *sets: str) -> Result:
+    """A step on 8 accelerators, two samples each, or on as many stages as layers."""
+    (folder / "frozen.yaml").write_text(FROZEN % inputs)
+    return api.search("rack_paper_h100", str(folder / "frozen.yaml"), "data", sets=sets or ["accelerators=8"]).result
+
+
+def products(result: Result, phase: str) -> float:
+    return float(result.ledger.where(action="mac", phase=phase).total("amount")) / PRODUCT
+
+
+@pytest.mark.parametrize(("recompute", "again", "kept"), [("none", 0, 256 + 1024), ("full", 2 * UPPER, 256)])
+def test_what_follows_frozen_weights_alone_runs_forward_and_keeps_nothing(tmp_path: Path, recompute: str, again: int, kept: int) -> None:
+    one = frozen(tmp_path, ", X: {trained: false}", "accelerators=8", f"recompute={recompute}")
+    assert [products(one, phase) for phase in ("forward", "backward", "recompute")] == [2 * (LOWER + UPPER), 4 * UPPER, again]
+    assert one.useful_flop == (2 * (LOWER + UPPER) + 4 * UPPER) * PRODUCT
+    assert one.memory["activations"] == UPPER * 2 * 32 * kept * 2
+
+
+def test_stages_below_the_first_trained_layer_run_forward_alone(tmp_path: Path) -> None:
+    """Five stages of a layer: three run forward; an input whose gradient is wanted is handed one through all."""
+    pipeline = ["accelerators=5", "axes={pp: {degree: 5, stages: layers}, dp: {degree: 1}}"]
+    without, wanted = (frozen(tmp_path, inputs, *pipeline) for inputs in (", X: {trained: false}", ""))
+    assert (products(without, "backward"), products(wanted, "backward")) == (4 * UPPER, 4 * UPPER + 2 * LOWER)
+    assert without.latency_s < wanted.latency_s
+
+
 def test_a_table_is_read_by_the_row_and_not_in_the_backward_pass(tmp_path: Path) -> None:
     """(Its backward pass read and, with sharded weights, gathered the whole table, of which it needs nothing; and a graph that takes
     nothing but tokens ended in a traceback.)"""

@@ -89,7 +89,8 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
     label = name or _label(Path(path))
     if training:
         made = compose_decoder(config.family, sizes, layers, tied=tied, ends="trained_")
-        return _written(label, trained_step(_checked_sizes(config, made)) | _routing(config), config, PRECISION, Path(path).name)
+        step = trained_step(_checked_sizes(config, made), most_tokens=_positions(config).get("positions"))
+        return _written(label, step | _routing(config), config, PRECISION, Path(path).name)
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
     data["serving"] |= _positions(config)
     data = _checked_sizes(config, data) | _routing(config)

@@ -28,19 +28,21 @@ WIDTHS = {"y": "fx", "p": "fs"}
 """Columns of experts and of those that every token takes, as mappers of training call them."""
 
 
-def trained_step(step: Mapping[str, Any]) -> dict[str, Any]:
-    """The workload file of a training step as plain data, from that of a decoder's step (`compose_decoder`). Raises InputError for layers
-    that share another's cache, or choose what they attend to."""
+def trained_step(step: Mapping[str, Any], *, most_tokens: int | None = None) -> dict[str, Any]:
+    """The workload file of a training step as plain data, from that of a decoder's step (`compose_decoder`). most_tokens: of a sequence,
+    where a model has no more positions. Raises InputError for layers that share another's cache, or choose what they attend to."""
     aliases = _aliases(step)
     renames = aliases | {index: name for index, name in WIDTHS.items() if index in step["sizes"]}
     caches = {name for name, said in step["tensors"].items() if said.get("kind") == "kv_cache"}
     sections = {name: _section(name, said, caches, renames) for name, said in step["sections"].items()}
     used = {access.tensor for text in texts_of(sections.values()) for access in accesses(text)}
     tensors = {name: _tensor(said) for name, said in step["tensors"].items() if name in used}
-    sizes = {renames.get(index, index): value for index, value in step["sizes"].items() if index not in aliases}
+    sizes = {renames.get(index, index): value for index, value in step["sizes"].items() if index not in aliases} | SIZES
+    if most_tokens is not None:
+        sizes["s"] = min(sizes["s"], most_tokens)
     return {
         "phases": PHASES,
-        "sizes": used_sizes(sizes | SIZES, list(sections.values()), tensors),
+        "sizes": used_sizes(sizes, list(sections.values()), tensors),
         "sections": sections,
         "tensors": tensors,
     }

@@ -185,9 +185,10 @@ def _homes(architecture: Architecture, workload: Workload, mapping: MappingSpec)
                 check_home_level(architecture, home.at, f"homes.{name}.at")
             except InputError as problem:
                 yield problem
-        for number, axis in enumerate(home.axes):
-            if axis not in mapping.axes:
-                yield _unknown("axis", axis, f"homes.{name}.axes.{number}", mapping.axes)
+        for key, axes in (("axes", home.axes), ("replicas", home.replicas or ())):
+            for number, axis in enumerate(axes):
+                if axis not in mapping.axes:
+                    yield _unknown("axis", axis, f"homes.{name}.{key}.{number}", mapping.axes)
 
 
 def _flat(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
@@ -206,7 +207,7 @@ def _backward(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
     mixes = mapping.step.mixes if mapping.step is not None else []
     policies = {mapping.recompute, *(policy for stage in mixes for kinds in stage.values() for policy in kinds)}
     if mapping.rerun == "slice" and not policies & REGIONS:
-        yield InputError("it says how full recomputation runs, or that of experts, and `recompute` is neither", path="rerun")
+        yield InputError("it says how attention, experts or whole layers run again, and `recompute` is none of these", path="rerun")
     offloaded = mapping.step.offload if mapping.step is not None else []
     if "optimizer" in offloaded and "optimizer" not in workload.phases:
         yield InputError(f"{workload.name} holds no optimizer to offload", path="step.offload")

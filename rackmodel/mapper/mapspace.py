@@ -22,6 +22,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
+from rackmodel.mapper.replicas import with_replicas
 from rackmodel.mapper.rules import (
     PARKED,
     Factors,
@@ -102,7 +103,7 @@ def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int, ho
     """The space. hosts: levels of which several instances are in use: what has its home at one of them is kept by each accelerator for
     itself, at the instance above it. Raises InputError where the file contradicts the workload or the machine."""
     check_mapper(mapper, workload)
-    return MeshBuilder(mapper, workload, accelerators, hosts).build()
+    return MeshBuilder(with_replicas(mapper, workload), workload, accelerators, hosts).build()
 
 
 Placed = tuple[dict[str, int], dict[str, int]]  # degrees and strides by axis
@@ -305,7 +306,7 @@ class MeshBuilder:
                     choices=choices,
                     boundary=stream,
                     stages=self.stages,
-                    homes={w: h.model_copy(update={"axes": under(axes, parents, h.axes)}) for w, h in here.items()},
+                    homes={w: h.on(lambda said: under(axes, parents, said)) for w, h in here.items()},
                     handover=dict(mapper.handover),
                     save=saves_of(own),
                     recompute=recompute,

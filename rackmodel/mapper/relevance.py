@@ -65,7 +65,7 @@ def _no_backward(workload: Workload, key: str) -> InputError:
 
 def _rerun(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     if mapper.rerun != "region" and mapper.recompute != "per layer" and not REGIONS & {*_listed(mapper.recompute)}:
-        yield InputError("it says how full recomputation runs, or that of experts: `recompute` lists neither", path="rerun")
+        yield InputError("it says how attention, experts or whole layers run again: `recompute` lists none of these", path="rerun")
 
 
 def _host(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:

@@ -79,7 +79,8 @@ def _on(plan: Plan, alive: Sequence[bool]) -> What:
         axes = [axis for axis in home.axes if axis in names]
         # a shard of one rank, too, waits for its lane: a gradient is reduced as it is made, and apart from what makes it; a parameter
         # that nothing is gathered of comes behind what else the lane brings
-        homes.append((name, axes, home.at, home.grad, home.param, home.state if axes else ""))
+        over = [axis for axis in home.replicas or () if axis in names]
+        homes.append((name, axes, over, home.at, home.grad, home.param, home.state if axes else ""))
     choices = tuple((op, kept(choice)) for op, choice in plan.choices.items())
     boundary = tuple((tensor, kept(layout)) for tensor, layout in plan.boundary.items())
     flat = tuple((axis, of) for axis, of in plan.flat.items() if axis in names)

@@ -6,7 +6,7 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -38,7 +38,7 @@ Word = Annotated[str, Field(min_length=1)]
 RankChoice = Word | list[Word]
 Policy = Literal["none", "selective", "pointwise", "experts", "alternate", "full"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
-REGIONS = frozenset({"experts", "full"})
+REGIONS = frozenset({"selective", "experts", "full"})
 """Policies that run a region of the graph again, of which `rerun: slice` leaves out what the backward pass does not read."""
 Copy = Literal["shard", "gathered"]
 
@@ -83,6 +83,11 @@ class HomeSpec(Spec):
     grad: Literal["replicate", "shard"] = Field(default="replicate", description="the gradient, over those axes")
     state: Literal["replicate", "shard"] = Field(default="replicate", description="the optimizer state, over those axes")
     at: str | None = Field(default=None, description="the level they live at (weight streaming); absent = in the accelerators")
+    replicas: list[str] | None = Field(
+        default=None,
+        description="axes whose ranks hold the same shards and sum their gradients after these are reduced to shards (hybrid sharding); "
+        "absent = in a mapper those that split nothing but the batch, in a mapping none",
+    )
 
     @model_validator(mode="after")
     def _nested(self) -> HomeSpec:
@@ -93,7 +98,19 @@ class HomeSpec(Spec):
             raise ValueError("'at' puts the weight at a level; it cannot also be sharded over axes")
         if not self.axes and "shard" in order:
             raise ValueError("'shard' needs axes to shard over")
+        if self.replicas and ("shard" not in order or {*self.replicas} & {*self.axes}):
+            raise ValueError("'replicas' are other axes than those that shards lie over, where something is sharded")
         return self
+
+    @property
+    def apart(self) -> list[str]:
+        """Axes over which a gradient is not summed before it is reduced to its shards."""
+        return [*self.axes, *(self.replicas or ())] if self.state == "shard" else []
+
+    def on(self, subaxes: Callable[[Sequence[str]], list[str]]) -> HomeSpec:
+        """The same on the sub-axes of a mesh."""
+        over = None if self.replicas is None else subaxes(self.replicas)
+        return self.model_copy(update={"axes": subaxes(self.axes), "replicas": over})
 
 
 class HandoverSpec(Spec):
@@ -229,7 +246,7 @@ class MapperSpec(Spec):
             if axis not in self.axes:
                 raise ValueError(f"{path}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         for key, homes in self.homes.items():
-            for axis in (axis for home in homes_of(homes) for axis in home.axes):
+            for axis in (axis for home in homes_of(homes) for axis in (*home.axes, *(home.replicas or ()))):
                 if axis not in self.axes:
                     raise ValueError(f"homes.{key}: no axis called '{axis}' (axes: {', '.join(self.axes) or 'none'})")
         return self

@@ -31,8 +31,8 @@ class Tensor:
     scale_bits: shared scales of a quantised format, bits an element · page: of a cache, positions that are kept together, by rank ·
     routed: whether only what some token is sent to is read of it · held: of a cache, whether its layer keeps it, of a weight, whether the
     model does, not one that it is a module of ·
-    trained: of a weight, whether it has a gradient and an optimizer's state · gradient_bits: of an element of an activation's gradient,
-    0 = as the activation's own ·
+    trained: of a weight, whether it has a gradient and an optimizer's state, of others, whether it has a gradient (model/gradients) ·
+    gradient_bits: of an element of an activation's gradient, 0 = as the activation's own ·
     crowded: of what tokens are sent to, rank of experts that are chosen unevenly → tokens of those of the accelerator that has most, over
     the mean ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it."""

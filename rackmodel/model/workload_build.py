@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.model.einsum import Access, parse_statement
+from rackmodel.model.gradients import with_gradients
 from rackmodel.model.listing import in_order
 from rackmodel.model.opkinds import APPEND
 from rackmodel.model.resources import FAMILIES, SCALES, width
@@ -154,7 +155,7 @@ def _connected(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
         raise InputError("einsums or sections, not both", path="einsums")
     if not spec.sections:
         graph = _build(spec, _parse(spec.einsums, sizes, "einsums"), sizes)
-        return one_section(replace(graph, batch=_batch(spec, graph)), graph.repeat)
+        return _followed(one_section(replace(graph, batch=_batch(spec, graph)), graph.repeat))
     parsed = {name: _parse(said.einsums, sizes, f"sections.{name}.einsums") for name, said in spec.sections.items()}
     union: dict[str, Op] = {}
     for name, ops in parsed.items():
@@ -169,7 +170,17 @@ def _connected(spec: WorkloadSpec, sizes: dict[str, int]) -> Workload:
     whole = replace(whole, sections=_sections(spec, parsed, sizes, whole))
     batch = _batch(spec, whole)
     sections = tuple(replace(section, workload=replace(section.workload, batch=batch)) for section in whole.sections)
-    return replace(whole, batch=batch, sections=sections)
+    return _followed(replace(whole, batch=batch, sections=sections))
+
+
+def _followed(whole: Workload) -> Workload:
+    """The model, whose activations say whether anything trained is behind them."""
+    if not whole.backward:
+        return whole
+    sections = tuple(with_gradients(whole.sections))
+    made = {op.out.tensor: section.workload.tensors[op.out.tensor] for section in sections for op in section.workload.ops.values()}
+    tensors = {name: replace(one, trained=made[name].trained) if name in made else one for name, one in whole.tensors.items()}
+    return replace(whole, tensors=tensors, sections=sections)
 
 
 def _batch(spec: WorkloadSpec, whole: Workload) -> str:
@@ -348,8 +359,8 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         raise InputError(f"another layer may hold a kv_cache, not a {kind}", path=f"tensors.{name}.held")
     if said.gradient is not None and kind != "activation":
         raise InputError(f"an activation's gradient may be wider than it is, not that of a {kind}", path=f"tensors.{name}.gradient")
-    if not said.trained and kind != "weight":
-        raise InputError(f"weights are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
+    if not said.trained and kind not in ("weight", "input"):
+        raise InputError(f"weights and inputs are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
     return Tensor(
         name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, said.trained, first,
         said.density, width(said.gradient) if said.gradient is not None else 0, _crowded(spec, kind, ranks, density),

@@ -73,7 +73,9 @@ class TensorSpec(Spec):
     )
     held: bool = Field(default=True, description="of a kv_cache: false = another layer holds what this one reads")
     trained: bool = Field(
-        default=True, description="of a weight: false = frozen, as beside adapters: no gradient, no optimizer state, no update"
+        default=True,
+        description="of a weight: false = frozen, as beside adapters: no gradient, no optimizer state, no update; of an input: false = "
+        "nobody wants its gradient. What follows frozen weights and such inputs alone has no backward pass",
     )
     page: dict[str, PositiveInt] = Field(
         default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages"

@@ -63,6 +63,7 @@ MAPPERS = {
     "HomeSpec.param": Flip("layers", "mapper.homes.weights.param", "shard", {**_ZERO, "mapper.homes.weights.grad": "shard"}),
     "HomeSpec.grad": Flip("layers", "mapper.homes.weights.grad", "shard", _ZERO),
     "HomeSpec.state": Flip("layers", "mapper.homes.weights.state", "replicate", _ZERO),
+    "HomeSpec.replicas": Flip("layers", "mapper.homes.weights.replicas", [], {**_ZERO, "mapper.split": {"dp": ["b"], "tp": ["b"]}}),
     "HomeSpec.at": Flip("layers", "mapper.homes.weights.at", "store", {"mapper.homes": {"weights": {}}, **_DP_SPLIT}),
     "LayoutSpec.split": Flip("layers", "mapper.layouts.one.split", {"tp": ["d"]}, _LAYOUT),
     "LayoutSpec.choose": Flip("layers", "mapper.layouts.one.choose", {"FC1": {"tp": "none"}}, _LAYOUT),

@@ -101,7 +101,8 @@ class _Derivation:
         local_op = forward_op(op, self.plan, self.workload)
         done = self._local_op(op, phase, local_op, after)
         done = self._statistics(op, phase, op.kind.statistics[0], done)
-        self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
+        if epoch == "forward" or op.out.tensor in self.recompute.made:
+            self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
 
     def _inside(self, op: Op) -> None:
         """What the attention's backward kernel makes again by itself: no traffic of its own, arithmetic at that kernel's rate."""
@@ -344,11 +345,11 @@ class _Derivation:
     def _backward(self, op: Op) -> None:
         stage = self.plan.stages[op.name]
         local_ops = backward_ops(op, self.plan, self.workload)
+        if not local_ops:
+            return
         target = tuple(grad_need(op, choice) for choice in self.plan.choices[op.name])
         self._receive(op.out.tensor, stage)
         ready = self._gradient((op.out.tensor, stage), target)
-        if not local_ops:
-            return
         after = [ready]
         for access in backward_reads(op, self.workload):
             if self.workload.tensors[access.tensor].bits == 0:
@@ -397,7 +398,7 @@ class _Derivation:
             self._store("backward", self._reader((tensor, stage)), tensor, f"d{tensor}", stage, done)
 
     def _weight_gradient(self, place: Place) -> None:
-        """Sum a weight's gradient over the axes that are not its home's, then reduce it to its home."""
+        """Sum a weight's gradient over axes neither of its home nor of replicas, then reduce it to its home, whose replicas sum it."""
         tensor, home = self.workload.tensors[place[0]], self.plan.home(place[0])
         total = tensor.elements * self.workload.gradient_bits / 8
         arrived = self.contributions[place]
@@ -411,8 +412,8 @@ class _Derivation:
                 self._stream_up(place, layout, start, total, home.at)
                 continue
             rest = self.places.sharded(compute, home.axes if home.state == "shard" else [])
-            outside = tuple(p if p == FLAT else q for p, q in zip(rest, compute, strict=True))
-            summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, outside, compute, strict=True))
+            apart = self.places.sharded(compute, home.apart)
+            summed = tuple(now if end == FLAT else then for now, end, then in zip(layout, apart, compute, strict=True))
             once = home.grad == "replicate"
             start = self._convert("backward", place, layout, summed, start, total, "weights", once=once)
             start = self._convert("backward", place, summed, rest, start, total, "weights", once=once)
@@ -468,21 +469,9 @@ class _Derivation:
         volume, name = local(tensor.index_bytes, layout, tensor, self.plan), f"{tensor.name}.mask"
         if not tensor.index_bytes:
             return -1
+        reader = self._reader(place)
         return self._emit(
-            Task(
-                "stream",
-                "backward",
-                self._reader(place),
-                name,
-                place[1],
-                "broadcast",
-                (),
-                "weights",
-                (),
-                volume,
-                level=level,
-                layout=layout,
-            )
+            Task("stream", "backward", reader, name, place[1], "broadcast", (), "weights", (), volume, level=level, layout=layout)
         )
 
     def _local(self, name: str, layout: Layout, *, gradient: bool = False) -> Volume:

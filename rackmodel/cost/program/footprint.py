@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackmodel.cost.program.local_ops import backward_ops, forward_op, held_between
+from rackmodel.cost.program.local_ops import backward_ops, forward_op, has_backward, held_between
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import kept_bytes, sent_bytes
@@ -94,7 +94,7 @@ class _Footprint:
             self.held.append(Held("activations", tensor.name, stage, local(kept, self.plan.leaves(op), tensor, self.plan)))
 
     def _hold_mask(self, op: Op) -> None:
-        if not (op.kind.mask_bytes and self.workload.backward):
+        if not (op.kind.mask_bytes and self.workload.backward and has_backward(op, self.workload)):
             return
         recompute = self.places.recompute
         out = self.workload.tensors[op.out.tensor]

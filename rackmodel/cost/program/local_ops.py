@@ -17,6 +17,7 @@ from rackmodel.cost.program.attention_roles import attention_roles, read_as_keys
 from rackmodel.cost.program.tasks import Crowd, Cut, Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
 from rackmodel.cost.program.update_ops import adds_in_place, whole_elements
 from rackmodel.model.einsum import Access
+from rackmodel.model.gradients import has_gradient
 from rackmodel.model.layout import REPLICATE, Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import KernelRun
@@ -30,11 +31,8 @@ KEEPING = ("scan", "convolve")  # kinds of operations that bring up to date what
 
 
 def wants_gradient(op: Op, position: int, workload: Workload) -> bool:
-    """Whether operand number `position` has a gradient: not a mask, not a tensor that costs nothing, not a frozen weight."""
-    if op.kind.name == "dispatch" and position > 0:
-        return False
-    tensor = workload.tensors[op.ins[position].tensor]
-    return tensor.bits > 0 and tensor.trained
+    """Whether operand number `position` has a gradient."""
+    return has_gradient(op, position, workload.tensors)
 
 
 def has_backward(op: Op, workload: Workload) -> bool:

@@ -6,12 +6,15 @@ product of a weight, the first one's among them (torchtitan, selective activatio
 of norms and activations (Megatron-Core, --recompute-modules layernorm moe_act); experts drops these and all that is made between the
 norm that a router reads and the sum with the residual (the modules moe, layernorm, moe_act, core_attn), sending of tokens included;
 full drops everything but the workload's inputs.
-'region' runs the whole graph again (full; experts: its part of it); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
+'region' runs the whole graph again (full; experts: its part of it; selective: attention between projections, the product with V included,
+whose result stays saved: Korthikanti 2022, figure 3; SOURCED: _checkpointed_attention_forward in NVIDIA/Megatron-LM f41b4fd,
+megatron/core/transformer/attention.py); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
 Flash attention drops the scores whatever the policy: its backward kernel makes them again (Dao 2022).
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from rackmodel.cost.program.fusion import scores
@@ -25,7 +28,7 @@ POINTWISE = ("rmsnorm", "layernorm", "relu", "gelu", "silu", "swiglu", "multiply
 
 @dataclass(frozen=True)
 class Recompute:
-    """rerun: operations to run again, in order · made: tensors they make, which are therefore not saved · inside: operations
+    """rerun: operations to run again, in order · made: tensors they make that are therefore not saved · inside: operations
     that the attention's backward kernel runs again by itself · idle: tensors that are kept though no backward pass reads them."""
 
     rerun: tuple[str, ...] = ()
@@ -36,7 +39,8 @@ class Recompute:
 
 def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     """What a plan's policy drops and reruns."""
-    if not workload.backward or (plan.recompute == "none" and not plan.flash):
+    runs_back = workload.backward and any(has_backward(op, workload) for op in workload.ops.values())
+    if not runs_back or (plan.recompute == "none" and not plan.flash):
         return Recompute()
     inside = tuple(op.name for op in workload.ops.values() if op.out.tensor in plan.flash)
     dropped = _dropped(workload, plan) | plan.flash
@@ -47,6 +51,8 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     if plan.recompute == "experts" and plan.rerun == "region":
         rerun |= _of_experts(workload)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
+    if plan.recompute == "selective" and plan.rerun == "region":
+        rerun |= set(_behind(scores(workload) - plan.flash, workload))
     read = _read(workload) | {access.tensor for name in rerun for access in workload.ops[name].ins}
     return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, frozenset(kept - read))
 
@@ -89,9 +95,13 @@ def _kept(workload: Workload) -> list[str]:
     """What `alternate` keeps: results of the first, third, … product of a weight, and of attention."""
     products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
     weighed = [op.out.tensor for op in products if any(workload.tensors[access.tensor].kind == "weight" for access in op.ins)]
-    core = scores(workload)
-    after = [op.out.tensor for op in products if op.out.tensor not in core and any(access.tensor in core for access in op.ins)]
-    return weighed[::2] + after
+    return weighed[::2] + [workload.ops[name].out.tensor for name in _behind(scores(workload), workload)]
+
+
+def _behind(core: Set[str], workload: Workload) -> list[str]:
+    """The products that read attention's scores and make none (with V)."""
+    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
+    return [op.name for op in products if op.out.tensor not in scores(workload) and any(access.tensor in core for access in op.ins)]
 
 
 def _read(workload: Workload) -> set[str]:

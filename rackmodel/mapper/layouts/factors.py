@@ -415,7 +415,8 @@ class FactorBuilder:
 
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
         held = 0.0
-        if op.kind.mask_bytes and self.workload.backward and op.name not in self.recompute.inside:
+        keeps = self.workload.backward and has_backward(op, self.workload)
+        if op.kind.mask_bytes and keeps and op.name not in self.recompute.inside:
             out = self.workload.tensors[op.out.tensor]
             again = op.name in self.recompute.rerun  # of one layer at a time
             held = self._local(out.elements * op.kind.mask_bytes, plan.leaves(op), out) / (self.workload.repeat if again else 1)

@@ -300,7 +300,8 @@ class LayerTables(FactorBuilder):
             found["backward"] = found["forward"]
         if self.workload.backward and tensor.trained:
             rest, bytes_ = self._at_home(layout, home.state), tensor.elements * self.workload.gradient_bits / 8
-            summed = tuple(now if end == FLAT else then for now, end, then in zip(left, rest, layout, strict=True))
+            apart = tuple(FLAT if p == REPLICATE and axis in home.apart else p for p, axis in zip(layout, self.mesh.axes, strict=True))
+            summed = tuple(now if end == FLAT else then for now, end, then in zip(left, apart, layout, strict=True))
             both = self._moved(name, left, summed, bytes_) + self._moved(name, summed, rest, bytes_)
             found["tail" if home.grad == "replicate" else "reduced"] = both
             if home.state == "shard" and home.param == "replicate":

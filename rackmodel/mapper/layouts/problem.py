@@ -128,7 +128,7 @@ class LayoutProblem:
             choices=dict(choices),
             boundary={t: self.boundary(choices, t) for t in (*self.workload.inputs, *self.workload.outputs)},
             stages=dict.fromkeys(self.workload.ops, 0),
-            homes={name: home.model_copy(update={"axes": self._subaxes(home.axes)}) for name, home in self._homes()},
+            homes={name: home.on(self._subaxes) for name, home in self._homes()},
             save=dict(save) if save is not None else saves_of(self.mapper),
             recompute=self.recompute,
             rerun=self.mapper.rerun,

@@ -132,6 +132,7 @@ class TensorTables:
         codes, setting, name = cells.codes, self.setting, tensor.name
         compute = codes.map_axes(lambda p: REPLICATE if p == PARTIAL else p, cells.wanted[0])
         rest = self._sharded(codes, compute, home, home.state)
+        apart = self._sharded(codes, compute, home.model_copy(update={"axes": home.apart}), home.state)
         produced = self._sharded(codes, compute, home, home.param)
         gradient = tensor.elements * self.workload.gradient_bits / 8
         mover = Mover(codes, lambda a, b: self._convert(name, a, b, tensor.bytes, "weights"), setting.tail)
@@ -150,7 +151,7 @@ class TensorTables:
                 cost = cost + reduce * n
                 continue
             there = layout >= 0
-            summed = np.where(there, codes.map_axes(lambda now, end, then: now if end == FLAT else then, layout, rest, compute), -1)
+            summed = np.where(there, codes.map_axes(lambda now, end, then: now if end == FLAT else then, layout, apart, compute), -1)
             cost = cost + (reducer.convert(layout, summed) + reducer.convert(summed, np.where(there, rest, -1))) * times
             if home.grad == "shard":
                 added = self._per_layout(codes, np.where(there, rest, -1), lambda at: setting.spend(self._sum_so_far(tensor, at)))
