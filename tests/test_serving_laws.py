@@ -221,6 +221,22 @@ def test_requests_that_come_to_a_pipeline_wait_for_room_in_its_batches(stages: i
     assert law.ttft_s[0] == pytest.approx(found.ttft_s[100:].mean(), rel=0.1)
 
 
+RANDOM = [(0, 500, 50, 44.0), (1, 8000, 100, 4.0), (0, 8000, 100, 2.91), (0, 16, 100, 126.0), (1, 1000, 1, 39.5), (0, 1000, 3, 24.6)]
+
+
+@pytest.mark.parametrize(("mixed", "prompt", "output", "rate"), samples.some(RANDOM, 3))
+def test_requests_that_come_at_random_find_the_batches_of_those_before(mixed: int, prompt: int, output: int, rate: float) -> None:
+    """A long prompt's sequence decodes in the steps of those that came meanwhile, and where prompts go first batches of them follow one
+    another before anybody decodes: 28 ms a token where 16 were said (the fourth)."""
+    schedule = Schedule.of(mixed=mixed, request_s=3e-3, ahead=1)
+    law = open_arrivals(LinearModel(), Requests.of(prompt=prompt, output=output), schedule, np.array([rate]), ROOMY)
+    found = simulate(LinearModel(), drawn_trace(4000, (prompt, output, 0.8), rate, 1), schedule, 1e12)
+    late = slice(1000, None)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s[late].mean(), rel=0.1)
+    if output > 1:
+        assert law.tpot_s[0] == pytest.approx(found.tpot_s[late].mean(), rel=0.15)
+
+
 @pytest.mark.parametrize("less", [1e-4, 2e-3 - 1e-9, 2e-3, 2e-3 + 1e-9, 2.5e-3])
 def test_prompts_that_cost_hardly_anything_wait_for_half_a_step(less: float) -> None:
     """Of one token, beside decodes 0.1 to 2.5 ms a step less than two: with padded decodes a step may even be the shorter for them.
