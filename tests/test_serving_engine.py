@@ -199,11 +199,20 @@ def test_a_request_takes_whole_pages_of_the_room(prompt: int, output: int, page:
     assert found[0] == pytest.approx(engine.cache_bytes / (131072 * held), rel=5e-3)
 
 
-@pytest.mark.parametrize(("gpu", "budget"), [("l40s_node", 4096), ("dgx_h100", 8192), ("dgx_h200", 8192), ("dgx_b200", 16384)])
-def test_a_chunk_is_that_of_an_accelerator_s_memory(gpu: str, budget: int) -> None:
-    """SGLang's default: of 45, 79, 140 and 178 GiB; what is said wins."""
+@pytest.mark.parametrize(
+    ("engine_name", "gpu", "budget"),
+    [
+        ("sglang", "l40s_node", 4096),
+        ("sglang", "dgx_h200", 8192),
+        ("sglang", "dgx_b200", 16384),
+        ("vllm", "l40s_node", 2048),
+        ("vllm", "dgx_b200", 8192),
+    ],
+)
+def test_a_chunk_is_that_of_an_accelerator_s_memory(engine_name: str, gpu: str, budget: int) -> None:
+    """Servers' defaults, of 45, 140 and 178 GiB; what is said wins."""
     sets = ("accelerators=1",)
-    for profile, expected in (("sglang", budget), (read_profile("sglang", ["profile.engine.token_budget=3000"]), 3000)):
+    for profile, expected in ((engine_name, budget), (read_profile(engine_name, ["profile.engine.token_budget=3000"]), 3000)):
         service = service_of(gpu, "llama3_8b_decoder", sets, profile, (1000.0, 100.0, 0.0))
         engine = engine_of(service, Deployment(), Widths("fp8"))
         assert engine.scheduled(1).token_budget[0] == expected
