@@ -90,13 +90,15 @@ class RandomBatches:
         values = _values(self.moves, self.seconds - each[:, None] * self.decoded)
         state, end = (self._next(weights) for weights in (self.often * self.taken, self.met * self.decoded))
         took, left = np.zeros_like(steps), steps * 1.0
-        followed = (self.decoded[:, 1] > 0) | (ahead > 0)  # else a sequence's chain is its own, and begins anew with each of its steps
+        shared = self.decoded[:, 1:2] > 0
+        followed = shared[:, 0] | (ahead > 0)  # else a sequence's chain is its own, and begins anew with each of its steps
         for number in range(1, BATCHES + 1):
             own = (followed & (number % (ahead + 1.0) == 0))[:, None]
             now = np.where(own, state, self.met)
-            decoded = (now * self.decoded).sum(axis=1)
-            part = np.where(followed, np.minimum(left / np.maximum(decoded, TINY), 1.0), 0.0)
-            took, left = took + part * (now * self.seconds).sum(axis=1), np.maximum(left - part * decoded, 0.0)
+            decoded = np.where(shared, self.decoded, (now * self.decoded).sum(axis=1)[:, None])
+            part = np.where(followed[:, None], np.minimum(left[:, None] / np.maximum(decoded, TINY), 1.0), 0.0)
+            took = took + (now * part * self.seconds).sum(axis=1)
+            left = np.maximum(left - (now * part * self.decoded).sum(axis=1), 0.0)
             state = np.where(own, _moved(state, self.moves), state)
         rest = left * each + ((state - end) * values).sum(axis=1)
         return np.asarray(took + np.where(left > 1e-9 * steps, np.maximum(rest, 0.0), 0.0))

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits, open_joining
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
@@ -199,12 +199,14 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     for _ in range(4 * ROUNDS):
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
-        beat = rhythm(model, requests, schedule, Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY)))
-        chain = _batches_at_random(beat, schedule, rate, decodes) if chained else None
+        crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY))
+        chunks, one = _of_a_prompt(requests, schedule, there)
+        beat = rhythm(model, requests, schedule, crowd, one if chained else None)
+        chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
         if chain is not None:
             steps = schedule.decoding_steps(requests)
             each = chain.decoding_s(steps, schedule.before_join) / steps
-            beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.one_s)))
+            beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.beside_s)))
         step = beat.step_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
@@ -240,9 +242,15 @@ def _among_means(beat: Rhythm, schedule: Schedule, rate: Array, busy: Array) -> 
     return -np.expm1(-there) * to_a_step + beat.own_s, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9))
 
 
-def _batches_at_random(beat: Rhythm, schedule: Schedule, rate: Array, decodes: Array) -> RandomBatches:
-    """The batches of n engines of one stage, of which so many sequences [n] decode in the mean."""
-    seconds = beat.one_s * beat.group.chunks, beat.full_s
+def _of_a_prompt(requests: Requests, schedule: Schedule, decodes: Array) -> tuple[Array, Steps]:
+    """[n] chunks of a prompt beside so many decodes, and n steps of one of them."""
+    chunks = np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0)
+    return chunks, decode_steps(requests, schedule, np.where(schedule.mixed > 0, decodes, 0.0), schedule.stages * requests.fresh / chunks)
+
+
+def _batches_at_random(beat: Rhythm, schedule: Schedule, chunks: Array, rate: Array, decodes: Array) -> RandomBatches:
+    """The batches of n engines of one stage, of which so many sequences [n] decode in the mean. beat: priced with _of_a_prompt's steps."""
+    seconds = beat.beside_s * chunks, beat.full_s
     served = np.minimum(rate, MOST_LOAD / beat.drain_s)
     return random_batches(served, beat.decode_s, seconds, beat.group.most, schedule.mixed > 0, -np.expm1(-decodes))
 
