@@ -14,6 +14,7 @@ from rackmodel.serving.ask import service_of
 from rackmodel.serving.engine import ServingEngine, schedule_of, serving_engine
 from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.requests import Requests
+from rackmodel.serving.search import ServingSpace, search_service
 from rackmodel.serving.served_model import Deployment, ServedModel
 from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.steps import Steps
@@ -67,7 +68,10 @@ def _figures(facts: Engine) -> tuple[float, ...]:
     return float(found.tpot_s[0]), float(found.ttft_s[0])
 
 
-@pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - {"source", "note", "prompt_context"}))  # (that one: what it may do)
+OTHERS = {"source", "note", "prompt_context", "budgets"}  # (what it may do; a test of its own)
+
+
+@pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - OTHERS))
 def test_every_fact_of_an_engine_counts(name: str) -> None:
     beside = {"held_until": {"held": 30}, "sequences_of": {"sequences": 16}, "memory_share_of": {"memory_share": 0.4}}
     base = FACTS.model_copy(update=beside.get(name, {}))
@@ -193,3 +197,23 @@ def test_a_request_takes_whole_pages_of_the_room(prompt: int, output: int, page:
     engine = engine_of(service, Deployment(), Widths())
     found = engine.room(Requests.of(prompt=prompt, output=output), engine.scheduled(1, {"sequences": 1e9, "token_budget": 1e9}))
     assert found[0] == pytest.approx(engine.cache_bytes / (131072 * held), rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("engine_name", "gpu", "budget"),
+    [
+        ("sglang", "l40s_node", 4096),
+        ("sglang", "dgx_h200", 8192),
+        ("sglang", "dgx_b200", 16384),
+        ("vllm", "l40s_node", 2048),
+        ("vllm", "dgx_b200", 8192),
+    ],
+)
+def test_a_chunk_is_that_of_an_accelerator_s_memory(engine_name: str, gpu: str, budget: int) -> None:
+    """Servers' defaults, of 45, 140 and 178 GiB; what is said wins."""
+    sets = ("accelerators=1",)
+    for profile, expected in ((engine_name, budget), (read_profile(engine_name, ["profile.engine.token_budget=3000"]), 3000)):
+        service = service_of(gpu, "llama3_8b_decoder", sets, profile, (1000.0, 100.0, 0.0))
+        engine = engine_of(service, Deployment(), Widths("fp8"))
+        assert engine.scheduled(1).token_budget[0] == expected
+        assert search_service(service, ServingSpace(tensor=(1,), pipeline=(1,), clients=(1.0,))).best.budget == expected  # type: ignore[union-attr]

@@ -221,6 +221,41 @@ def test_requests_that_come_to_a_pipeline_wait_for_room_in_its_batches(stages: i
     assert law.ttft_s[0] == pytest.approx(found.ttft_s[100:].mean(), rel=0.1)
 
 
+RANDOM = [(0, 500, 50, 44.0), (1, 8000, 100, 4.0), (0, 8000, 100, 2.91), (0, 16, 100, 126.0), (1, 1000, 1, 39.5), (0, 1000, 3, 24.6)]
+
+
+@pytest.mark.parametrize(("mixed", "prompt", "output", "rate"), samples.some(RANDOM, 3))
+def test_requests_that_come_at_random_find_the_batches_of_those_before(mixed: int, prompt: int, output: int, rate: float) -> None:
+    """A long prompt's sequence decodes in the steps of those that came meanwhile, and where prompts go first batches of them follow one
+    another before anybody decodes: 28 ms a token where 16 were said (the fourth)."""
+    schedule = Schedule.of(mixed=mixed, request_s=3e-3, ahead=1)
+    law = open_arrivals(LinearModel(), Requests.of(prompt=prompt, output=output), schedule, np.array([rate]), ROOMY)
+    found = simulate(LinearModel(), drawn_trace(4000, (prompt, output, 0.8), rate, 1), schedule, 1e12)
+    late = slice(1000, None)
+    assert law.ttft_s[0] == pytest.approx(found.ttft_s[late].mean(), rel=0.1)
+    if output > 1:
+        assert law.tpot_s[0] == pytest.approx(found.tpot_s[late].mean(), rel=0.15)
+
+
+def test_more_requests_at_random_see_no_sooner_first_tokens() -> None:
+    """Of answers of one token, whose batches fill: one prompt's step was read off a line through two full ones, without its floor."""
+    rates = 10 ** np.linspace(-4.0, 3.5, 12)
+    schedule = Schedule.of(12, mixed=0, chunked=0, token_budget=512.0, request_s=3e-3)
+    law = open_arrivals(LinearModel(), Requests.of(12, prompt=4, output=1), schedule, rates, np.full(12, 64.0))
+    served = law.ttft_s[~law.overloaded]
+    assert len(served) > 8
+    assert served[0] == pytest.approx(3e-3 + 5e-3 + 2e-3 + 4 * 2e-5, rel=2e-3)
+    assert np.all(np.diff(served) > -1e-9)
+
+
+def test_a_sequence_needs_no_more_of_a_long_prompt_s_chunks_than_it_has_tokens() -> None:
+    """9,068 tokens in 18 chunks, answers of 8: 6 ms a token for 12 that a whole prompt of another would make of them."""
+    schedule = Schedule.of(token_budget=512.0, drafted=3.0, accepted=0.7)
+    law = open_arrivals(LinearModel(), Requests.of(prompt=9068, output=8), schedule, np.array([0.6]), ROOMY)
+    found = simulate(LinearModel(), drawn_trace(1500, (9068, 8, 1.0), 0.6, 1), schedule, 1e12)
+    assert law.tpot_s[0] == pytest.approx(found.tpot_s.mean(), rel=0.1)
+
+
 @pytest.mark.parametrize("less", [1e-4, 2e-3 - 1e-9, 2e-3, 2e-3 + 1e-9, 2.5e-3])
 def test_prompts_that_cost_hardly_anything_wait_for_half_a_step(less: float) -> None:
     """Of one token, beside decodes 0.1 to 2.5 ms a step less than two: with padded decodes a step may even be the shorter for them.

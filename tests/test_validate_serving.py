@@ -534,6 +534,14 @@ def test_caches_are_those_of_the_script_and_the_checkpoint() -> None:
     assert checkpoints == ["fp8", None]
 
 
+def test_steps_of_the_gap_analysis_hold_what_its_generator_asks_for() -> None:
+    """The batch + ISL + 1500 of TensorRT-LLM and of vLLM: 16 + 4,096 + 1,500; ISL + 1500 of SGLang, up to a chunk."""
+    gap = {"origin": "aic-auto-gap-analysis/h100_sxm", "model_path": "Qwen/Qwen3-32B", "system": "h100_sxm", "isl": "4096"}
+    versions = {"vllm": "0.12.0", "trtllm": "1.0.0rc3", "sglang": "0.5.1.post1"}
+    budgets = {one: point_of(_row(**gap | {"backend": one, "backend_version": of})).timed["token_budget"] for one, of in versions.items()}
+    assert budgets == {"vllm": 5612, "trtllm": 5612, "sglang": 5596}
+
+
 def test_a_format_narrows_tensors_by_their_names() -> None:
     """NVIDIA's second checkpoint of DeepSeek R1 narrows attention's output projection beside feed-forward layers, its first does not."""
     bits = {}

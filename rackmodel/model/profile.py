@@ -201,6 +201,9 @@ class Engine(Spec):
         default="mixed", description="mixed: prompts share steps with decodes; prompts_first: they have steps of their own, decodes wait"
     )
     token_budget: PositiveInt = Field(default=8192, description="most tokens of a step")
+    budgets: dict[Bytes, PositiveInt] = Field(
+        default_factory=dict, description="`token_budget` where none is said: of accelerators that show so much memory, or more"
+    )
     budget_of: Literal["rank", "replica"] = Field(
         default="rank", description="whose these are: of each rank of attention data parallelism, or of all, which have equal parts"
     )
@@ -247,6 +250,13 @@ class Engine(Spec):
         default="all", description="free: the share is of what weights and `reserved` leave, for caches alone"
     )
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")
+
+    def on(self, memory_bytes: float) -> Engine:
+        """The same engine on accelerators that show so much memory, with their budget where none is said."""
+        within = [least for least in self.budgets if least <= memory_bytes]
+        if "token_budget" in self.model_fields_set or not within:
+            return self
+        return self.model_copy(update={"token_budget": self.budgets[max(within)]})
 
 
 class Merged(Spec):

@@ -257,7 +257,8 @@ def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, 
     facts = engine_facts(profile)
     free, launched = without_launches(profile), make(profile)
     captured = launched.under(free) if isinstance(launched, ServedModel) else make(free)
-    return ServingEngine(captured=captured, launched=launched, facts=facts.model_copy(update=said), ranks=ranks)
+    facts = facts.on(launched.capacity_bytes).model_copy(update=said)
+    return ServingEngine(captured=captured, launched=launched, facts=facts, ranks=ranks)
 
 
 def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:

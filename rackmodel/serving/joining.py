@@ -5,7 +5,9 @@ that then under way where one is scheduled ahead. Of a pipeline a batch leaves t
 others are there to fill it; sequences are dealt evenly, so that one may have no room.
 
     wait      the rest of a batch, (E - 1 + ahead) batches        E batches leave before one has room
-    rest      t - w where w < t, else E[t^2] / 2 E[t]             w seconds on the way; t of a batch, the longer the more often it is met
+    rest      of short batches and long ones, w seconds after     w seconds on the way; t of a batch; sum over k short ones before the
+              one's end, where w < t of a long one                first long one, (1 - u)^k u (k t_short + t_long - w)
+              E[t^2] / 2 E[t] else                                the longer a batch the more often it is met
     E         (1 - f^k) / (1 - f), f = (1 - v) exp(-a)            of S batches a share v has room, and a sequences end with each; its own
                                                                   client's comes round, with room, as the k-th: S less those that have
                                                                   left while the request was on its way
@@ -78,7 +80,7 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
     stages, others = beat.group.stages, np.maximum(cycle.crowd.clients, 1.0)
     passing = _passing(beat, requests, schedule, cycle)
     batch = passing.seconds
-    rest = np.where(after <= 0, 0.0, np.where(after < batch, batch - after, _residual(beat, mixed, batch)))
+    rest = np.where(after <= 0, 0.0, _rest(beat, mixed, batch, after))
     inside = (rest + (passing.more + schedule.before_join) * batch) * passing.met
     plain = (1.0 - passing.met) * passing.count * beat.decode_s / np.minimum(others, stages)
     alone = np.where(passing.window > 1.0, plain, 0.0)
@@ -134,12 +136,19 @@ def _on_their_way(beat: Rhythm, mixed: NDArray[np.bool_], cycle: Cycle, after: A
     return np.asarray(np.where(mixed, np.maximum(together - group.most * (1.0 + passed), 0.0) * later, behind))
 
 
-def _residual(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array) -> Array:
-    """[n] seconds from any moment to the next end of a batch, E[t^2] / 2 E[t] of those with prompts and without. batch: [n] their mean."""
+def _rest(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array, after: Array) -> Array:
+    """[n] seconds to the next end of a batch, `after` [n] seconds after one. batch: [n] their mean, of some with prompts (long) and some
+    without (short). Within a long one's time k short ones have passed before the first long one, or all have been short; later it is any
+    moment, E[t^2] / 2 E[t]."""
     share = np.clip(np.where(mixed, beat.group.share, beat.group.share / (1.0 + beat.group.share)), 1e-9, 1.0)
-    short = np.minimum(batch * beat.decode_s / (beat.clump_s * beat.group.stages), batch)
+    short = np.maximum(np.minimum(batch * beat.decode_s / (beat.clump_s * beat.group.stages), batch), 1e-12)
     long = short + (batch - short) / share
-    return np.asarray(((1.0 - share) * short**2 + share * long**2) / (2.0 * batch))
+    passed = np.floor(after / short)
+    none = (1.0 - share) ** (passed + 1.0)
+    before = (1.0 - share) / share * (1.0 - none) - (passed + 1.0) * none  # sum of k (1 - u)^k u up to those passed
+    soon = before * short + (1.0 - none) * (long - after) + none * ((passed + 1.0) * short - after)
+    any_time = ((1.0 - share) * short**2 + share * long**2) / (2.0 * batch)
+    return np.asarray(np.where(after < long, np.maximum(soon, 0.0), any_time))
 
 
 def _exits_from(crowd: Crowd, stages: Array, after: Array) -> Array:

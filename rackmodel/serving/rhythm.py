@@ -199,7 +199,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         step_s=step,
         prompt_s=prompt,
         own_s=group.own_steps * (alone + np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)),
-        one_s=_of_one(requests.fresh / group.chunks, (own, alone), (group.room, full), plain),
+        one_s=_of_one(requests.fresh / group.chunks, (own, alone), (group.room, full), np.where(mixed, plain, 0.0)),
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
@@ -212,7 +212,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
 
 def _of_one(tokens: Array, own: tuple[Array, Array], full: tuple[Array, Array], plain: Array) -> Array:
     """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own, and of a full
-    one. No less than those of a step without any (plain), no more than of its own."""
+    one. No less than those of the same step without any (plain), no more than of its own."""
     (some, seconds), (room, longer) = own, full
     slope = np.where(room > some, (longer - seconds) / np.maximum(room - some, 1e-12), seconds / some)
     return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), np.minimum(plain, seconds), seconds))

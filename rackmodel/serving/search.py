@@ -103,7 +103,7 @@ def search_service(
     longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
     check_positions(workload_of(service, Widths()), longest, "--isl")
     begun = perf_counter()
-    budgets = list(space.budgets) or [_engine_budget(service)]
+    budgets = list(space.budgets) or [_engine_budget(prompts_on or service)]  # who decodes alone has none
     offers: list[Offered] = []
     infeasible: Counter[str] = Counter()
     problems: list[InfeasibleError] = []
@@ -179,7 +179,10 @@ def _check_some_fit(space: ServingSpace, prompts_on: Service, sizes: Sequence[Se
 
 
 def _engine_budget(service: Service) -> int:
-    return int(dict(service.settings).get("token_budget", engine_facts(service.profile).token_budget))
+    memory = service.machine.accelerator.memory
+    shown = memory.visible_bytes if memory is not None else None
+    facts = engine_facts(service.profile).on(math.inf if shown is None else shown)
+    return int(dict(service.settings).get("token_budget", facts.token_budget))
 
 
 def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]:

@@ -19,7 +19,8 @@ Clumps. The first prompts of all clients come at once, so the k-th ones come wit
 lengths (the spread of a sum of k of them), and no sooner than the first ones were worked off: C / m steps, or one where decodes stand
 still. Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
 
-Open arrivals at rate X: R - d = d rho / (2 (1 - rho)) (M/D/1), B = X Z. What the cache does not hold waits outside: R = C Z / B - Z.
+Open arrivals at rate X: a chain of batches (random_arrivals.py); of pipelines R - d = d rho / (2 (1 - rho)) (M/D/1); B = X Z. What the
+cache does not hold waits outside: R = C Z / B - Z.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits, open_joining
+from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, Rhythm, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
@@ -40,6 +42,8 @@ MOST_WAVES = 32
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
+MOST_LOAD = 0.999
+"""Of batches at random: what comes beyond fills them for ever."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,15 +190,23 @@ def queue_of(each: Array, rest: Array, most: Array) -> Array:
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. A request finds a Poisson number of
-    others, so that in exp(-rate (its steps + decoding)) of all cases it waits for no step to end.
+    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Batches of one stage are a chain
+    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, they are in the mean (_among_means).
     """
     rate = np.asarray(rate, dtype=np.float64)
+    chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
     decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
     for _ in range(4 * ROUNDS):
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
-        beat = rhythm(model, requests, schedule, Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY)))
+        crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY))
+        chunks, one = _of_a_prompt(requests, schedule, there)
+        beat = rhythm(model, requests, schedule, crowd, one if chained else None)
+        chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
+        if chain is not None:
+            steps = schedule.decoding_steps(requests)
+            each = chain.decoding_s(steps, schedule.before_join) / steps
+            beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.beside_s)))
         step = beat.step_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
@@ -204,20 +216,43 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     busy = _decoding_s(beat, requests, schedule)
     load, held = rate * beat.drain_s, rate * busy / room
     overloaded = (load >= 1.0) | (held >= 1.0)
-    queue = np.where(overloaded, 0.0, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9)))
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
-    met = -np.expm1(-rate * (beat.own_s + busy))
-    gaps, more = open_joining(beat.group.stages, np.maximum(rate * (beat.own_s + busy), 1e-9), rate * beat.step_s)
-    to_a_step = _to_a_step(beat, schedule) + (gaps - 1.0) * beat.residual_s + more * beat.step_s / beat.group.stages
+    if chain is not None:
+        inside, queue = chain.wait_s(schedule.before_join) + chain.own_s, chain.queue_s
+    else:
+        inside, queue = _among_means(beat, schedule, rate, busy)
+    queue = np.where(overloaded, 0.0, queue)
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
-        first_s=schedule.before_s(requests) + met * to_a_step + beat.own_s + queue + outside,
+        first_s=schedule.before_s(requests) + inside + queue + outside,
         queue_s=queue + outside,
         limited=outside > queue,
         overloaded=overloaded,
         burst_s=np.zeros_like(rate),
     )
     return _steady(model, beat, requests, schedule, decodes, times)
+
+
+def _among_means(beat: Rhythm, schedule: Schedule, rate: Array, busy: Array) -> tuple[Array, Array]:
+    """[n] seconds from a request's arrival to its first token but for its queue, and in that: each as batches are in the mean. It finds a
+    Poisson number of others, so that in exp(-rate (its steps + decoding)) of all cases it waits for no step to end."""
+    load, there = rate * beat.drain_s, rate * (beat.own_s + busy)
+    gaps, more = open_joining(beat.group.stages, np.maximum(there, 1e-9), rate * beat.step_s)
+    to_a_step = _to_a_step(beat, schedule) + (gaps - 1.0) * beat.residual_s + more * beat.step_s / beat.group.stages
+    return -np.expm1(-there) * to_a_step + beat.own_s, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9))
+
+
+def _of_a_prompt(requests: Requests, schedule: Schedule, decodes: Array) -> tuple[Array, Steps]:
+    """[n] chunks of a prompt beside so many decodes, and n steps of one of them."""
+    chunks = np.maximum(np.ceil(requests.fresh / chunk_room(schedule, decodes) - 1e-9), 1.0)
+    return chunks, decode_steps(requests, schedule, np.where(schedule.mixed > 0, decodes, 0.0), schedule.stages * requests.fresh / chunks)
+
+
+def _batches_at_random(beat: Rhythm, schedule: Schedule, chunks: Array, rate: Array, decodes: Array) -> RandomBatches:
+    """The batches of n engines of one stage, of which so many sequences [n] decode in the mean. beat: priced with _of_a_prompt's steps."""
+    seconds = beat.beside_s * chunks, beat.full_s
+    served = np.minimum(rate, MOST_LOAD / beat.drain_s)
+    return random_batches(served, beat.decode_s, seconds, beat.group.most, schedule.mixed > 0, -np.expm1(-decodes))
 
 
 def _held_outside(load: Array, room: Array, busy: Array) -> Array:
