@@ -150,6 +150,19 @@ def test_releases_that_are_alike_share_their_facts_the_newest_first(tmp_path: Pa
     assert set(curves[0].curves) == {2, 4}
 
 
+def test_widths_are_one_where_bytes_are_only_moved(tmp_path: Path) -> None:
+    """NCCL gathers elements of 16 bit as twice as many of 8: one kernel, whose sizes of both widths make one curve."""
+    rows = ["system,nccl_version,op_name,nccl_dtype,num_gpus,message_bytes,latency_us"]
+    for kind in ("all_gather", "all_reduce"):
+        for width, slower in (("half", 1.0), ("int8", 1.1)):
+            rows += [f"h100_sxm,2.29.2,{kind},{width},4,{int(size)},{slower * (5 + size / 4e4)}" for size in SIZES]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(rows) + "\n")
+    _, curves = read_calls([path], None)
+    assert [(one.kind, one.widths) for one in curves] == [("all_gather", (16, 8)), ("all_reduce", (16,)), ("all_reduce", (8,))]
+    assert curves[0].curves[4].shape == (2, 2 * len(SIZES))
+
+
 def test_a_calibrated_file_is_read_and_priced(tmp_path: Path) -> None:
     found = calibrate_calls([_file(tmp_path)])
     assert all(isinstance(one, CalibratedCalls) and float(one.outside.mean()) < 0.02 for one in found)

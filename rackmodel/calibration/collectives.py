@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.calibration.call_kernels import known_kernels
+from rackmodel.calibration.call_kernels import known_kernels, least_slope
 from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
 from rackmodel.calibration.fit_calls import CallCurve, CallFit, fit_curves
@@ -67,7 +67,8 @@ def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, CallFit]]:
 def _curve(gpu: str, one: CallCurves, members: int, family: int) -> CallCurve:
     volume, seconds = one.curves[members]
     kernels = known_kernels(one.library, one.releases, gpu, one.kind, members)
-    return CallCurve(volume=volume, seconds=seconds, members=members, kernels=kernels, family=family)
+    flattest = least_slope(gpu, one.kind, members, one.widths)
+    return CallCurve(volume=volume, seconds=seconds, members=members, kernels=kernels, family=family, flattest=flattest)
 
 
 def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) -> tuple[str, list[str]]:
