@@ -401,6 +401,16 @@ def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
     assert said_of(found.facts)["rows"] == "local"
 
 
+def test_a_fit_finds_a_kernel_a_hundred_times_as_slow_on_rows_that_are_not_aligned() -> None:
+    """1,856 columns over 16 ranks are rows of 116 bytes at 8 bit: a kernel may be far slower there than 20 times."""
+    cases = [expert_case(row) for row in read_rows(PUBLISHED) if row.text("system") == "h200_sxm" and row.text("moe_dtype") == "bfloat16"]
+    like, device = like_of(words().expert_precisions["fp8"]), replace(DEVICE, weight=1.0, activation=1.0)
+    true = like.model_copy(update={"unaligned": 0.01, "rate": 0.5, "memory": 0.9, "step_s": 0.5e-9})
+    seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
+    calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
+    assert _least_from(calls, BEGIN[2])[1].unaligned == pytest.approx(0.01, rel=0.05)
+
+
 def test_calibrate_reads_calls_of_experts(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--gpu"):
         calibrate("h100_sxm", [PUBLISHED])
