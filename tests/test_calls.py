@@ -163,6 +163,18 @@ def test_widths_are_one_where_bytes_are_only_moved(tmp_path: Path) -> None:
     assert curves[0].curves[4].shape == (2, 2 * len(SIZES))
 
 
+def test_groups_of_too_few_sizes_are_left_out_and_said(tmp_path: Path) -> None:
+    path = _file(tmp_path)
+    path.write_text(path.read_text() + "h100_sxm,vLLM,1.10.0,vllm_graph,bfloat16,8,1024,9\n")
+    left: list[str] = []
+    assert set(calibrate_calls([path], left=left)[0].fits) == {2, 4}
+    assert left == ["1 sizes of vllm 1.10.0, all_reduce, graph among 8: want 5 or more"]
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[-1]]) + "\n")
+    with pytest.raises(InputError, match="no collective to fit: 1 sizes of vllm"):
+        calibrate_calls([path])
+
+
 def test_a_calibrated_file_is_read_and_priced(tmp_path: Path) -> None:
     found = calibrate_calls([_file(tmp_path)])
     assert all(isinstance(one, CalibratedCalls) and float(one.outside.mean()) < 0.02 for one in found)
