@@ -42,7 +42,7 @@ LINKS = {"8.0": 300e9, "9.0": 450e9, "10.0": 900e9, "10.3": 900e9}
 """Capability → bytes a second and direction of a GPU's NVLink (data sheets of A100, H100, B200, B300)."""
 
 COPIED = 0.88
-"""Of that, what a copy to another GPU reaches: 396 of 450 GB/s on an H200 (h200_p2p of stas00/ml-engineering 744d01e, its page on networks)."""
+"""Of that, what a copy to another GPU reaches: 396 of 450 GB/s on an H200 (h200_p2p of stas00/ml-engineering 744d01e)."""
 
 SUMMING = ("9.0", "10.0", "10.3")
 """Capabilities whose NVSwitch sums, of three members and more and no integers of 8 bit (NVIDIA/nccl, src/transport/nvls.cc, ncclNvlsInit;
