@@ -11,8 +11,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from rackmodel.calibration.fit_grouped import FEWEST_SHAPES, ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
-from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_products import Fit, Machine, fit, too_few
 from rackmodel.calibration.fit_vectors import LEAST_ROWS as LEAST_RUNS
 from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
@@ -26,6 +26,7 @@ from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import WAITING, Products, WatchedKind, width
 from rackmodel.validation.experts import ExpertCase, expert_case
 from rackmodel.validation.layer_ops import LayerCase
@@ -198,8 +199,10 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
         except Refused as problem:
             raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
         cases.setdefault(case.kernel, []).append((row, case))
-    done = []
-    for kernel, own in cases.items():
+    done: list[Calibrated] = []
+    fitted: dict[str, Grouped] = {}
+    shapes = {kernel: len({case.shape for _, case in own}) for kernel, own in cases.items()}
+    for kernel, own in sorted(cases.items(), key=lambda one: -shapes[one[0]]):
         if gpu is None or len(own) < LEAST_CALLS:
             left.append(f"{len(own)} calls of {kernel}: want {LEAST_CALLS} or more")
             continue
@@ -208,7 +211,9 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
             like = like.model_copy(update={"tuned": gpu.facts.grouped[kernel].tuned})
         device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth, looped=True)
         source = Path(own[0][0].file).name
-        found = fit_grouped(ExpertCalls.of(device, like, [case for _, case in own]), source, gpu.cache)
+        calls = ExpertCalls.of(device, like, [case for _, case in own]).starting_as(_fellow(kernel, like, fitted, shapes))
+        found = fit_grouped(calls, source, gpu.cache)
+        fitted[kernel] = found.facts
         done.append(
             Calibrated(
                 of="grouped",
@@ -223,6 +228,13 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
             )
         )
     return done
+
+
+def _fellow(kernel: str, like: Grouped, fitted: Mapping[str, Grouped], shapes: Mapping[str, int]) -> Grouped | None:
+    """Of the kernels of the same library whose shapes were enough, the one of most, if its operands are plain as its own are."""
+    library = kernel.rsplit(" ", 1)[0]
+    enough = [name for name in fitted if name.rsplit(" ", 1)[0] == library and shapes[name] >= FEWEST_SHAPES]
+    return next((fitted[name] for name in enough if fitted[name].family == like.family == ""), None)
 
 
 def _family(precision: str) -> PrecisionWords | None:
