@@ -74,6 +74,7 @@ FORMS: dict[str, tuple[dict[str, Any], ...]] = {
     "forward": APART,
     "backward": APART,
 }
+OF_LATENT = ({"groups": "packed", "rows": 16},)  # Triton's, which many GPUs run for latent attention
 OF_FORM: dict[str, Numbers] = {"unwindowed": ("group_s", "copy_s")}
 
 
@@ -140,7 +141,7 @@ def _best(calls: AttentionCalls, device: AttentionDevice) -> tuple[_Form, Facts]
     """The nearest form, then the further facts that bring it nearer."""
     heads = tuple(f"{head:g}" for head in np.unique(calls.sizes.head))
     forms = []
-    for words in FORMS[calls.use]:
+    for words in (*FORMS[calls.use], *(OF_LATENT if calls.use == "decode" and calls.sizes.latent.any() else ())):
         numbers = (*BASE[calls.use], *OF_FORM.get(words["groups"], ()))
         forms.append(_Form(calls.use, tuple(words.items()), numbers, heads))
     best = min(((form, *_fitted(form, calls, device)) for form in forms), key=lambda one: one[1])
