@@ -101,6 +101,14 @@ def test_keys_that_are_dealt_out_one_by_one_are_seen_in_parts(parts: int, tokens
 # -- worked by hand -----------------------------------------------------------------------------------------------------------------
 
 
+def test_blocks_of_few_query_heads_read_the_keys_that_these_share_again() -> None:
+    """128 heads of one latent key: two blocks of 64 or eight of 16, on one SM one after the other, each 8 steps of 128 keys of 1 ns."""
+    alone = AttentionDevice(peak=100e12, blocks=1, bandwidth=1e30, element=2.0)
+    for rows, tiles in ((64, 2), (16, 8)):
+        facts = decode(rows=rows, groups="packed", load="1e9 GB/s")
+        assert of(facts, alone, sequences=1, kv_heads=1, group=128) == pytest.approx(5e-6 + tiles * (1e-6 + 1024e-9), rel=1e-6)
+
+
 def test_one_new_token_by_hand() -> None:
     # 80 tiles of 100 SMs need no splitting: 8 steps of 128 keys of 512 B at 50 GB/s, beside 80 x 1024 x 512 B at half of 1 TB/s
     loads, memory = 1024 * 512 / 50e9, 80 * 1024 * 512 / 0.5e12

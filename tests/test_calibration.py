@@ -180,6 +180,12 @@ def test_shipped_products_are_near_what_was_measured(gpu: str) -> None:
         assert np.median(error) < 0.09, (gpu, rows.precision)
 
 
+def _products(unit: float) -> str:
+    """Forty products at 0.8 of an H100's 989.4 TFLOP/s, their microseconds off by `unit`."""
+    times = {64 * one: unit * 2 * 64 * one * 8192**2 / (0.8 * 989.4e12) * 1e6 for one in range(128, 168)}
+    return "gemm_dtype,m,n,k,latency_us\n" + "\n".join(f"bf16,{m},8192,8192,{us}" for m, us in times.items()) + "\n"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -189,6 +195,12 @@ def test_shipped_products_are_near_what_was_measured(gpu: str) -> None:
         ("m,n,k,latency_us\n1,2,3,-4\n", "must be positive"),
         ("system,gemm_dtype,m,n,k,latency_us\na,bf16,1,2,3,4\nb,bf16,1,2,3,4\n", "--gpu"),
         ("system,gemm_dtype,m,n,k,latency_us\na,bf16,1,2,3,4\n", "want 30 or more"),
+        ("gemm_dtype,m,n,k,latency_us\nbf16,1.5,2,3,4\n", "rows.csv:2: want whole numbers in m, n and k"),
+        ("m,n,k,latency_us\n1,2,3,4\n", r"no column of rows.csv says a precision \(gemm_dtype"),
+        ("gemm_dtype,m,n,k,latency_us\nbfloat,1,2,3,4\n", "rows of rows.csv are at 'bfloat'"),
+        ("gemm_dtype,m,n,k,latency_us\n" + "bf16,4096,4096,4096,180\n" * 40, "1 different products .* want 30 or more"),
+        (_products(unit=1e-3), "would run at 800 times the part's peak of bf16: another part, precision or unit of time"),
+        (_products(unit=1e3), "every product of bf16 takes 1250 times as long as the part's peak"),
     ],
 )
 def test_files_that_cannot_be_fitted_are_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -196,6 +208,36 @@ def test_files_that_cannot_be_fitted_are_refused(text: str, said: str, tmp_path:
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=said):
         calibrate("h100_sxm", [file])
+
+
+def test_what_no_fit_takes_is_said(tmp_path: Path) -> None:
+    """Few rows of one kernel say so beside what is fitted, and are an error alone; a part without a fact was written of them."""
+    head = "system,kernel_source,kv_cache_dtype,batch_size,q_len,past_kv_len,num_heads,num_key_value_heads,head_dim,latency_us"
+    rows = [
+        f"h100_sxm,{kernel},bfloat16,4,1,1024,32,8,128,{us}"
+        for kernel, us in (("vllm_flash_attn", 12), ("none", 12), ("vllm_flash_attn", 0))
+    ]
+    file = tmp_path / "calls.csv"
+    file.write_text("\n".join([head, *rows]) + "\n")
+    left: list[str] = []
+    with pytest.raises(
+        InputError, match=r"no kernel to fit: .*from line 3.*; 1 row of calls\.csv .from line 4.: no latency_us; 1 calls of fa3"
+    ):
+        calibrate("h100_sxm", [file], left=left)
+    assert len(left) == 3
+    moe = tmp_path / "moe.csv"
+    lines = (PUBLISHED.parent / "experts.csv").read_text(encoding="utf-8").splitlines()
+    moe.write_text("\n".join([lines[0], *[line for line in lines if line.startswith("h100_sxm") and "bfloat16" in line][:5]]) + "\n")
+    with pytest.raises(InputError, match="no kernel to fit: 5 calls of triton bf16: want 30 or more"):
+        calibrate("h100_sxm", [moe])
+
+
+def test_of_one_shape_every_fifth_row_is_held_out_and_no_fold_is_fitted_to_nothing() -> None:
+    rows, _, _ = _synthetic(noise=0.0)
+    one = replace(rows, n=np.full(len(rows), 4096.0), k=np.full(len(rows), 4096.0))
+    folds = fit_products._folds(one)
+    assert np.sum(folds, axis=0).tolist() == [1] * len(rows)
+    assert all(fold.sum() <= -(-len(rows) // 5) for fold in folds)
 
 
 def test_rows_that_are_held_out_are_foretold_by_the_best_fit_from_every_begin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rackmodel.calibration.call_kernels import KIB, MIB, known_kernels
+from rackmodel.calibration.call_kernels import KIB, MIB, known_kernels, least_slope
 from rackmodel.calibration.fit_calls import CallCurve, call_seconds, fit_curves
 from rackmodel.calibration.fit_passes import SteppedCurve, wait_of_pass
 from rackmodel.cost.network.calls import call_lines
+from rackmodel.inputs import library_names
 from rackmodel.inputs.read import read_collectives
 
 SIZES = np.array([0.5, 1, 2, 4, 8, 16, 64, 256, 512, 4096, 8192, 16384, 32768]) * KIB
@@ -103,3 +104,43 @@ def test_curves_of_one_pass_do_not_say_what_it_waits_for() -> None:
     one = SteppedCurve(members=8, passes=8 * 294912.0, link=450e9, volume=volume, seconds=np.array([14e-6, 15e-6]), floor_s=5e-6)
     assert wait_of_pass([one]) is None
     assert wait_of_pass([one, replace(one, volume=8 * volume, seconds=np.array([14e-6, 30e-6]))]) is not None
+
+
+def test_one_slow_call_at_the_end_is_no_kernel_of_its_own() -> None:
+    """Eight L40S had 55 and 162 ms for 64 and 128 MiB: all that is larger would have taken 162 ms."""
+    sizes = 2.0 ** np.arange(20, 28)
+    seconds = 20e-6 + sizes / 1e9
+    fit = fit_curves([CallCurve(volume=sizes, seconds=seconds * np.where(sizes == sizes[-1], 3.0, 1.0))])[0]
+    far = 8 * sizes[-1]
+    assert call_seconds(fit.times, np.array([far]))[0] > far / 1e9
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kind", "members", "widths", "picoseconds"),
+    [
+        ("b300_sxm", "all_gather", 8, (16, 8), 7 / 8 / 0.792),  # 900 GB/s x 0.88
+        ("b300_sxm", "all_reduce", 8, (8,), 7 / 4 / 0.792),  # no switch sums integers of 8 bit
+        ("b300_sxm", "all_reduce", 8, (16,), 7 / 8 / 0.792),
+        ("a100_sxm", "all_reduce", 8, (16,), 7 / 4 / 0.264),  # nor A100's
+        ("h100_sxm", "all_reduce", 2, (16,), 1 / 0.396),  # nor of two
+        ("l40s", "all_reduce", 8, (16,), 0.0),
+    ],
+)
+def test_a_members_link_bounds_what_larger_messages_take(
+    gpu: str, kind: str, members: int, widths: tuple[int, ...], picoseconds: float
+) -> None:
+    least = least_slope(gpu, kind, members, widths)
+    assert least == pytest.approx(picoseconds * 1e-12)
+    flat = 100e-6 + SIZES / 1e16
+    found = fit_curves([CallCurve(volume=SIZES, seconds=flat, members=members, flattest=least)])[0].times
+    assert 1 / found.rate_bytes_per_s[-1] == pytest.approx(max(least, 1e-16))
+
+
+@pytest.mark.parametrize("name", [name for name in library_names()["collectives"] if name.startswith("nvlink") and "v100" not in name])
+def test_no_shipped_call_outruns_the_links_beyond_what_was_measured(name: str) -> None:
+    gpu = name.removeprefix("nvlink_")
+    for library in read_collectives(name).calls.values():
+        for one in library:
+            for word, times in one.members.items():
+                least = least_slope(gpu, one.kind, int(word), one.bits or (16,))
+                assert 1 / times.rate_bytes_per_s[-1] >= least * 0.999, (one.kind, one.mode, one.releases, word)

@@ -150,6 +150,31 @@ def test_releases_that_are_alike_share_their_facts_the_newest_first(tmp_path: Pa
     assert set(curves[0].curves) == {2, 4}
 
 
+def test_widths_are_one_where_bytes_are_only_moved(tmp_path: Path) -> None:
+    """NCCL gathers elements of 16 bit as twice as many of 8: one kernel, whose sizes of both widths make one curve."""
+    rows = ["system,nccl_version,op_name,nccl_dtype,num_gpus,message_bytes,latency_us"]
+    for kind in ("all_gather", "all_reduce"):
+        for width, slower in (("half", 1.0), ("int8", 1.1)):
+            rows += [f"h100_sxm,2.29.2,{kind},{width},4,{int(size)},{slower * (5 + size / 4e4)}" for size in SIZES]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(rows) + "\n")
+    _, curves = read_calls([path], None)
+    assert [(one.kind, one.widths) for one in curves] == [("all_gather", (16, 8)), ("all_reduce", (16,)), ("all_reduce", (8,))]
+    assert curves[0].curves[4].shape == (2, 2 * len(SIZES))
+
+
+def test_groups_of_too_few_sizes_are_left_out_and_said(tmp_path: Path) -> None:
+    path = _file(tmp_path)
+    path.write_text(path.read_text() + "h100_sxm,vLLM,1.10.0,vllm_graph,bfloat16,8,1024,9\n")
+    left: list[str] = []
+    assert set(calibrate_calls([path], left=left)[0].fits) == {2, 4}
+    assert left == ["1 sizes of vllm 1.10.0, all_reduce, graph among 8: want 5 or more"]
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[-1]]) + "\n")
+    with pytest.raises(InputError, match="no collective to fit: 1 sizes of vllm"):
+        calibrate_calls([path])
+
+
 def test_a_calibrated_file_is_read_and_priced(tmp_path: Path) -> None:
     found = calibrate_calls([_file(tmp_path)])
     assert all(isinstance(one, CalibratedCalls) and float(one.outside.mean()) < 0.02 for one in found)

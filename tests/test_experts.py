@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.calibration.fit_grouped import BEGIN, ExpertCalls, _least_from, fit_grouped, like_of, said_of
-from rackmodel.calibration.part import calibrate, part_text
+from rackmodel.calibration.fit_grouped import BEGIN, RANGES, ExpertCalls, _least_from, fit_grouped, like_of, said_of
+from rackmodel.calibration.part import _fellow, calibrate, part_text
 from rackmodel.cost.inside.expert_ops import grouped_of
 from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, laid_rows, memory_part
 from rackmodel.cost.inside.gpu import gpu_of
@@ -399,6 +399,35 @@ def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
     assert found.inside.mean() < 0.03
     assert found.facts.memory == pytest.approx(0.9, rel=0.1)
     assert said_of(found.facts)["rows"] == "local"
+
+
+def test_a_fit_finds_a_kernel_a_hundred_times_as_slow_on_rows_that_are_not_aligned() -> None:
+    """1,856 columns over 16 ranks are rows of 116 bytes at 8 bit: a kernel may be far slower there than 20 times."""
+    cases = [expert_case(row) for row in read_rows(PUBLISHED) if row.text("system") == "h200_sxm" and row.text("moe_dtype") == "bfloat16"]
+    like, device = like_of(words().expert_precisions["fp8"]), replace(DEVICE, weight=1.0, activation=1.0)
+    true = like.model_copy(update={"unaligned": 0.01, "rate": 0.5, "memory": 0.9, "step_s": 0.5e-9})
+    seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
+    calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
+    alone = replace(calls, like=true, given=tuple(name for name in RANGES if name != "unaligned"))
+    assert _least_from(alone, BEGIN[2])[1].unaligned == pytest.approx(0.01, rel=0.05)
+
+
+def test_a_kernel_of_few_shapes_starts_as_its_library_does() -> None:
+    own = [expert_case(row) for row in read_rows(PUBLISHED) if row.text("system") == "h200_sxm" and row.text("moe_dtype") == "bfloat16"]
+    other, like = facts(start="17 us", spread="3 us"), like_of(words().expert_precisions["bf16"])
+    shapes = list(dict.fromkeys(case.shape for case in own))
+    few = ExpertCalls.of(DEVICE, like, [case for case in own if case.shape in shapes[:4]])
+    more = ExpertCalls.of(DEVICE, like, [case for case in own if case.shape in shapes[:5]])
+    assert more.starting_as(other) is more
+    assert few.starting_as(None) is few
+    found = _least_from(few.starting_as(other), BEGIN[0])[1]
+    assert (found.start_s, found.spread_s) == (17e-6, 3e-6)
+    assert found.memory != like.memory
+    plain, blocks = facts(), facts(family="fp8_block")
+    fitted, counts = {"a bf16": plain, "a fp8": blocks, "b bf16": plain}, {"a bf16": 8, "a fp8": 9, "b bf16": 4}
+    assert _fellow("a nvfp4", plain, fitted, counts) is plain
+    assert _fellow("a nvfp4", blocks, fitted, counts) is None  # one that quantises by a kernel before it starts otherwise
+    assert _fellow("b nvfp4", plain, fitted, counts) is None  # too few shapes itself
 
 
 def test_calibrate_reads_calls_of_experts(tmp_path: Path) -> None:

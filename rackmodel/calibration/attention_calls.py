@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.calibration.shares import left_out
 from rackmodel.cost.inside.attention import AttentionSizes, few_tokens, sizes_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.validation.attention import AttentionCase, case_of, operations_over_forward, price_products
@@ -57,9 +58,10 @@ class AttentionCalls:
         )
 
 
-def read_calls(path: Path, machine: Architecture, gpu: str | None = None) -> list[AttentionCalls]:
+def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: list[str] | None = None) -> list[AttentionCalls]:
     """The calls of a file of attention rows, by kernel in their order; rows that nothing is known of are left out. machine: what prices the
-    products that were measured with some · gpu: whose rows, None = all. Raises InputError."""
+    products that were measured with some · gpu: whose rows, None = all · left: gets what is said of rows left out. Raises InputError."""
+    refused: list[tuple[str, int, str]] = []
     found: dict[tuple[str, str, Use, int], list[tuple[AttentionCase, float]]] = {}
     for row in read_rows(path):
         name = row.text("system", "gpu")
@@ -67,13 +69,16 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None) -> lis
             continue
         try:
             case = case_of(row)
-        except Refused:
+        except Refused as problem:
+            refused.append((path.name, row.line, str(problem)))
             continue
         measured = (row.number("latency_us") or 0.0) * 1e-6
         use: Use = case.way or ("decode" if few_tokens(_sizes([case]))[0] else "prefill")
         found.setdefault((name, case.kernel, use, case.heads.bits), []).append(
             (case, measured / operations_over_forward(case.heads, case.way))
         )
+    if left is not None:
+        left += left_out(refused)
     return [
         AttentionCalls(
             gpu=name,

@@ -41,6 +41,13 @@ CAPABILITIES = {
 LINKS = {"8.0": 300e9, "9.0": 450e9, "10.0": 900e9, "10.3": 900e9}
 """Capability → bytes a second and direction of a GPU's NVLink (data sheets of A100, H100, B200, B300)."""
 
+COPIED = 0.88
+"""Of that, what a copy to another GPU reaches: 396 of 450 GB/s on an H200 (h200_p2p of stas00/ml-engineering 744d01e)."""
+
+SUMMING = ("9.0", "10.0", "10.3")
+"""Capabilities whose NVSwitch sums, of three members and more and no integers of 8 bit (NVIDIA/nccl, src/transport/nvls.cc, ncclNvlsInit;
+src/include/device.h, ncclNvlsSupported)."""
+
 OWN_ENDS = {
     "9.0": {2: 64 * MIB, 4: 32 * MIB, 6: 0.5 * MIB, 8: 0.25 * MIB},
     "10.0": {2: 2 * MIB, 4: 2 * MIB, 6: MIB, 8: MIB},
@@ -83,6 +90,17 @@ def known_kernels(library: str, releases: Sequence[str], gpu: str, kind: str, me
     if library == "vllm":
         return _of_vllm(releases, gpu.lower(), capability, members)
     return ()
+
+
+def least_slope(gpu: str, kind: str, members: int, widths: Sequence[int]) -> float:
+    """s/byte of a message that a collective takes at least, by any kernel: what comes in over a member's link, of an all-reduce twice,
+    but where the switch may sum. gpu: as rows name it; 0 where its link is not known · widths: of an element, in bits."""
+    capability = CAPABILITIES.get(gpu.lower().split("_")[0])
+    if capability is None or kind == "send":
+        return 0.0
+    summed = capability in SUMMING and members > 2 and min(widths) > 8
+    twice = kind == "all_reduce" and not summed
+    return (2.0 if twice else 1.0) * (members - 1) / members / (COPIED * LINKS[capability])
 
 
 def _of_vllm(releases: Sequence[str], gpu: str, capability: str, members: int) -> tuple[KnownKernel, ...]:

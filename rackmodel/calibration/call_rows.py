@@ -21,6 +21,10 @@ Array = NDArray[np.float64]
 ALIKE = 0.035  # mean |log| of two releases' times below which they are one
 FAR = 0.2  # of one call, at most
 
+SUMS = ("all_reduce", "reduce_scatter")
+"""Kinds whose kernels are of a width: the others move bytes, whatever these stand for (NVIDIA/nccl, src/enqueue.cc: an all-gather becomes
+one of elements of 8 bit, `t->count *= elementSize`; an all-to-all is sends of bytes)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CallCurves:
@@ -48,11 +52,13 @@ def read_calls(paths: Sequence[Path], gpu: str | None, *, between_nodes: bool = 
 
 
 def _by_release(calls: Sequence[MeasuredCall]) -> list[CallCurves]:
-    """Every release and width by itself, the newest release first."""
+    """Every release by itself, and every width where calls sum; the newest release first."""
     found: dict[tuple[str, str, str, str, int], dict[int, list[tuple[float, float]]]] = {}
+    widths: dict[tuple[str, str, str, str, int], list[int]] = {}
     for call in calls:
-        key = (call.library, call.operation, call.mode, call.release, call.bits)
+        key = (call.library, call.operation, call.mode, call.release, call.bits if call.operation in SUMS else 0)
         found.setdefault(key, {}).setdefault(call.members, []).append((call.bytes, call.seconds))
+        widths.setdefault(key, []).append(call.bits)
     order = sorted(found, key=lambda key: (key[:3], [-number for number in age_of(key[3])], -key[4]))
     return [
         CallCurves(
@@ -60,7 +66,7 @@ def _by_release(calls: Sequence[MeasuredCall]) -> list[CallCurves]:
             kind=key[1],
             mode=key[2],
             releases=(key[3],),
-            widths=(key[4],),
+            widths=tuple(sorted(set(widths[key]), reverse=True)),
             curves={p: np.array(sorted(calls)).T for p, calls in sorted(found[key].items())},
         )
         for key in order

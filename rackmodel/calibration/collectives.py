@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.calibration.call_kernels import known_kernels
+from rackmodel.calibration.call_kernels import known_kernels, least_slope
 from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
-from rackmodel.calibration.fit_calls import CallCurve, CallFit, fit_curves
+from rackmodel.calibration.fit_calls import LEAST_SIZES, CallCurve, CallFit, fit_curves
 from rackmodel.calibration.shares import mean_and_median
+from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
 from rackmodel.validation.rows import kind_of_file
 
@@ -47,10 +48,25 @@ class CalibratedCalls:
         )
 
 
-def calibrate_calls(paths: Sequence[Path], gpu: str | None = None, *, between_nodes: bool = False) -> list[CalibratedCalls]:
-    """Fit the collectives of the files' GPU. gpu: of the files, where they hold several. Raises InputError."""
-    name, every = read_calls(paths, gpu, between_nodes=between_nodes)
+def calibrate_calls(
+    paths: Sequence[Path], gpu: str | None = None, *, between_nodes: bool = False, left: list[str] | None = None
+) -> list[CalibratedCalls]:
+    """Fit the collectives of the files' GPU. gpu: of the files, where they hold several · left: gets what is said of calls of too few
+    sizes. Raises InputError, where there are no others too."""
+    left = [] if left is None else left
+    name, read = read_calls(paths, gpu, between_nodes=between_nodes)
+    every = [found for one in read if (found := _of_enough_sizes(one, left)).curves]
+    if read and not every:
+        raise InputError(f"no collective to fit: {'; '.join(left)}", path=", ".join(path.name for path in paths))
     return [CalibratedCalls(gpu=name, curves=one, fits=fits) for one, fits in zip(every, _fitted(name, every), strict=True)]
+
+
+def _of_enough_sizes(one: CallCurves, left: list[str]) -> CallCurves:
+    """The same without the numbers of members of which too few sizes were measured, which `left` is told."""
+    sizes = {p: len(np.unique(calls[0])) for p, calls in one.curves.items()}
+    whose = f"{one.library} {', '.join(one.releases)}, {one.kind}, {one.mode}"
+    left += [f"{count} sizes of {whose} among {p}: want {LEAST_SIZES} or more" for p, count in sizes.items() if count < LEAST_SIZES]
+    return replace(one, curves={p: calls for p, calls in one.curves.items() if sizes[p] >= LEAST_SIZES})
 
 
 def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, CallFit]]:
@@ -67,16 +83,17 @@ def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, CallFit]]:
 def _curve(gpu: str, one: CallCurves, members: int, family: int) -> CallCurve:
     volume, seconds = one.curves[members]
     kernels = known_kernels(one.library, one.releases, gpu, one.kind, members)
-    return CallCurve(volume=volume, seconds=seconds, members=members, kernels=kernels, family=family)
+    flattest = least_slope(gpu, one.kind, members, one.widths)
+    return CallCurve(volume=volume, seconds=seconds, members=members, kernels=kernels, family=family, flattest=flattest)
 
 
-def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None) -> tuple[str, list[str]]:
+def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None, left: list[str] | None = None) -> tuple[str, list[str]]:
     """A file of specs/collectives from files of collectives and of exchanges of tokens, and how near its facts are: of what was called
-    inside a node, and where a file has nothing of that, between nodes. Raises InputError."""
+    inside a node, and where a file has nothing of that, between nodes. left: gets what is said of what no fit took. Raises InputError."""
     origin = f"rows of {', '.join(path.name for path in paths)}"
     exchanged = [path for path in paths if kind_of_file(path) == "expert exchange"]
     called = [path for path in paths if path not in exchanged]
-    calls = (calibrate_calls(called, gpu) or calibrate_calls(called, gpu, between_nodes=True)) if called else []
+    calls = (calibrate_calls(called, gpu, left=left) or calibrate_calls(called, gpu, between_nodes=True, left=left)) if called else []
     inside = calibrate_exchanges(exchanged, gpu, between_nodes=False) if exchanged else []
     exchanges = inside or (calibrate_exchanges(exchanged, gpu, between_nodes=True) if exchanged else [])
     text = calls_text(name, calls, origin) if calls else f"collectives: {name}\n"

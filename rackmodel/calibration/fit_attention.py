@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.attention_calls import AttentionCalls
+from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, prefill_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
@@ -73,6 +74,7 @@ FORMS: dict[str, tuple[dict[str, Any], ...]] = {
     "forward": APART,
     "backward": APART,
 }
+OF_LATENT = ({"groups": "packed", "rows": 16},)  # Triton's, which many GPUs run for latent attention
 OF_FORM: dict[str, Numbers] = {"unwindowed": ("group_s", "copy_s")}
 
 
@@ -119,10 +121,14 @@ def predict(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arr
     return prefill_seconds(facts, device, calls.sizes)[0] + calls.beside
 
 
+def least_of(calls: AttentionCalls) -> int:
+    """Calls that a fit of such wants."""
+    return LEAST_OF_TRAINING if calls.trained else LEAST_ROWS
+
+
 def fit_attention(calls: AttentionCalls, device: AttentionDevice) -> AttentionFit:
     """Fit one kernel at one width, and every fold without the heads that it is tried on. Raises InputError."""
-    least = LEAST_OF_TRAINING if calls.trained else LEAST_ROWS
-    if len(calls) < least:
+    if len(calls) < (least := least_of(calls)):
         raise InputError(f"{len(calls)} calls of {calls.kernel} on {calls.gpu}: want {least} or more", path=calls.source)
     form, facts = _best(calls, device)
     outside = np.full(len(calls), np.nan)
@@ -135,7 +141,7 @@ def _best(calls: AttentionCalls, device: AttentionDevice) -> tuple[_Form, Facts]
     """The nearest form, then the further facts that bring it nearer."""
     heads = tuple(f"{head:g}" for head in np.unique(calls.sizes.head))
     forms = []
-    for words in FORMS[calls.use]:
+    for words in (*FORMS[calls.use], *(OF_LATENT if calls.use == "decode" and calls.sizes.latent.any() else ())):
         numbers = (*BASE[calls.use], *OF_FORM.get(words["groups"], ()))
         forms.append(_Form(calls.use, tuple(words.items()), numbers, heads))
     best = min(((form, *_fitted(form, calls, device)) for form in forms), key=lambda one: one[1])
@@ -181,9 +187,12 @@ def _error(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arra
 
 
 def _folds(calls: AttentionCalls) -> Sequence[NDArray[np.bool_]]:
-    """Rows held out together: whole (key heads, query heads, head size, sequences), of training whole lengths, dealt in a fixed order."""
+    """Rows held out together: whole (key heads, query heads, head size, sequences), of training whole lengths, dealt in a fixed order; of
+    calls that are alike in these every fifth."""
     sizes = calls.sizes
     told = [sizes.head, sizes.queries] if calls.trained else [sizes.kv_heads, sizes.group, sizes.head, sizes.sequences]
     alike = np.unique(np.stack(told), axis=1, return_inverse=True)[1].ravel()
+    if not alike.any():
+        return list(kept_out(alike.tolist()))
     order = np.random.default_rng(0).permutation(int(alike.max()) + 1)
     return [np.isin(alike, part) for part in np.array_split(order, min(FOLDS, len(order)))]

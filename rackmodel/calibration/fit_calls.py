@@ -4,6 +4,8 @@ A curve of calls is cut into ranges, each a line start + message / rate; every c
 least sum counts of |log(predicted / measured)|, a call's at most MOST, and PRICE for each range. Between two ranges the library is taken
 to switch where their lines cross, or as late or early as was measured. Where a library's source says its kernels (`call_kernels`), each
 is cut by itself, and they switch where it says; one that goes over its message in passes has a range a pass (`fit_passes`).
+
+The last range is of every larger message too: it has two sizes at least, and its line is no flatter than a member's link lets it be.
 """
 
 from __future__ import annotations
@@ -58,13 +60,15 @@ class CallFit:
 @dataclass(frozen=True, kw_only=True)
 class CallCurve:
     """A curve to fit: [n] bytes and seconds of calls among some members · kernels: what is known of the library's, in their order ·
-    family: curves of one library and release, which share what a pass waits for."""
+    family: curves of one library and release, which share what a pass waits for · flattest: s/byte of a message beyond the largest, at
+    least."""
 
     volume: Array
     seconds: Array
     members: int = 0
     kernels: tuple[KnownKernel, ...] = ()
     family: int = 0
+    flattest: float = 0.0
 
     def held(self, fold: int) -> NDArray[np.bool_]:
         """[n] calls of the sizes that a fold holds out; of fewer than two others, none."""
@@ -154,8 +158,9 @@ def _times(curve: CallCurve, wait_s: float | None) -> CallTimes:
     ranges: list[Range] = []
     ends: list[float] = []
     done = 0.0
-    for low, kernel, own in curve.by_kernel():
-        found = _of_kernel(curve, low, kernel, own, wait_s)
+    every = curve.by_kernel()
+    for low, kernel, own in every:
+        found = _of_kernel(curve, low, kernel, own, wait_s, last=own is every[-1][2])
         ends += [done] if ranges else []
         ends += [_switch(one, other) for one, other in itertools.pairwise(found)]
         ranges += found
@@ -168,13 +173,14 @@ def _times(curve: CallCurve, wait_s: float | None) -> CallTimes:
     )
 
 
-def _of_kernel(curve: CallCurve, low: float, kernel: KnownKernel, own: CallCurve, wait_s: float | None) -> list[Range]:
-    """The ranges of one kernel of a curve, by its own calls. low: bytes up to which the one before goes."""
+def _of_kernel(curve: CallCurve, low: float, kernel: KnownKernel, own: CallCurve, wait_s: float | None, *, last: bool) -> list[Range]:
+    """The ranges of one kernel of a curve, by its own calls. low: bytes up to which the one before goes · last: whether none follows."""
     if low and len(np.unique(own.volume)) == 1 and not kernel.passes:
         return [_alone(own, curve.floor_s)]
     largest = curve.volume == curve.volume.max()
     steepest = STEEPEST * float(np.median(curve.seconds[largest])) / float(curve.volume.max())
-    cost, cut = _cut(own.volume, own.seconds, steepest, PRICE * max(1.0, len(curve.volume) / CALLS))
+    each = PRICE * max(1.0, len(curve.volume) / CALLS)
+    cost, cut = _cut(own.volume, own.seconds, steepest, each, curve.flattest if last else None)
     if not kernel.passes or wait_s is None:
         return cut
     stepped = own.in_passes(kernel, curve.floor_s)
@@ -215,8 +221,9 @@ def _alone(own: CallCurve, floor_s: float) -> Range:
     return Range(first=size, last=size, start=start, slope=(seconds - start) / size)
 
 
-def _cut(volume: Array, seconds: Array, steepest: float, each: float) -> tuple[float, list[Range]]:
-    """The least sum of errors and prices, and its ranges. each: what one costs."""
+def _cut(volume: Array, seconds: Array, steepest: float, each: float, flattest: float | None) -> tuple[float, list[Range]]:
+    """The least sum of errors and prices, and its ranges. each: what one costs · flattest: s/byte of the last one at least; None where
+    larger messages are another kernel's."""
     sizes = np.unique(volume)
     step = -(-len(sizes) // MOST_CUTS)
     firsts = sizes[::step]
@@ -224,9 +231,10 @@ def _cut(volume: Array, seconds: Array, steepest: float, each: float) -> tuple[f
     best: list[tuple[float, list[Range]]] = [(0.0, [])]
     for last in range(len(firsts)):
         choices = []
-        for first in range(last + 1):
+        open_ended = flattest is not None and last == len(firsts) - 1
+        for first in range(max(last, 1) if open_ended else last + 1):
             inside = (volume >= firsts[first]) & (volume <= lasts[last])
-            start, slope = _line(volume[inside], seconds[inside], steepest)
+            start, slope = _line(volume[inside], seconds[inside], steepest, (flattest or 0.0) if open_ended else 0.0)
             away = np.abs(np.log(np.maximum(start + slope * volume[inside], 1e-12) / seconds[inside]))
             price = each * (ALONE if firsts[first] == lasts[last] else 1.0)
             ranges = [*best[first][1], Range(first=float(firsts[first]), last=float(lasts[last]), start=start, slope=slope)]
@@ -235,8 +243,8 @@ def _cut(volume: Array, seconds: Array, steepest: float, each: float) -> tuple[f
     return best[-1]
 
 
-def _line(volume: Array, seconds: Array, steepest: float) -> tuple[float, float]:
-    """(start, slope) of least relative errors, neither negative; calls far off count less from round to round."""
+def _line(volume: Array, seconds: Array, steepest: float, flattest: float = 0.0) -> tuple[float, float]:
+    """(start, slope) of least relative errors, no start negative; calls far off count less from round to round."""
     weight = 1.0 / seconds
     start, slope = float(np.median(seconds)), 0.0
     if np.all(volume == volume[0]):
@@ -246,12 +254,12 @@ def _line(volume: Array, seconds: Array, steepest: float) -> tuple[float, float]
         s, sv, svv, st, svt = (float((w * x).sum()) for x in (1.0, volume, volume**2, seconds, volume * seconds))
         det = s * svv - sv * sv
         start, slope = (svv * st - sv * svt) / det, (s * svt - sv * st) / det
-        if slope < 0:
-            start, slope = st / s, 0.0
+        if slope < flattest:
+            start, slope = (st - flattest * sv) / s, flattest
         elif slope > steepest:
             start, slope = (st - steepest * sv) / s, steepest
         if start < 0:
-            start, slope = 0.0, min(svt / svv, steepest)
+            start, slope = 0.0, max(min(svt / svv, steepest), flattest)
         away = np.abs(np.log(np.maximum(start + slope * volume, 1e-12) / seconds))
         weight = 1.0 / (seconds * np.sqrt(1.0 + (away / NEAR) ** 2))
     return start, slope

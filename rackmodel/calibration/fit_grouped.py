@@ -1,6 +1,8 @@
 """The numbers of a kernel of experts' products, by least squares on the logarithm of predicted over measured.
 
-Whole shapes (hidden, inter, chosen, experts) are held out to see the error on shapes that a fit did not see.
+Whole shapes (hidden, inter, chosen, experts) are held out to see the error on shapes that a fit did not see. A kernel of few shapes
+starts as another of its library does, of which there are more: what is launched before and after the products is the same, and few
+shapes do not tell it apart from the rest.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ Array = NDArray[np.float64]
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30
+FEWEST_SHAPES = 5  # that tell what a call starts in
+STARTS = ("start_s", "spread_s")
 SURELY = 0.999  # of the cost where all rows are moved: rows of one rank alone do not tell
 RANGES = {  # least and most that a fit may find
     "start_s": (0.5e-6, 300e-6),
@@ -33,7 +37,7 @@ RANGES = {  # least and most that a fit may find
     "step_s": (0.01e-9, 5e-9),
     "memory": (0.2, 1.0),
     "moving": (0.02, 3.0),
-    "unaligned": (0.05, 1.0),
+    "unaligned": (0.005, 1.0),  # rows of 44 bytes in Triton's kernels at 8 bit: twenty to a hundred times as slow
 }
 REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.1, 1.5)  # of the cache that a loop finds its weights in, least and most
@@ -43,6 +47,7 @@ COMMON = {"start_s": 20e-6, "spread_s": 5e-6, "unaligned": 0.3}
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
     {**COMMON, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},
     {**COMMON, "rate": 0.4, "load_bytes_per_s": 60e9, "step_s": 0.2e-9, "memory": 0.9, "moving": 0.4},
+    {**COMMON, "unaligned": 0.02, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},
 )
 
 
@@ -59,7 +64,7 @@ class GroupedFit:
 class ExpertCalls:
     """Rows of one kernel. device: what they ran on · like: the facts that are not fitted · layer, load: their sizes and what falls on
     the busiest rank · measured: seconds · shapes: of each row, what it is held out by · cache: bytes in which a loop finds weights again,
-    0 = none."""
+    0 = none · given: numbers that are not fitted, as `like` has them."""
 
     device: ExpertDevice
     like: Grouped
@@ -68,6 +73,7 @@ class ExpertCalls:
     measured: Array
     shapes: tuple[tuple[float, ...], ...]
     cache: float = 0.0
+    given: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, device: ExpertDevice, like: Grouped, cases: Sequence[ExpertCase]) -> ExpertCalls:
@@ -78,8 +84,14 @@ class ExpertCalls:
             layer=layer_of(cases),
             load=loads_of(cases),
             measured=np.array([case.seconds for case in cases]),
-            shapes=tuple((case.hidden, case.routing.experts, case.routing.chosen, case.whole) for case in cases),
+            shapes=tuple(case.shape for case in cases),
         )
+
+    def starting_as(self, other: Grouped | None) -> ExpertCalls:
+        """The same, its starts given by another kernel where its own shapes are too few to tell them."""
+        if other is None or len(set(self.shapes)) >= FEWEST_SHAPES:
+            return self
+        return replace(self, like=self.like.model_copy(update={name: getattr(other, name) for name in STARTS}), given=STARTS)
 
     def predict(self, facts: Grouped) -> Array:
         """[rows] seconds."""
@@ -122,11 +134,11 @@ def _error(facts: Grouped, calls: ExpertCalls) -> Array:
 
 
 def _free(calls: ExpertCalls) -> tuple[str, ...]:
-    """Numbers that rows tell: of ranks and of unaligned rows only where there are some."""
+    """Numbers that rows tell: of ranks and of unaligned rows only where there are some; none that is given."""
     inner = np.concatenate([calls.layer.hidden, calls.layer.inter]) * calls.device.weight
     unaligned = bool(np.any(inner % ALIGNED_BYTES))
     ranks = set(calls.layer.spread)
-    left_out = {"unaligned"} if not unaligned else set()
+    left_out = {*calls.given, *(() if unaligned else ("unaligned",))}
     return tuple(name for name in RANGES if name not in left_out | ({"spread_s"} if len(ranks) == 1 else set()))
 
 

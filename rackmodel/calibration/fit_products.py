@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.product_rows import ProductRows
+from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate, together
 from rackmodel.errors import InputError
 from rackmodel.model.resources import EagerLaunch, Products
@@ -23,6 +24,8 @@ OUTPUT_BYTES = 2.0  # products of every precision leave 16-bit results
 FOLDS = 5
 LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 30
+MOST_OF_PEAK = 1.25  # clocks above a data sheet's give less
+LEAST_OF_PEAK = 0.002  # of the best of some products
 REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.05, 1.5)  # of the cache that a loop finds operands in, least and most: loops go over up to six products
 OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
@@ -98,14 +101,38 @@ def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
 def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fit:
     """Fit one GPU's products at one precision, and every fold without the shapes it is tried on. like: that the host bounded them, and the
     kind whose start and step they have on the device. Raises InputError."""
-    if len(rows) < LEAST_ROWS:
-        raise InputError(f"{len(rows)} products of {rows.gpu} at {rows.precision}: want {LEAST_ROWS} or more", path=rows.source)
+    if few := too_few(rows):
+        raise InputError(few, path=rows.source)
+    _believe(rows, machine)
     forms = forms_of(rows, like)
     facts = nearest(rows, machine, forms)
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
         outside[held] = _error(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
     return Fit(facts=facts, inside=_error(facts, machine, rows), outside=outside)
+
+
+def too_few(rows: ProductRows) -> str:
+    """What is said of rows that are too few for a fit, '' where they are not: the same product again tells nothing new."""
+    different = np.unique(np.stack([rows.m, rows.n, rows.k]), axis=1).shape[1]
+    if different >= LEAST_ROWS:
+        return ""
+    return f"{different} different products of {rows.gpu} at {rows.precision}: want {LEAST_ROWS} or more"
+
+
+def _believe(rows: ProductRows, machine: Machine) -> None:
+    """Raises InputError where rows cannot be of the machine: one multiplies far beyond its peak, or none comes near what it can do."""
+    multiplying = 2 * rows.m * rows.n * rows.k / machine.device.peak
+    moving = machine.device.element * (rows.m * rows.k + rows.n * rows.k) / machine.bandwidth
+    most = int(np.argmax(multiplying / rows.seconds))
+    share, best = multiplying[most] / rows.seconds[most], float((np.maximum(multiplying, moving) / rows.seconds).max())
+    if share > MOST_OF_PEAK:
+        size = f"{rows.m[most]:.0f}x{rows.n[most]:.0f}x{rows.k[most]:.0f}"
+        fact = f"{size} would run at {share:.3g} times the part's peak of {rows.precision}"
+        raise InputError(f"{fact}: another part, precision or unit of time?", path=rows.source)
+    if best < LEAST_OF_PEAK:
+        fact = f"every product of {rows.precision} takes {1 / best:.0f} times as long as the part's peak and memory let it, or longer"
+        raise InputError(f"{fact}: another unit of time?", path=rows.source)
 
 
 def nearest(rows: ProductRows, machine: Machine, forms: Sequence[Form]) -> Products:
@@ -122,8 +149,10 @@ def _error(facts: Products, machine: Machine, rows: ProductRows) -> Array:
 
 
 def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
-    """Rows held out together: whole shapes (n, k), dealt in a fixed order."""
-    shapes = np.unique(np.stack([rows.n, rows.k]), axis=1, return_inverse=True)[1]
+    """Rows held out together: whole shapes (n, k), dealt in a fixed order; of rows of one shape every fifth."""
+    shapes = np.unique(np.stack([rows.n, rows.k]), axis=1, return_inverse=True)[1].ravel()
+    if not shapes.any():
+        return list(kept_out(shapes.tolist()))
     order = np.random.default_rng(0).permutation(int(shapes.max()) + 1)
     return [np.isin(shapes, part) for part in np.array_split(order, min(FOLDS, len(order)))]
 

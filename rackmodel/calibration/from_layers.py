@@ -9,6 +9,7 @@ import numpy as np
 
 from rackmodel.calibration.fit_vectors import VectorRows
 from rackmodel.calibration.product_rows import ProductRows
+from rackmodel.calibration.shares import left_out
 from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.vectors import VectorDevice
 from rackmodel.validation.layer_ops import LayerCase, layer_case
@@ -16,14 +17,15 @@ from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.words import Refused
 
 
-def cases_of(rows: Sequence[PublishedRow]) -> list[LayerCase]:
-    """The operations whose shapes are known; others are left out."""
-    found = []
+def cases_of(rows: Sequence[PublishedRow], left: list[str]) -> list[LayerCase]:
+    """The operations whose shapes are known; others are left out. left: gets what is said of these."""
+    found, refused = [], []
     for row in rows:
         try:
             found.append(layer_case(row))
-        except Refused:
-            continue
+        except Refused as problem:
+            refused.append((Path(row.file).name, row.line, str(problem)))
+    left += left_out(refused)
     return found
 
 

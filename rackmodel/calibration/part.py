@@ -11,14 +11,14 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from rackmodel.calibration.fit_grouped import FEWEST_SHAPES, ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
-from rackmodel.calibration.fit_grouped import ExpertCalls, fit_grouped, like_of, said_of
-from rackmodel.calibration.fit_products import Fit, Machine, fit
+from rackmodel.calibration.fit_products import Fit, Machine, fit, too_few
 from rackmodel.calibration.fit_vectors import LEAST_ROWS as LEAST_RUNS
 from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
 from rackmodel.calibration.from_layers import cases_of, products_of_layers, vectors_of_layers
 from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
-from rackmodel.calibration.product_rows import ProductRows, read_products
+from rackmodel.calibration.product_rows import PRECISIONS, ProductRows, read_products
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.experts import expert_device
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
@@ -26,6 +26,7 @@ from rackmodel.cost.inside.products import Device
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import WAITING, Products, WatchedKind, width
 from rackmodel.validation.experts import ExpertCase, expert_case
 from rackmodel.validation.layer_ops import LayerCase
@@ -75,15 +76,19 @@ class Calibrated:
 Found = Calibrated | CalibratedAttention
 
 
-def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None) -> list[Found]:
+def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None, left: list[str] | None = None) -> list[Found]:
     """Fit the kernels of a part whose rows the files hold: products at every precision that it multiplies, calls of experts' products,
-    operations of layers, attention. gpu: of the files, where they hold several. Raises InputError."""
+    operations of layers, attention. gpu: of the files, where they hold several · left: gets what is said of rows that no fit took. Raises
+    InputError, where nothing is left to fit too."""
+    left = [] if left is None else left
     machine = part_alone(part)
     attention = [path for path in paths if _kind(path) in ("attention", "latent attention")]
     others = [path for path in paths if path not in attention]
-    found: list[Found] = list(_matrices(machine, part, others, gpu)) if others else []
+    found: list[Found] = list(_matrices(machine, part, others, gpu, left)) if others else []
     if attention:
-        found += calibrate_attention(machine, _gpu(machine), attention, gpu)
+        found += calibrate_attention(machine, _gpu(machine), attention, gpu, left)
+    if not found:
+        raise InputError(f"no kernel to fit: {'; '.join(left)}", path=", ".join(path.name for path in paths))
     return found
 
 
@@ -95,8 +100,8 @@ def _kind(path: Path) -> str:
         return ""
 
 
-def _matrices(machine: Architecture, part: str, paths: Sequence[Path], gpu: str | None) -> list[Calibrated]:
-    """Of products, experts' calls and operations of layers."""
+def _matrices(machine: Architecture, part: str, paths: Sequence[Path], gpu: str | None, left: list[str]) -> list[Calibrated]:
+    """Of products, experts' calls and operations of layers. left: gets what is said of what no fit took."""
     published = [row for path in paths if is_of_kernels(path) for row in read_rows(path)]
     products = [rows for path in paths if not is_of_kernels(path) for rows in read_products(path)]
     names = list(dict.fromkeys([rows.gpu for rows in products] + [row.text("system", "gpu") for row in published]))
@@ -106,9 +111,10 @@ def _matrices(machine: Architecture, part: str, paths: Sequence[Path], gpu: str 
         raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
     own = [row for row in published if gpu in (None, row.text("system", "gpu"))]
     layers = [row for row in own if row.kind != "expert products"]
-    cases = cases_of(layers)
+    cases = cases_of(layers, left)
     every = [rows for rows in products if gpu in (None, rows.gpu)] + products_of_layers(layers, cases)
-    return _products(part, machine, every) + _grouped(machine, [row for row in own if row not in layers]) + _vectors(machine, layers, cases)
+    experts = [row for row in own if row not in layers]
+    return _products(part, machine, every, left) + _grouped(machine, experts, left) + _vectors(machine, layers, cases, left)
 
 
 def is_of_kernels(path: Path) -> bool:
@@ -116,24 +122,36 @@ def is_of_kernels(path: Path) -> bool:
     return path.is_file() and bool({"moe_dtype", "quant_dtype", "op"} & set(columns_of(path))) and kind_of_file(path) in KERNELS
 
 
-def _products(part: str, machine: Architecture, found: Sequence[ProductRows]) -> list[Calibrated]:
-    """Fits of products at every precision that the part multiplies."""
+def _products(part: str, machine: Architecture, found: Sequence[ProductRows], left: list[str]) -> list[Calibrated]:
+    """Fits of products at every precision that the part multiplies; the others are left out."""
     rates = _precisions(machine)
     chosen = [rows for rows in found if rows.precision in rates or _family(rows.precision)]
     if found and not chosen:
-        raise InputError(f"no rows at a precision of {part}", path="--part", known=list(rates))
+        said = found[0].precision
+        fact = (
+            f"rows of {found[0].source} are at '{said}'"
+            if said
+            else f"no column of {found[0].source} says a precision ({', '.join(PRECISIONS)})"
+        )
+        raise InputError(f"{fact}: want one that {part} multiplies", path="--part", known=list(rates), given=said or None)
+    for rows in found:
+        if rows.precision not in rates and not _family(rows.precision):
+            left.append(f"{len(rows)} products of {rows.source} at '{rows.precision}', which {part} does not multiply")
+    left += [few for rows in chosen if (few := too_few(rows))]
+    chosen = [rows for rows in chosen if not too_few(rows)]
     done: dict[str, Fit] = {}
     for rows in sorted(chosen, key=lambda rows: bool(_family(rows.precision))):
         done[rows.precision] = fit(rows, machine_of(machine, rows.precision), _like(machine, rows.precision, done))
     return [calibrated_products(rows, done[rows.precision]) for rows in chosen]
 
 
-def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequence[LayerCase]) -> list[Calibrated]:
+def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequence[LayerCase], left: list[str]) -> list[Calibrated]:
     """Fits of the vector kernels, of which there are runs enough; the others are left out."""
     gpu = gpu_of(machine)
     done = []
     for kernel, runs in (vectors_of_layers(gpu, cases) if gpu is not None else {}).items():
         if len(runs.seconds) < LEAST_RUNS:
+            left.append(f"{len(runs.seconds)} runs of {kernel}: want {LEAST_RUNS} or more")
             continue
         source = Path(rows[0].file).name
         found = fit_vectors(runs, source)
@@ -169,7 +187,7 @@ def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:
     )
 
 
-def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibrated]:
+def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str]) -> list[Calibrated]:
     """Fits of the kernels of experts' products, of which there are rows enough; the others are left out."""
     gpu = gpu_of(machine)
     if rows and gpu is None:
@@ -181,16 +199,21 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibr
         except Refused as problem:
             raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
         cases.setdefault(case.kernel, []).append((row, case))
-    done = []
-    for kernel, own in cases.items():
+    done: list[Calibrated] = []
+    fitted: dict[str, Grouped] = {}
+    shapes = {kernel: len({case.shape for _, case in own}) for kernel, own in cases.items()}
+    for kernel, own in sorted(cases.items(), key=lambda one: -shapes[one[0]]):
         if gpu is None or len(own) < LEAST_CALLS:
+            left.append(f"{len(own)} calls of {kernel}: want {LEAST_CALLS} or more")
             continue
         like = like_of(look_up(words().expert_precisions, "precision", own[0][0].text("moe_dtype")))
         if kernel in gpu.facts.grouped:  # what no fit finds
             like = like.model_copy(update={"tuned": gpu.facts.grouped[kernel].tuned})
         device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth, looped=True)
         source = Path(own[0][0].file).name
-        found = fit_grouped(ExpertCalls.of(device, like, [case for _, case in own]), source, gpu.cache)
+        calls = ExpertCalls.of(device, like, [case for _, case in own]).starting_as(_fellow(kernel, like, fitted, shapes))
+        found = fit_grouped(calls, source, gpu.cache)
+        fitted[kernel] = found.facts
         done.append(
             Calibrated(
                 of="grouped",
@@ -205,6 +228,13 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow]) -> list[Calibr
             )
         )
     return done
+
+
+def _fellow(kernel: str, like: Grouped, fitted: Mapping[str, Grouped], shapes: Mapping[str, int]) -> Grouped | None:
+    """Of the kernels of the same library whose shapes were enough, the one of most, if its operands are plain as its own are."""
+    library = kernel.rsplit(" ", 1)[0]
+    enough = [name for name in fitted if name.rsplit(" ", 1)[0] == library and shapes[name] >= FEWEST_SHAPES]
+    return next((fitted[name] for name in enough if fitted[name].family == like.family == ""), None)
 
 
 def _family(precision: str) -> PrecisionWords | None:

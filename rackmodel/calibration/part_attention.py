@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.calibration.attention_calls import AttentionCalls, joined, read_calls
-from rackmodel.calibration.fit_attention import AttentionFit, fit_attention
+from rackmodel.calibration.fit_attention import AttentionFit, fit_attention, least_of
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.attention_calls import AttentionPart
 from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
+from rackmodel.validation.rows import read_rows
 
 WIDTHS = {16: "bf16", 8: "fp8", 4: "fp4"}
 DIGITS = 4
@@ -60,18 +61,26 @@ class CalibratedAttention:
         return {**attention_facts(self.fit.facts), **held_out, "source": f"SOURCED: {self.words()}"}
 
 
-def calibrate_attention(machine: Architecture, gpu: Gpu, paths: Sequence[Path], name: str | None) -> list[CalibratedAttention]:
-    """Fit every attention kernel and width that the files hold of one GPU. name: the files' word for it, where they hold several.
+def calibrate_attention(
+    machine: Architecture, gpu: Gpu, paths: Sequence[Path], name: str | None, left: list[str]
+) -> list[CalibratedAttention]:
+    """Fit every attention kernel and width that the files hold of one GPU. name: the files' word for it, where they hold several · left:
+    gets what is said of what no fit took.
 
     Raises InputError."""
-    found = joined([calls for path in paths for calls in read_calls(path, machine)])
-    names = list(dict.fromkeys(calls.gpu for calls in found))
+    names = list(dict.fromkeys(row.text("system", "gpu") for path in paths for row in read_rows(path)))
     if name is None and len(names) > 1:
         raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
     if name is not None and name not in names:
         raise InputError(f"no attention calls of '{name}'", path="--gpu", known=names, given=name)
+    found = joined([calls for path in paths for calls in read_calls(path, machine, name, left)])
     part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=True)
-    chosen = [calls for calls in found if name in (None, calls.gpu) and calls.bits in WIDTHS]
+    chosen: list[AttentionCalls] = []
+    for calls in found:
+        if calls.bits in WIDTHS and len(calls) >= least_of(calls):
+            chosen.append(calls)
+        else:
+            left.append(f"{len(calls)} calls of {calls.kernel} ({calls.use}, {calls.bits} bit): want {least_of(calls)} or more")
     return [CalibratedAttention(calls=calls, fit=fit_attention(calls, part.device(calls.bits))) for calls in chosen]
 
 

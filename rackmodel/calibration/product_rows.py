@@ -70,6 +70,8 @@ def read_products(path: Path) -> list[ProductRows]:
             raise InputError("want a number in m, n, k and the time", path=f"{path}:{line}") from None
         if not all(0 < value < np.inf for value in values):
             raise InputError("sizes and times must be positive", path=f"{path}:{line}")
+        if any(value % 1 for value in values[:3]):
+            raise InputError("want whole numbers in m, n and k", path=f"{path}:{line}")
         gpu, precision = (next((cell for c in columns if (cell := row.get(c))), "") for columns in (GPUS, PRECISIONS))
         found.setdefault((gpu, WORDS.get(precision, precision)), []).append((*values[:3], values[3] * TIMES[time]))
     made = []

@@ -1,8 +1,10 @@
-"""Rows held out together: whole shapes, so that an error on them is one on shapes that a fit did not see; and how errors are said."""
+"""Rows held out together: whole shapes, so that an error on them is one on shapes that a fit did not see; and how errors are said, and what
+no fit took."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,3 +25,16 @@ def kept_out(shapes: Sequence[object]) -> Iterator[NDArray[np.bool_]]:
 def mean_and_median(errors: Any) -> str:
     """Of |predicted / measured - 1|, in percent; rows without one left out."""
     return f"{100 * float(np.nanmean(errors)):.1f} and {100 * float(np.nanmedian(errors)):.1f}"
+
+
+def left_out(refused: Iterable[tuple[str, int, str]]) -> list[str]:
+    """What is said of rows that no fit took. refused: file, line and reason of each, in their order."""
+    rows = list(refused)
+    first: dict[tuple[str, str], int] = {}
+    for file, line, why in rows:
+        first.setdefault((file, why), line)
+    count = Counter((file, why) for file, _, why in rows)
+    return [
+        f"{number} {'row' if number == 1 else 'rows'} of {file} (from line {first[file, why]}): {why}"
+        for (file, why), number in count.items()
+    ]

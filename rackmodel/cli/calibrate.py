@@ -35,7 +35,10 @@ def calibrate(
     from rackmodel.model.resources import WAITING
     from rackmodel.report.files import stem_of, write_whole
 
-    found = run(part, files, gpu)
+    left: list[str] = []
+    found = run(part, files, gpu, left)
+    for one in left:
+        echo(f"left out: {one}", err=True)
     name = stem_of(output.stem) if output is not None else f"{part}_fitted"
     busy = busy_powers(part, files, gpu)
     text = part_text(part, name, found, {one.kind: one.fact() for one in busy})
@@ -48,9 +51,18 @@ def calibrate(
         kinds = {
             one.kind: {"power_w": one.busy_w, "moved_j_per_byte": one.moved_j_per_byte} for one in busy if one.kind not in (None, WAITING)
         }
-        print_json({"part": name, "busy_power_w": own, "waiting_power_w": waiting, "busy": kinds, "fits": [one.to_dict() for one in found]})
+        print_json(
+            {
+                "part": name,
+                "busy_power_w": own,
+                "waiting_power_w": waiting,
+                "busy": kinds,
+                "fits": [one.to_dict() for one in found],
+                "left_out": left,
+            }
+        )
         return
-    for words in (one.words() for one in (*found, *busy)):
+    for words in (fit.words() for fit in (*found, *busy)):
         echo(words)
     if output is None:
         echo(text, nl=False)
@@ -61,7 +73,10 @@ def _network(name: str, files: list[Path], gpu: str | None, output: Path | None)
     from rackmodel.calibration.collectives import calibrate_network
     from rackmodel.report.files import stem_of, write_whole
 
-    text, words = calibrate_network(stem_of(output.stem) if output is not None else name, files, gpu)
+    left: list[str] = []
+    text, words = calibrate_network(stem_of(output.stem) if output is not None else name, files, gpu, left)
+    for one in left:
+        echo(f"left out: {one}", err=True)
     if output is not None:
         write_whole(output, text)
         echo(f"wrote {output.name}", err=True)

@@ -56,6 +56,7 @@ class DecodeAttention(_ByHead):
 
     load_bytes_per_s: BytesPerSecond = Field(alias="load", description="keys and values that one block's SM fetches in a second")
     step_s: dict[str, Seconds] = Field(alias="step", description="head size → least time of a block for one key")
+    rows: Literal[16, 64] = Field(default=64, description="new tokens and query heads that share keys, of a block")
     split_s: Seconds = Field(default=0.0, alias="split", description="time of joining what several blocks made of one sequence's cache")
     query: Plain = Field(default=1.0, description="times that queries and results cross the memory")
     group_s: Seconds = Field(default=0.0, alias="group", description="what a call takes longer where query heads share keys in a block")

@@ -41,6 +41,11 @@ class ExpertCase:
     part: str
     seconds: float
 
+    @property
+    def shape(self) -> tuple[float, ...]:
+        """What does not change with tokens and ranks: hidden, experts, chosen, columns of a whole expert."""
+        return self.hidden, self.routing.experts, self.routing.chosen, self.whole
+
 
 def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""

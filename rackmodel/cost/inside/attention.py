@@ -2,7 +2,8 @@
 
 One new token a sequence (or few): blocks read a part of a sequence's keys and values each.
 
-    tiles     sequences · key heads · ceil(rows / 64);  rows: queries · query heads that share the keys (packed), else 1 a tile
+    tiles     sequences · key heads · ceil(rows / 64);  rows: queries · query heads that share the keys (packed), else 1 a tile;
+              of Triton's kernel 16 (BLOCK_H of vLLM's triton_decode_attention.py), so that 128 heads read a key eight times
     parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best
     loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load),   waves = max(1, tiles s / SMs)
     time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
@@ -33,7 +34,6 @@ from rackmodel.model.attention import DecodeAttention, PrefillAttention
 Array = NDArray[np.float64]
 
 FEW = 8  # new tokens of a sequence up to which a library runs its kernel for one
-ROWS = 64  # queries of a block where each sequence has few
 KEYS = 128  # keys that a block takes at once
 MOST_PARTS = 32
 FILLED, WELL = 0.8, 0.85  # SMs that need no splitting; how near a number of parts must come to the best
@@ -137,7 +137,7 @@ def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: Atten
     if facts.groups == "apart":
         packed = np.full(shared.shape, False)
     rows = sizes.queries * np.where(packed, sizes.group, 1.0)
-    tiles = sizes.sequences * sizes.kv_heads * np.where(packed, 1.0, sizes.group) * np.ceil(rows / ROWS)
+    tiles = sizes.sequences * sizes.kv_heads * np.where(packed, 1.0, sizes.group) * np.ceil(rows / facts.rows)
     steps = np.ceil(sizes.keys / KEYS)
     parts = np.where(packed, parts_of(tiles, steps, device.blocks), 1.0)
     waves = np.maximum(1.0, tiles * parts / device.blocks)
