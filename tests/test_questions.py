@@ -76,6 +76,8 @@ def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
     text = run("why", *ASK, "--not", "axes.tp.degree=8").output
     assert "not axes.tp.degree=8" in text
     assert "proven" in text
+    own = said["result"]["mapping"]["axes"]["tp"]["degree"]
+    assert f"axes.tp.degree={own}: the best of those is the answer itself" in run("why", *ASK, "--not", f"axes.tp.degree={own}").output
 
 
 def test_why_says_that_a_result_s_inputs_have_changed(tmp_path: Path) -> None:
@@ -115,6 +117,39 @@ def test_a_file_that_is_no_result_is_told(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         read_saved(str(path))
     assert isinstance(run("diff", str(path), str(path)).exception, InputError)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("result.accelerators", "eight", "result.accelerators: 'eight'"),
+        ("result.certificate.evaluated", None, "result.certificate.evaluated: None"),
+        ("result.energy_j", True, "result.energy_j: True"),
+        ("asked.sets", 3, "asked.sets: 3"),
+        ("shown.memory", "big", "shown.memory: 'big'"),
+        ("shown.tree.0.depth", "deep", "shown.tree.0.depth: 'deep'"),
+        ("shown.timeline.kinds", [], "shown.timeline: stages, kinds and shares do not belong together"),
+        ("shown.graph.0.after", ["nobody"], "which is not there"),
+        ("result.latency_s", 1.0, "result.latency_s is 1, exposed_seconds of its ledger come to "),
+        ("result.ledger.0.joules", 1e3, "joules of its ledger come to 1"),
+    ],
+)
+def test_a_result_changed_by_hand_is_told_where(path: str, value: object, told: str, folder: Path, tmp_path: Path) -> None:
+    data = json.loads((folder / "result.json").read_text())
+    *way, last = (int(step) if step.isdigit() else step for step in path.split("."))
+    inner = data
+    for step in way:
+        inner = inner[step]
+    assert last in inner or isinstance(last, int)
+    inner[last] = value
+    changed = tmp_path / "result.json"
+    changed.write_text(json.dumps(data))
+    for words in (("report", str(changed), "-o", str(tmp_path / "page.html")), ("diff", str(folder), str(changed))):
+        with pytest.raises(InputError) as found:
+            app([*words], standalone_mode=False)
+        assert told in str(found.value)
+        assert str(found.value).startswith(str(changed))
+    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize(
