@@ -80,6 +80,18 @@ def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
     assert f"axes.tp.degree={own}: the best of those is the answer itself" in run("why", *ASK, "--not", f"axes.tp.degree={own}").output
 
 
+def test_steps_of_unlike_work_are_told_by_the_token(tmp_path: Path) -> None:
+    """32,768 tokens in 1.417 s and 33.88 J against 65,536 in 2.828 s and 67.06 J."""
+    for name, batch in (("one", 16), ("two", 32)):
+        run("search", "rack_paper", "ffn", "data", "--set", "accelerators=8", "--set", f"batch={batch}", "-o", str(tmp_path / name))
+    line = "steps are of unlike work: A 32,768 tokens, 43.23 µs and 1.034 mJ each; B 65,536 tokens, 43.16 µs and 1.023 mJ each"
+    text = run("diff", str(tmp_path / "one"), str(tmp_path / "two")).output
+    assert line in text.replace("\n", " ")
+    run("report", str(tmp_path / "one"), str(tmp_path / "two"), "-o", str(tmp_path / "page.html"))
+    assert "32,768 tokens, 43.23 µs and 1.034 mJ each" in (tmp_path / "page.html").read_text()
+    assert "unlike" not in run("diff", str(tmp_path / "one"), str(tmp_path / "one")).output
+
+
 def test_why_says_that_a_result_s_inputs_have_changed(tmp_path: Path) -> None:
     machine, out = tmp_path / "m.yaml", tmp_path / "out"
     machine.write_text("architecture: m\nextends: rack_paper\naccelerators: 8\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackmodel.cli.emitted import carbon_lines, result_data
+from rackmodel.cli.emitted import carbon_lines, result_data, unlike_bases
 from rackmodel.cli.options import (
     JsonOption,
     MinimizeOption,
@@ -101,7 +101,8 @@ def compare(
         from rackmodel.report.tables import wrapped
 
         print_comparison(results, several=not cells[0].alone)
-        for line in wrapped([*carbon_lines(results, _names(results)), *(f"total carbon: {flip.words()}" for flip in flips)]):
+        told = [*carbon_lines(results, _names(results)), *unlike_bases(results), *(f"total carbon: {flip.words()}" for flip in flips)]
+        for line in wrapped(told):
             echo(line)
         if pairs:
             print_ranking(pairs, numbers, results[0].certificate.minimize, first)
