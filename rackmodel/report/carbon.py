@@ -35,7 +35,7 @@ def carbon_words(job: Mapping[str, Any], what: str = "") -> str:
 
 def bill_table(bill: Mapping[str, Any]) -> Table:
     """One row an item: where, what, boundary, how many, grams of one and of all."""
-    table = _table(f"embodied carbon of {bill['accelerators']} accelerators", ("item", "what", "boundary", "count", "one", "all"))
+    table = _table(f"embodied carbon of {bill['accelerators']} accelerator{'s' if bill['accelerators'] > 1 else ''}", ("item", "what", "boundary", "count", "one", "all"))
     for line in bill["lines"]:
         shown = f"{line['level']}.{line['name']}", line["what"], line["boundary"], format_number(line["count"])
         table.add_row(*shown, mass(line["each_g"]["mid"]), mass(line["total_g"]["mid"]))
