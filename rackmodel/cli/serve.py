@@ -208,9 +208,9 @@ def _rates(text: str) -> tuple[float, ...]:
 
 def _asked(service: Service) -> str:
     """What is served, on what and by which engine: absent options are facts of the answer too."""
-    machine = service.machine
-    lengths = f"{service.prompt:,.0f} tokens in and {service.output:,.0f} out"
-    return f"{service.workload} on {machine.name}, {machine.used} accelerator{'s' if machine.used > 1 else ''}, by {service.profile.name}: {lengths}"
+    machine, number = service.machine, service.machine.used
+    words = f"{number} accelerator{'s' if number > 1 else ''}, by {service.profile.name}"
+    return f"{service.workload} on {machine.name}, {words}: {service.prompt:,.0f} tokens in and {service.output:,.0f} out"
 
 
 def _print(answer: ServingAnswer, asked: str) -> None:
