@@ -259,3 +259,17 @@ def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
     assert "network switch 450 GB/s 14 pJ/bit 2.08 µs a hop" in text
     assert "compute fp8 3.748 TFLOP/s 0.102 pJ/FLOP" in text
     assert "static 198.4 kW" in text  # 64 nodes of 2.5 kW, 512 GPUs of 75 W
+
+
+@pytest.mark.parametrize("words", [("search", "rack_paper", "ffn", "data"), ("compare", "rack_paper", "ffn", "data", "tensor")])
+def test_an_answer_is_told_though_its_files_cannot_be_written(run, words: tuple[str, ...], tmp_path: Path) -> None:
+    """A full disk took the answer of hours with it; here a folder stands where a page is to go."""
+    (tmp_path / "index.html").mkdir()
+    asked = [*words, "--set", "accelerators=8", "-o", str(tmp_path)]
+    code, out, err = run(*asked)
+    assert code == 3
+    assert "1.417 s" in out
+    assert "index.html: cannot be written" in err
+    code, out, _ = run(*asked, "--json")
+    assert code == 3
+    assert json.loads(out)["error"]["exit_code"] == 3  # one document: that of the error
