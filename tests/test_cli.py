@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -248,6 +249,22 @@ def test_of_a_long_front_some_mappings_are_printed_and_all_with_v(run) -> None:
     assert count > 12 >= len(numbers[0])
     assert {1, count} <= set(numbers[0])  # the fastest and the slowest
     assert f"{count - len(numbers[0])} more: -v prints them" in short
+
+
+def test_each_point_of_a_front_has_words_and_a_mapping_of_its_own(run, tmp_path: Path) -> None:
+    """Two of three points were 'dp 4 × tp 2, micro-batch 1', and no file said which."""
+    words = ("search", "rack_paper", "ffn", "auto", "--set", "accelerators=8", "--limit", "memory=3 GB", "--pareto", "latency,energy")
+    code, out, err = run(*words, "-o", str(tmp_path))
+    assert code == 0
+    assert "ops.FC1.tp d" in out
+    rows = list(csv.DictReader((tmp_path / "pareto.csv").read_text().splitlines()))
+    assert len({row["mapping"] for row in rows}) == len(rows) == 3
+    for row in rows:
+        name = f"pareto{row['number']}.mapping.yaml"
+        assert name in err
+        again = json.loads(run("evaluate", "rack_paper", "ffn", str(tmp_path / name), "--json")[1])["result"]
+        assert again["latency_s"] == pytest.approx(float(row["latency_s"]), rel=1e-9)
+        assert again["energy_j"] == pytest.approx(float(row["energy_j"]), rel=1e-9)
 
 
 def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
