@@ -211,7 +211,7 @@ def test_the_best_algorithm_depends_on_the_message() -> None:
     arch = machine((8, ADDS | {"latency": "1 us", "in_network_latency": "25 us"}))
     mesh, sizes = Mesh(("a",), (8,), (1,)), np.array([[1e3, 1e6], [1e8, 1e10]])
     choice = best_collective(arch, mesh, ["a"], "all_reduce", sizes)
-    asked = [name for name in ALGORITHMS if name not in ("line", "torus", "hierarchical")]
+    asked = [name for name in ALGORITHMS if name not in ("line", "torus", "direct", "hierarchical")]
     every = {name: mesh_collective(arch, mesh, ["a"], "all_reduce", name) for name in asked}
     times = np.array([use.total(sizes) for use in every.values()])
     assert np.array_equal(choice.seconds, times.min(axis=0))
@@ -261,7 +261,14 @@ def drawn(tiers: list[Any]) -> Architecture:
     found = []
     for number, (count, topology, links, striped, adds, over, hops) in enumerate(tiers):
         shape = {"torus": {"shape": [2, count // 2] if count % 2 == 0 else [1, count]}, "tree": {"fanout": 2}}.get(topology, {})
-        rest = {"links": links, "striped": striped, "multicast": adds, "reduce": adds, "oversubscription": over, "hops": hops}
+        rest = {
+            "pair_links" if topology == "point_to_point" else "links": links,
+            "striped": striped,
+            "multicast": adds,
+            "reduce": adds,
+            "oversubscription": over,
+            "hops": hops,
+        }
         own = {"topology": topology, "bandwidth": f"{900 // 7**number} GB/s", "latency": f"{1 + 3 * number} us", "start": "5 us"}
         found.append((count, own | rest | shape))
     return machine(*found)
@@ -300,17 +307,22 @@ def test_one_group_prices_a_mesh_as_all_groups_do(case: Any, kind: str) -> None:
             np.testing.assert_allclose(getattr(one, figure), getattr(every, figure), rtol=1e-12)
 
 
+def _joined(links: int, *, apart: bool) -> dict[str, Any]:
+    return {"topology": "point_to_point", "pair_links": links} if apart else {"links": links}
+
+
 @settings(max_examples=samples.cases(60, 600))
 @given(st.lists(st.sampled_from([2, 3, 4, 8]), min_size=1, max_size=3), st.booleans(), st.sampled_from([1, 2]), st.data())
 def test_no_link_carries_more_than_it_can(sizes: list[int], one: bool, links: int, data: Any) -> None:
     """All bytes of all groups take at least as long as all links need that could carry them. one: the switches of all tiers are joined by
-    the same links."""
+    the same links; else some are links of pairs."""
     striped = data.draw(st.booleans())
     reach = np.cumprod([1, *sizes]).tolist()
     rates = [100 if one else 100 - 30 * number for number in range(len(sizes))]
+    paired = [not one and data.draw(st.booleans()) for _ in sizes]
     tiers = [
-        (size, {"bandwidth": f"{rate} GB/s", "links": links * below, "striped": striped})
-        for size, rate, below in zip(sizes, rates, reach, strict=False)
+        (size, {"bandwidth": f"{rate} GB/s", "striped": striped} | _joined(links * below, apart=own))
+        for size, rate, below, own in zip(sizes, rates, reach, paired, strict=False)
     ]
     near = data.draw(st.sampled_from(reach))
     degree = data.draw(st.sampled_from([d for d in range(2, reach[-1] + 1) if reach[-1] % (d * near) == 0] or [1]))
@@ -320,7 +332,7 @@ def test_no_link_carries_more_than_it_can(sizes: list[int], one: bool, links: in
         if use is None:
             continue
         least = [
-            wire / (reach[-1] * links * (100e9 if one else (100 - 30 * number) * 1e9))
+            wire / (reach[-1] * links * (sizes[number] - 1 if paired[number] else 1) * rates[number] * 1e9)
             for number, wire in enumerate(use.wire_bytes_per_byte)
         ]
         assert use.total(1.0) >= (sum(least) if one else max(least)) * (1 - 1e-12)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import rackmodel.studies.answer as answers
-from rackmodel.cost.network import asked, link_groups
+from rackmodel.cost.network import asked, fabric
 from rackmodel.cost.network.asked import Conversations, Hearing, besides_numbers, content
 from rackmodel.cost.network.collectives import collective_table
 from rackmodel.cost.step.shared import Shared
@@ -163,6 +163,6 @@ def test_what_is_measured_once_for_many_machines_is_what_each_would_measure() ->
 
     tables = [table(*one) for one in asked_of]
     for one, found in zip(asked_of, tables, strict=True):
-        for known in (link_groups._FABRICS, link_groups._MEASURED, link_groups._OF):
+        for known in (fabric._FABRICS, fabric._MEASURED, fabric._OF):
             known.clear()  # type: ignore[attr-defined]
         assert table(*one) == found, one

@@ -56,11 +56,13 @@ a fit of products or of a pass of attention is off, which widens intervals (test
 SERVED = {
     *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power", "ServingSpec.positions"),
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),
+    *("WorkloadSpec.routing", "RoutingSpec.groups", "RoutingSpec.kept"),
     *(f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields),
 }
 """Of engines that serve: tests/test_serving_engine.py flips them,
 tests/test_serving_steps.py the kernel of an all-reduce and the sums of normalisations,
-tests/test_token_exchange.py what sends tokens to their experts, tests/test_power.py what a GPU draws that waits,
+tests/test_token_exchange.py and tests/test_relayed_exchange.py what sends tokens to their experts,
+tests/test_power.py what a GPU draws that waits,
 tests/test_serve_commands.py how long a request may be."""
 
 

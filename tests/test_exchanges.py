@@ -32,6 +32,19 @@ def test_ranks_that_a_token_reaches_are_counted_over_all_choices_of_experts() ->
         assert ranks_reached(top, experts, ranks) == pytest.approx(mean)
 
 
+@pytest.mark.parametrize(("experts", "top", "groups", "kept"), [(8, 3, 4, 2), (16, 3, 4, 2), (16, 4, 8, 4), (12, 3, 6, 3)])
+def test_a_router_that_keeps_to_some_groups_reaches_fewer_ranks(experts: int, top: int, groups: int, kept: int) -> None:
+    """Every set of groups, and every choice of experts in them."""
+    choices = [
+        chosen
+        for open_to in itertools.combinations(range(groups), kept)
+        for chosen in itertools.combinations([one for one in range(experts) if one * groups // experts in open_to], top)
+    ]
+    for ranks in (count for count in range(1, experts + 1) if experts % count == 0 and (count % groups == 0 or groups % count == 0)):
+        counted = np.mean([len({one * ranks // experts for one in chosen}) for chosen in choices])
+        assert float(ranks_reached(top, experts, ranks, groups, kept)) == pytest.approx(counted)
+
+
 def test_low_latency_sends_a_copy_to_every_expert() -> None:
     found = exchange_seconds(times(start_of_expert="1 us"), "low_latency", one())
     assert found == pytest.approx(10e-6 + 8e-6 + 1000 * 2 * 4000 / 100e9)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackmodel.errors import InputError
-from rackmodel.inputs.read import read_workload
+from rackmodel.inputs.read import read_profile, read_workload
 from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
@@ -177,6 +177,21 @@ def test_an_expert_axis_is_part_of_data_parallelism() -> None:
     assert (titan["parallelism.expert_parallel_degree"], titan["parallelism.data_parallel_shard_degree"]) == ("8", "64")
     assert deep["moe-expert-parallel-size"] == "8"
     assert json.loads(translation("deepspeed", MOE, found).config)["gradient_accumulation_steps"] == 8
+
+
+@pytest.mark.parametrize(
+    ("exchange", "said", "titan"),
+    [("all_to_all", "alltoall", None), ("gathered", "allgather", None), ("relayed", "flex", "deepep"), ("deepep", "flex", "deepep")],
+)
+def test_how_tokens_reach_their_experts_is_said_or_named_as_what_cannot_be(exchange: str, said: str, titan: str | None) -> None:
+    found = mapping(MOE, {"e": ("expert", 8), "d": ("data", 8)})
+    profile = read_profile("megatron_core", [f"profile.collectives.exchange={exchange}"])
+    asked = {name: translation(name, MOE, found, profile) for name in FRAMEWORKS}
+    assert words(asked["megatron"])["moe-token-dispatcher-type"] == said
+    assert words(asked["megatron"]).get("moe-flex-dispatcher-backend") == titan
+    assert words(asked["torchtitan"]).get("parallelism.expert_parallel_comm_backend") == titan
+    assert noted(asked["deepspeed"], f"exchange of tokens '{exchange}'") == (exchange != "all_to_all")
+    assert noted(asked["torchtitan"], "tokens gathered") == (exchange == "gathered")
 
 
 @pytest.mark.parametrize("change", [("fc1", None), ("norm1", "+X"), ("softmax", "s"), ("O", None)])

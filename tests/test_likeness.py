@@ -12,8 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, send, send_table
+from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.network.likeness import merged, sample
-from rackmodel.cost.network.link_groups import fabric_of
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
@@ -41,7 +41,12 @@ def unaligned(draw: Any) -> tuple[Architecture, Mesh, tuple[str, ...]]:
     tiers = []
     for count in counts:
         adds = draw(st.booleans())
-        changes = {"links": draw(st.sampled_from([None, 1, 2, 8])), "striped": draw(st.booleans()), "multicast": adds, "reduce": adds}
+        own = draw(st.integers(0, 2)) == 0
+        joined = {
+            "topology": "point_to_point" if own else "switch",
+            "pair_links" if own else "links": draw(st.sampled_from([None, 1, 2, 8])),
+        }
+        changes = joined | {"striped": draw(st.booleans()), "multicast": adds, "reduce": adds}
         reading = {"oversubscription": draw(st.sampled_from([1, 2])), "hops": draw(st.sampled_from(["slowest_link", "path_sum"]))}
         tiers.append((count, changes | reading))
     degrees, rest = [], total
@@ -90,29 +95,53 @@ def test_hand_overs_of_such_a_mesh_are_the_sends_of_its_pairs(case: Any, far: bo
 
 
 def walked(arch: Architecture, rows: list[list[int]], kind: str) -> tuple[list[float], float]:
-    """(bytes a byte of V in each tier, seconds a byte) of switches without stripes: every edge put on the child it leaves and enters."""
+    """(bytes a byte of V in each tier, seconds a byte) of switches and links of pairs, without stripes: every edge put on the child that it
+    leaves and enters, or on the pair that it joins. Of rings over pairs there are as many of every order, each with its part of V."""
     p, tiers = len(rows[0]), arch.tiers
     bytes_of = [0.0] * len(tiers)
     flows: list[Any] = [defaultdict(float) for _ in tiers]
     senders: list[Any] = [defaultdict(set) for _ in tiers]
+    least = [defaultdict[Any, float](lambda: 1.0) for _ in tiers]  # of a link that one flow takes
+    turned = kind != "all_to_all" and alike(arch, rows)
     for row in rows:
         pairs = itertools.permutations(row, 2) if kind == "all_to_all" else zip(row, row[1:] + row[:1], strict=True)
+        crossed = Counter[tuple[int, int]]()
         for a, b in pairs:
             index = next(k for k, tier in enumerate(tiers) if a // (tier.below * tier.children) == b // (tier.below * tier.children))
             bytes_of[index] += 1 / p if kind == "all_to_all" else (p - 1) / p
-            for end, way in ((a, "out"), (b, "in")):
-                flows[index][end // tiers[index].below, way] += 1
-                senders[index][end // tiers[index].below, way].add(end)
+            here, there, own = a // tiers[index].below, b // tiers[index].below, tiers[index].network.topology == "point_to_point"
+            if own and turned:
+                crossed[index, here // tiers[index].children] += 1
+                continue
+            for end, place, way in ((a, (here, there) if own else here, "out"), (b, (here, there) if own else there, "in")):
+                flows[index][place, way] += 1
+                senders[index][place, way].add(end)
+        for (index, instance), times in crossed.items():
+            used = sorted({end // tiers[index].below for end in row if end // (tiers[index].below * tiers[index].children) == instance})
+            for pair in itertools.permutations(used, 2):
+                flows[index][pair, "out"] += times / (len(used) * (len(used) - 1))
+                least[index][pair, "out"] = times / (len(used) * (len(used) - 1))
     slowest = 0.0
     for index, tier in enumerate(tiers):
-        links = tier.network.links or tier.below
+        links = tier.network.links or tier.network.pair_links or tier.below
         for child, count in flows[index].items():
             if kind == "all_to_all":
                 seconds = count / min(links, len(senders[index][child])) * tier.network.oversubscription / p
             else:
-                seconds = (p - 1) / p * max(1.0, count * tier.network.oversubscription / links)
+                seconds = (p - 1) / p * max(least[index][child], count * tier.network.oversubscription / links)
             slowest = max(slowest, seconds / tier.network.bandwidth_bytes_per_s)
     return bytes_of, slowest
+
+
+def alike(arch: Architecture, rows: list[list[int]]) -> bool:
+    """Whether all children that a row uses at a tier hold as many of its members, and all instances as many of its children."""
+    found: Any = defaultdict(set)
+    for row in rows:
+        for index, tier in enumerate(arch.tiers):
+            held = Counter(member // tier.below for member in row)
+            found[index, "members"] |= set(held.values())
+            found[index, "children"] |= set(Counter(child // tier.children for child in held).values())
+    return all(row == sorted(row) for row in rows) and all(len(sizes) == 1 for sizes in found.values())
 
 
 @settings(max_examples=samples.cases(40, 120))
@@ -120,9 +149,8 @@ def walked(arch: Architecture, rows: list[list[int]], kind: str) -> tuple[list[f
 def test_a_few_groups_are_what_every_edge_says(case: Any, kind: str) -> None:
     arch, mesh, axes = case
     plain = {"striped": False, "hops": "slowest_link"}
-    arch = machine(
-        *((tier.children, {"links": tier.network.links, "oversubscription": tier.network.oversubscription} | plain) for tier in arch.tiers)
-    )
+    kept = ("topology", "links", "pair_links", "oversubscription")
+    arch = machine(*((tier.children, {name: getattr(tier.network, name) for name in kept} | plain) for tier in arch.tiers))
     rows = members(mesh, axes)
     assume(1 < rows.shape[1] < 40)
     use = mesh_collective(arch, mesh, axes, kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import networkx as nx
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackmodel.cost.network.topologies import hop_count, hop_parts, ring_hop_count
-from rackmodel.cost.network.topologies.tree import tree_depth, tree_edges
+from rackmodel.cost.network.topologies.tree import tree_depth, tree_edge_loads
 from rackmodel.cost.network.topology import attached_tier, common_tier, tier_offsets
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network
@@ -82,12 +83,18 @@ def test_a_tree_counts_the_edges_between_leaves(fanout: int, leaf: int) -> None:
 @pytest.mark.parametrize(("leaves", "depth", "edges"), [(1, 0, 1), (4, 1, 5), (8, 2, 11), (16, 2, 21), (64, 3, 85), (192, 4, 256)])
 def test_the_swarmx_tree_has_these_edges(leaves: int, depth: int, edges: int) -> None:
     assert tree_depth(leaves, 4) == depth
-    assert tree_edges(np.arange(leaves), 4) == edges
+    assert sum(edges_to(range(leaves), depth)) == edges
 
 
 def test_a_part_of_a_tree_needs_only_its_own_branches() -> None:
-    assert tree_edges([0, 1], 4, depth=2) == 1 + 1 + 2
-    assert tree_edges([0, 15], 4, depth=2) == 1 + 2 + 2
+    assert edges_to([0, 1], 2) == [2, 1, 1]
+    assert edges_to([0, 15], 2) == [2, 2, 1]
+
+
+def edges_to(leaves: Sequence[int], depth: int) -> list[int]:
+    """Edges at each height that one shard takes from the root's uplink to some leaves of a tree of fan-out 4."""
+    leaf = np.array(leaves)
+    return [int(load.sum()) for load in tree_edge_loads(np.zeros_like(leaf), leaf, 4, depth)]
 
 
 def machine() -> Architecture:

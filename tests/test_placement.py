@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackmodel.errors import InputError
-from rackmodel.model.placement import Mesh, accelerators, fill, members, nodes_touched
+from rackmodel.model.placement import Mesh, accelerators, fill, members
 
 
 def test_groups_are_all_coordinates_of_the_other_axes_and_rows_ascend() -> None:
@@ -85,12 +85,3 @@ def test_the_members_of_a_mesh_are_remembered_and_cannot_be_changed() -> None:
     assert members(mesh, ["a"]) is members(mesh, ("a",))
     with pytest.raises(ValueError):
         members(mesh, ["a"])[0, 0] = 7
-
-
-@given(st.integers(0, 100), st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
-def test_nodes_touched_is_what_enumeration_counts(base: int, p: int, stride: int, size: int) -> None:
-    assert nodes_touched(base, p, stride, size) == len({(base + i * stride) // size for i in range(p)})
-
-
-def test_nodes_touched_depends_on_the_base() -> None:
-    assert nodes_touched(np.array([0, 5]), 5, 1, 8).tolist() == [1, 2]

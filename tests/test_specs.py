@@ -89,7 +89,9 @@ def test_macs_and_parameters_of_the_rack_paper_s_workloads() -> None:
     assert attention.tensors["A"].bytes == 4294967296
 
 
-@pytest.mark.parametrize("part", ["v100_sxm", "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "gb200_gpu"])
+@pytest.mark.parametrize(
+    "part", ["v100_sxm", "a100_sxm", "h100_sxm", "h200_sxm", "b200_sxm", "gb200_gpu", "mi300x_oam", "mi325x_oam", "mi355x_oam"]
+)
 def test_no_assumed_port_rates_a_gpu_below_its_own_memory(part: str) -> None:
     """L2 takes in all that memory hands over, at the low end of every range too."""
     path = ROOT / "specs/parts" / f"{part}.yaml"

@@ -31,6 +31,9 @@ SHEET = {
     "dgx_b200": (2250, 180, 8, 900, 50),
     "gb200_nvl72": (2500, 186, 8, 900, 50),
     "tpu_v4": (275.2512, 34.359738368, 1.2, 50, 50),
+    "tpu_v5p": (459, 102.00547328, 2.765, 100, 100),
+    "tpu_v5e": (197, 17.179869184, 0.819, 50, 3.125),
+    "tpu_v6e": (918, 34.359738368, 1.638, 100, 12.5),
 }
 
 
@@ -49,7 +52,7 @@ def bf16_flop_per_s(architecture: Architecture) -> float:
     return level.compute.matrix(16).rate_flop_per_s * count
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", SHEET)
 def test_peak_memory_and_links_are_those_of_the_data_sheets(name: str) -> None:
     found, memory = machine(name), machine(name).accelerator.memory
     assert memory is not None
@@ -93,6 +96,14 @@ def test_a_tpu_v4_pod_has_4096_chips_in_cubes_of_64() -> None:
     inner, outer = machine("tpu_v4").tiers
     assert (inner.children, outer.children, machine("tpu_v4").available) == (64, 64, 4096)
     assert inner.network.shape == outer.network.shape == (4, 4, 4)
+
+
+@pytest.mark.parametrize(("name", "chips", "both_ways"), [("tpu_v5e", 256, 400e9), ("tpu_v6e", 256, 800e9), ("tpu_v5p", 64, 1200e9)])
+def test_links_of_a_chip_in_all_dimensions_are_those_that_google_counts_both_ways(name: str, chips: int, both_ways: float) -> None:
+    inner = machine(name).tiers[0]
+    assert inner.network.shape is not None
+    assert inner.children == chips
+    assert inner.network.bandwidth_bytes_per_s * inner.network.links * len(inner.network.shape) * 2 == pytest.approx(both_ways)
 
 
 def test_72_gpus_of_a_rack_share_one_nvlink_domain_whatever_node_they_are_in() -> None:
@@ -164,7 +175,7 @@ def test_a_dgx_h100_with_busy_gpus_draws_what_was_measured_in_training() -> None
     assert static + gpus == pytest.approx(published("dgx_h100", "node in training"), rel=0.05)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", [*SYSTEMS, "mi300x_nodes", "mi325x_nodes", "mi355x_nodes"])
 def test_every_source_says_how_far_it_can_be_trusted(name: str) -> None:
     found, todo = [], [load("architecture", name).mapping["tree"]]
     while todo:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import comb
+
 import numpy as np
 import pytest
 
-from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds
+from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.cost.program.sent_tokens import sent_tokens
 from rackmodel.errors import InputError
 from rackmodel.inputs import machine_exchange, read_architecture, read_profile, read_workload
@@ -38,7 +40,7 @@ def test_both_ways_take_what_the_kernels_take_for_a_ranks_tokens(steps: Steps, m
     found = price(steps, "exchange=deepep")
     known = machine_exchange(MACHINE, "node", "deepep", None, mode)  # type: ignore[arg-type]
     assert known is not None
-    exchange = TokenExchange(tokens=tokens, hidden=7168, top=8, experts=256, ranks=8.0, sms=20)
+    exchange = TokenExchange(tokens=tokens, hidden=7168, top=8, experts=256, ranks=8.0, sms=20, groups=8, kept=4)
     for tensor, times in (("D_2", known.dispatch), ("E_2", known.combine)):
         by_hand = LAYERS * exchange_seconds(times, mode, exchange)  # type: ignore[arg-type]
         assert of(found, tensor, "exposed_seconds") == pytest.approx(float(by_hand), rel=1e-9)
@@ -50,7 +52,7 @@ def test_links_carry_the_copies_that_are_sent_in_their_own_elements() -> None:
     assert of(sent, "D_2", "amount") == pytest.approx(of(plain, "D_2", "amount") / 2)
     assert of(sent, "E_2", "amount") == pytest.approx(of(plain, "E_2", "amount"))
     plain, sent = price(PROMPTS, "exchange=all_to_all"), price(PROMPTS, "exchange=deepep")
-    copies = float(copies_sent("normal", TokenExchange(tokens=1.0, hidden=1, top=8, experts=256, ranks=8.0)))
+    copies = 4 * (1 - comb(96, 8) / comb(128, 8))  # of the ranks, a group each, 4 hold the experts that a token's 8 are chosen from
     assert of(sent, "E_2", "amount") / of(plain, "E_2", "amount") == pytest.approx(copies / 8)
     assert of(sent, "E_2", "joules") / of(plain, "E_2", "joules") == pytest.approx(copies / 8)
 

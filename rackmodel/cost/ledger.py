@@ -7,7 +7,7 @@ Totals use math.fsum, so that every group-by adds up to the same total.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Literal
@@ -107,12 +107,3 @@ class Ledger:
         import polars
 
         return polars.DataFrame({name: [getattr(row, name) for row in self.rows] for name in COLUMNS})
-
-    def sum_arrays(self, figure: str, shape: tuple[int, ...], keep: Callable[[Charge], bool] = lambda row: True) -> NDArray[np.float64]:
-        """Sum of a figure over the rows, per mapping (small arrays first)."""
-        total = np.zeros(shape)
-        scalars = [float(np.asarray(getattr(r, figure)).reshape(-1)[0]) for r in self.rows if keep(r) and np.size(getattr(r, figure)) == 1]
-        for row in self.rows:
-            if keep(row) and np.size(getattr(row, figure)) > 1:
-                total = total + getattr(row, figure)
-        return np.asarray(total + math.fsum(scalars))

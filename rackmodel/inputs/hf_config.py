@@ -89,10 +89,10 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
     label = name or _label(Path(path))
     if training:
         made = compose_decoder(config.family, sizes, layers, tied=tied, ends="trained_")
-        return _written(label, trained_step(_checked_sizes(config, made)), config, PRECISION, Path(path).name)
+        return _written(label, trained_step(_checked_sizes(config, made)) | _routing(config), config, PRECISION, Path(path).name)
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
     data["serving"] |= _positions(config)
-    data = _checked_sizes(config, data)
+    data = _checked_sizes(config, data) | _routing(config)
     found = _quantised(root, config)
     if found is not None:
         data = _left_as_they_are(data, found)
@@ -114,6 +114,14 @@ def _positions(config: _Config) -> dict[str, int]:
         if "yarn" in (said.get("rope_type"), said.get("type")) and isinstance(first, int | float) and isinstance(factor, int | float):
             most = max(most, first * factor)
     return {"positions": int(most)} if most >= 1 else {}
+
+
+def _routing(config: _Config) -> dict[str, Any]:
+    """Groups of experts that a token's are chosen from, where a router keeps to some of them."""
+    groups, kept = (int(config.numbers.get(key, 1)) for key in ("n_group", "topk_group"))
+    method = config.node.child("topk_method")
+    limited = 0 < kept < groups and "x" in config.family.sizes and (method is None or method.value != "greedy")
+    return {"routing": {"x": {"groups": groups, "kept": kept}}} if limited else {}
 
 
 def _module(config: _Config) -> LayerCount | None:
@@ -301,7 +309,7 @@ def render(label: str, data: dict[str, Any], precision: dict[str, str], source: 
 def _lines(label: str, data: dict[str, Any], precision: dict[str, str], source: str, note: str | None) -> Iterator[str]:
     """The file, a line an operation and a tensor."""
     yield f"workload: {label}"
-    yield from (f"{key}: {_flow(data[key])}" for key in ("phases", "serving") if key in data)
+    yield from (f"{key}: {_flow(data[key])}" for key in ("phases", "serving", "routing") if key in data)
     yield from (f"sizes: {_flow(data['sizes'])}", f"precision: {_flow(precision)}")
     for part in ("sections", "mtp"):
         if part in data:

@@ -252,9 +252,10 @@ class Blocks:
     def _bounded(self, group: int) -> Iterator[_Shape]:
         """All columns of a group as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
         price, plans = self.prices[group], len(self.groups[group].variants)
-        families = Families(self.groups[group].variants, price)
+        families, (apart, of) = Families(self.groups[group].variants, price), np.unique(price.first, return_inverse=True)
+        sections = [one.like(apart) for one in price.sections]
         for stages, columns in self._pieces(price.columns.stages, len(families)):
-            holdings, known = [one.holding((slice(None), columns)) for one in price.sections], Known()
+            holdings, known = [one.holding((slice(None), columns)) for one in sections], Known()
             layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
             sends = families.sends.columns(columns)
             listed: list[_Open] = []
@@ -265,7 +266,7 @@ class Blocks:
                     self._miss("layers do not divide", points)
                     continue
                 self._number += 1
-                memory, host = memory_of(holdings, made, schedule, price.columns.micro_batches[columns], known)
+                memory, host = (held[of] for held in memory_of(holdings, made, schedule, price.columns.micro_batches[columns], known))
                 fits = self._fits(group, made, schedule, columns, (memory, host))
                 if fits.any():
                     listed.append(_Open(group, self._number, made, schedule, columns, fits, memory))

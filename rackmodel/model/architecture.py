@@ -20,7 +20,7 @@ from rackmodel.model.embodied import Embodied, OwnFab
 from rackmodel.model.price import LevelCost
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
-from rackmodel.model.topologies import SUCH_AS, TOPOLOGIES, UNIFORM
+from rackmodel.model.topologies import LINKS_ARE, LINKS_BY, SUCH_AS, TOPOLOGIES, UNIFORM
 from rackmodel.units import (
     BytesPerSecond,
     DollarsPerJoule,
@@ -72,6 +72,10 @@ class Network(Spec):
         description="links from one child into this network (on a ring or torus, along each dimension, to both neighbours together; on a "
         "mesh, to each neighbour); absent = one for each accelerator below the child",
     )
+    pair_links: PositiveInt | None = Field(
+        default=None,
+        description="point_to_point: links between two children, which no others use; absent = one for each accelerator below a child",
+    )
     striped: bool = Field(default=False, description="true: one flow may use all free links of a child at once")
     shape: tuple[PositiveInt, PositiveInt] | tuple[PositiveInt, PositiveInt, PositiveInt] | None = Field(
         default=None, description="children along each dimension of a mesh, torus or row_column network"
@@ -118,6 +122,10 @@ class Network(Spec):
                 raise ValueError(f"a {self.topology} network needs a {key}, such as {SUCH_AS[key]}")
             if key not in needed and getattr(self, key) is not None:
                 raise ValueError(f"{key}: a {self.topology} network has none")
+        counted = LINKS_BY.get(self.topology, "links")
+        for key in LINKS_ARE:
+            if key != counted and getattr(self, key) is not None:
+                raise ValueError(f"{key}: a {self.topology} network has none, say {counted}: {LINKS_ARE[counted]}")
         return self
 
 
@@ -207,6 +215,11 @@ class Tier:
     network: Network
     below: int
     children: int
+
+    @property
+    def links(self) -> int:
+        """Of a child, or of two children where pairs have links of their own."""
+        return self.network.links or self.network.pair_links or self.below
 
 
 MOST_ACCELERATORS = 2**24

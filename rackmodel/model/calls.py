@@ -160,7 +160,8 @@ class LibraryCall(Spec):
     exchange: str | None = Field(
         default=None,
         description="whose kernels send tokens to their experts and back, of the network's `exchanges`: deepep; gathered: all tokens are "
-        "gathered, results reduced and scattered; all_to_all, as where it is absent: each expert is sent its tokens",
+        "gathered, results reduced and scattered; relayed: each token goes once to every node that holds some of its experts, and on "
+        "from there, as DeepEP's and HybridEP's kernels do; all_to_all, as where it is absent: each expert is sent its tokens",
     )
     exchange_mode: Literal["auto", "normal", "low_latency"] = Field(
         default="auto", description="auto: low_latency in a step of decodes alone, else normal"

@@ -15,8 +15,9 @@ from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds
 
 ExchangeMode = Literal["normal", "low_latency"]
 
-GATHERED, ALL_TO_ALL = "gathered", "all_to_all"
-"""Exchanges that are collectives: all tokens are gathered, and their results reduced and scattered; or each expert is sent its own."""
+GATHERED, ALL_TO_ALL, RELAYED = "gathered", "all_to_all", "relayed"
+"""Exchanges that follow from the networks alone: all tokens are gathered, and their results reduced and scattered; each expert is sent its
+own; or each node, and each rank in it, that holds some of a token's experts is sent it once."""
 
 
 class ExchangeTimes(Spec):

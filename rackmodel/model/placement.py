@@ -119,13 +119,3 @@ def _offsets(degrees: Sequence[int], strides: Sequence[int]) -> Indices:
     for degree, stride in zip(degrees, strides, strict=True):
         total = (total[:, None] + np.arange(degree, dtype=np.int64) * stride).reshape(-1)
     return total
-
-
-def nodes_touched(base: int | Indices, p: int | Indices, stride: int | Indices, size: int | Indices) -> Indices:
-    """Instances of a level of `size` accelerators that base, base + stride, … (p members) touch; arguments broadcast.
-
-    Where stride ≥ size every member has an instance of its own, and the formula says p.
-    """
-    base, p, stride, size = (np.asarray(value, dtype=np.int64) for value in (base, p, stride, size))
-    reached: Indices = np.minimum(p, (base + (p - 1) * stride) // size - base // size + 1)
-    return reached

@@ -397,7 +397,3 @@ class ProfileSpec(Spec):
             if unknown is not None:
                 raise InputError(f"no kind of operation called '{unknown}'", path=f"casts.{name}.fused", known=list(KINDS), given=unknown)
         return self
-
-    def casts_of(self, bits: int) -> Casts | None:
-        """What casting to a width takes; None: nothing."""
-        return next((found for name, found in self.casts.items() if width(name) == bits), None)

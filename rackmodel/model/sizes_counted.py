@@ -39,7 +39,7 @@ def _texts(spec: WorkloadSpec) -> Iterator[str]:
     for tensor in spec.tensors.values():
         yield str(tensor.density)
         yield from tensor.page
-    yield from spec.imbalance
+    yield from (*spec.imbalance, *spec.routing)
     if spec.serving is not None:
         yield from (spec.serving.sequences, spec.serving.new, spec.serving.cached)
     if "batch_rank" in spec.model_fields_set:

@@ -16,4 +16,7 @@ TOPOLOGIES: dict[str, tuple[str, ...]] = {
 }
 UNIFORM = frozenset({"switch", "point_to_point"})
 """Any two children are one hop apart, whoever else there is: what may join accelerators of several kinds."""
+LINKS_BY = {"point_to_point": "pair_links"}
+"""The key that says how many links, where it is not `links`."""
+LINKS_ARE = {"links": "those of one child into the network", "pair_links": "those between two children"}
 SUCH_AS = {"shape": "[4, 4]", "fanout": "4"}  # a value of each key that a topology can demand

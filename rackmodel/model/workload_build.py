@@ -119,14 +119,20 @@ def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
 def _unknown_crowds(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError]:
     weights = [name for name, tensor in whole.tensors.items() if tensor.kind == "weight"]
     experts = set[str]().union(*(_experts(op, name, whole) for op in whole.ops.values() for name in weights))
+    for key, index in (*(("imbalance", one) for one in spec.imbalance), *(("routing", one) for one in spec.routing)):
+        if index not in whole.sizes:
+            yield InputError(f"no index '{index}'", path=f"{key}.{index}", known=sorted(whole.sizes), given=index)
+        elif index not in experts:
+            yield InputError(f"'{index}' counts no experts that tokens are sent to", path=f"{key}.{index}", known=sorted(experts))
+    for index, one in spec.routing.items():
+        if whole.sizes.get(index, 0) % one.groups:
+            yield InputError(f"{whole.sizes[index]} experts in {one.groups} groups: want equal ones", path=f"routing.{index}.groups")
+        elif one.kept > one.groups:
+            yield InputError(f"{one.kept} of {one.groups} groups", path=f"routing.{index}.kept")
     for index, most in spec.imbalance.items():
         path = f"imbalance.{index}"
-        if index not in whole.sizes:
-            yield InputError(f"no index '{index}'", path=path, known=sorted(whole.sizes), given=index)
-        elif most < 1:
+        if most < 1:
             yield InputError(f"the most over the mean is {most:g}: it must be 1 or more", path=path)
-        elif index not in experts:
-            yield InputError(f"'{index}' counts no experts that tokens are sent to", path=path, known=sorted(experts))
         elif spec.serving is not None:
             yield InputError("a decoder's step says how tokens choose experts in `serving.skew`", path=path)
 
@@ -258,6 +264,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], sectio
         product_bits=_product_bits(spec),
         product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
         said=dict(spec.sizes),
+        routing={index: (one.groups, one.kept) for index, one in spec.routing.items()},
     )
 
 

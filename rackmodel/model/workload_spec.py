@@ -110,6 +110,13 @@ class ServingSpec(Spec):
     )
 
 
+class RoutingSpec(Spec):
+    """A router that keeps to some groups of the experts, as DeepSeek-V3's (arXiv 2412.19437, 2.1.2)."""
+
+    groups: PositiveInt = Field(description="equal parts of the experts, in order")
+    kept: PositiveInt = Field(description="groups that the experts of one token are chosen from")
+
+
 class WorkloadSpec(Spec):
     """The file: what is read."""
 
@@ -130,6 +137,11 @@ class WorkloadSpec(Spec):
     imbalance: dict[str, Plain] = Field(
         default_factory=dict,
         description="index of experts → tokens of the accelerator whose experts are chosen most, over the mean, where axes split it",
+    )
+    routing: dict[str, RoutingSpec] = Field(
+        default_factory=dict,
+        description="index of experts → groups of them that a token keeps to: fewer nodes and ranks hold its experts then, which counts "
+        "where a profile's `collectives.exchange` sends it once to each",
     )
     batch_rank: str = Field(default="b", description="the index of the batch, which micro-batches split in time")
     optimizer: Literal["adam", "sgd"] = Field(default="adam", description="what the optimizer computes for a parameter")

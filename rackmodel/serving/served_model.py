@@ -284,8 +284,8 @@ class StepPricer(Pricer):
         """As the steps say."""
         return self._prompts
 
-    def _algorithm(self, task: Task, name: str) -> LinkArrays:
-        found = self.meshes._algorithm(task, name)
+    def algorithm(self, task: Task, name: str) -> LinkArrays:
+        found = self.meshes.algorithm(task, name)
         return found if self.meshes.n == 1 else found.pick(self.of)
 
 

@@ -21,6 +21,8 @@ def network(pick: random.Random, members: int, speeds: list[str]) -> Data:
     }
     if topology in ("mesh", "torus", "row_column"):
         made["shape"] = pick.choice(shapes)
+    if topology == "point_to_point":
+        made |= {"pair_links": pick.choice([1, 2]), "striped": pick.choice([True, False])}
     return made
 
 

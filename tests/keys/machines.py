@@ -239,6 +239,9 @@ TREES = {
     "Network.energy": Flip("layers", f"{_NET}.energy", "2 pJ/bit"),
     "Network.hops": Flip("layers", "arch.tree.network.hops", "path_sum", _WIDE),
     "Network.links": Flip("layers", f"{_NET}.links", 2, {f"{_NET}.striped": True}),
+    "Network.pair_links": Flip(
+        "layers", f"{_NET}.pair_links", 2, {f"{_NET}.striped": True, f"{_NET}.topology": "point_to_point", f"{_NET}.pair_links": 1}
+    ),
     "Network.striped": Flip("layers", f"{_NET}.striped", True, {f"{_NET}.links": 2}),
     "Network.shape": Flip("layers", f"{_NET}.shape", [4, 1], {**_FOUR, f"{_NET}.topology": "mesh", f"{_NET}.shape": [2, 2]}),
     "Network.fanout": Flip("layers", f"{_NET}.fanout", 4, {**_FOUR, f"{_NET}.topology": "tree", f"{_NET}.fanout": 2}),

@@ -3,7 +3,8 @@
     ring               one ring over the group: K = N − 1 steps of V/N (all-reduce 2 (N − 1)); broadcast and reduce: a chain of V;
                        all_to_all: V/N from every member to every other, one partner after another; halo: V to both neighbours.
                        A mesh has no link from its last child to its first: there a ring is a line wherever a line applies; on a torus
-                       it is `torus` wherever that applies
+                       it is `torus` wherever that applies. Where pairs have links of their own, parts of the message go round in rings of
+                       every order at once, so that each pair carries as much: as `direct`, with a ring's start-ups
     line               lines and boxes of a mesh. reduce_scatter: partial sums of a block of V/N come from both ends to the member it
                        is for, each adding its own: N − 1 gaps a block, V (N − 1)/N on the end links, start-up = the line's hops, once
                        (words follow one another); all_gather the same outwards, all_reduce both. A box: its rows, then its columns
@@ -12,6 +13,10 @@
                        of each another one, half of it either way round. Every link of a full torus works: reduce_scatter takes
                        V (N − 1)/N on 2 D links where extents are equal; all_gather the same backwards, all_reduce both. Other tiers:
                        rings, as hierarchical
+    direct             where pairs have links of their own (point_to_point), all of a group's at once: reduce_scatter sends every member its
+                       block of V/N straight, one start; all_gather likewise, all_reduce both; broadcast: a part of V/(N − 1) straight to
+                       every member, which hands it to all others, two starts; reduce the same backwards. Other tiers: rings, as
+                       hierarchical
     tree               two binary trees of V/2 over the nodes, each other's mirror, a chain in the node (the innermost tier):
                        T = 2 V/B + 2 (chain + depth) start-ups, all-reduce; once down or up for broadcast or reduce
     halving_doubling   log2 N exchanges with the member 1, 2, 4, … away of V/2, V/4, V/8, …, and back; other N: 2 rounds more
@@ -35,7 +40,8 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.cost.network.link_groups import Exchange, Fabric, Flows, Indices, Lines, Passes, Phase
+from rackmodel.cost.network.fabric import Fabric, Indices
+from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
 from rackmodel.cost.network.topologies import hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
 
@@ -61,6 +67,7 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     p = rows.shape[1]
     if kind in _LINES and extents:
         found = _line(fabric, rows, kind, extents) or (_torus(fabric, rows, kind, extents) if kind in _GATHERS else [])
+        found = found or _round_pairs(fabric, rows, kind, extents)
         if found:
             return found
     if kind == "all_to_all":
@@ -87,10 +94,12 @@ def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     if kind in ("broadcast", "reduce"):
         box = boxes.get(used[0])
         return [_chains(fabric, used[0], box, reverse=kind == "reduce")] if len(used) == 1 and box is not None else []
-    return _in_boxes(rows, kind, extents, boxes, _line_scatters)
+    return _in_boxes(fabric, rows, kind, extents, boxes, _line_scatters)
 
 
-def _in_boxes(rows: Indices, kind: str, extents: tuple[int, ...], boxes: dict[int, Indices | None], scatters: Scatters) -> list[Phase]:
+def _in_boxes(
+    fabric: Fabric, rows: Indices, kind: str, extents: tuple[int, ...], boxes: dict[int, Indices | None], scatters: Scatters
+) -> list[Phase]:
     """A collective that scatters in boxes of some tiers and in rings over the others; none where there is no box, or members are none.
     scatters: of a box of a tier, of which inner tiers have left 1/held of the message."""
     if not boxes or any(box is None for box in boxes.values()):
@@ -99,7 +108,7 @@ def _in_boxes(rows: Indices, kind: str, extents: tuple[int, ...], boxes: dict[in
     for index, extent in enumerate(extents):
         box = boxes.get(index)
         if extent > 1:
-            out += [_scatter(rows, extents, index)] if box is None else scatters(box, index, prod(extents[:index]))
+            out += [_scatter(fabric, rows, extents, index)] if box is None else scatters(box, index, prod(extents[:index]))
     return _there_and_back(out, kind)
 
 
@@ -146,7 +155,7 @@ def _torus(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[P
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1 and _is_torus(fabric, index)]
     boxes = {index: _torus_box(fabric, _equals(rows, extents, index), index) for index in used}
-    return _in_boxes(rows, kind, extents, boxes, lambda box, index, held: _torus_scatters(fabric, len(rows), box, index, held))
+    return _in_boxes(fabric, rows, kind, extents, boxes, lambda box, index, held: _torus_scatters(fabric, len(rows), box, index, held))
 
 
 def _is_torus(fabric: Fabric, index: int) -> bool:
@@ -191,6 +200,64 @@ def _torus_scatters(fabric: Fabric, groups: int, box: Indices, index: int, held:
         parts = np.repeat(loads, box.size // groups) / max(loads)
         found.append(Flows(source, target, max(loads), 1, start_s=late, moves=("torus", index, phase, tuple(loads)), parts=parts))
     return found
+
+
+# -- links of pairs --------------------------------------------------------------------------------------------------------
+
+
+def _direct(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+    assert extents is not None
+    used = [index for index, extent in enumerate(extents) if extent > 1]
+    if not any(_has_pairs(fabric, index) for index in used):
+        return []
+    if kind in _GATHERS:
+        return _there_and_back([_scatter(fabric, rows, extents, index, straight=True) for index in used], kind)
+    if kind in ("broadcast", "reduce"):
+        return [_passed_on(rows, kind, min(2, rows.shape[1] - 1))] if len(used) == 1 else []
+    return _ring(fabric, rows, kind, extents)
+
+
+def _has_pairs(fabric: Fabric, index: int) -> bool:
+    return topology_of(fabric.tiers[index].network).pairs
+
+
+def _round_pairs(fabric: Fabric, rows: Indices, kind: str, extents: tuple[int, ...]) -> list[Phase]:
+    """Rings whose orders in the tiers where pairs have links differ, so that each pair carries as much; none where no tier in use is such,
+    nor for a broadcast over several."""
+    p, used = rows.shape[1], [index for index, extent in enumerate(extents) if extent > 1]
+    if not any(_has_pairs(fabric, index) for index in used):
+        return []
+    if kind in ("broadcast", "reduce"):
+        return [_passed_on(rows, kind, p - 1)] if len(used) == 1 else []
+    edges, parts = [], []
+    for index in used:
+        box, closed = rows.reshape(len(rows), -1, extents[index], prod(extents[:index])), index == used[-1]
+        here, there = np.arange(extents[index]), np.roll(np.arange(extents[index]), -1)  # from the last of a child to the first of the next
+        if _has_pairs(fabric, index):
+            here, there = np.nonzero(~np.eye(extents[index], dtype=bool))
+        elif not closed:
+            here, there = here[:-1], there[:-1]
+        crossings = extents[index] - (not closed)  # of every ring in every instance
+        edges.append([side.reshape(len(rows), -1) for side in (box[:, :, here, -1], box[:, :, there, 0])])
+        parts.append(np.full(edges[-1][0].shape[1], crossings / len(here)))
+    source, target = (np.concatenate(side, axis=1) for side in zip(*edges, strict=True))
+    steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
+    return [Flows(source, target, load=steps / p, steps=steps, path=True, moves="rings", parts=np.concatenate(parts))]
+
+
+def _passed_on(rows: Indices, kind: str, steps: int) -> Phase:
+    """Broadcast or reduce over all links of pairs in a tier: the first member and every other hand on as much to each but the first."""
+    here, there = np.nonzero(~np.eye(rows.shape[1], dtype=bool))
+    ends = rows[:, here[there > 0]], rows[:, there[there > 0]]
+    source, target = ends if kind == "broadcast" else ends[::-1]
+    return Flows(source, target, 1 / (rows.shape[1] - 1), steps, moves=("passed on", kind))
+
+
+def _to_everyone(rows: Indices, extents: tuple[int, ...], index: int) -> tuple[Indices, Indices]:
+    """[groups, p (q - 1)] source and target of what every member sends each of its equals in tier `index`."""
+    box = rows.reshape(len(rows), *extents[::-1])
+    others = [np.roll(box, -step, axis=len(extents) - index).reshape(rows.shape) for step in range(1, extents[index])]
+    return np.concatenate([rows] * len(others), axis=1), np.concatenate(others, axis=1)
 
 
 # -- tree ------------------------------------------------------------------------------------------------------------------
@@ -274,10 +341,13 @@ def _neighbours(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
     return np.roll(box, -1, axis=len(extents) - index).reshape(rows.shape)
 
 
-def _scatter(rows: Indices, extents: tuple[int, ...], index: int) -> Phase:
-    """Reduce-scatter or all-gather in rings over tier `index`; inner tiers have left 1/M of the message."""
+def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int, *, straight: bool = False) -> Phase:
+    """Reduce-scatter or all-gather in rings over tier `index`, where pairs have links over all of them (straight: in one step); inner tiers
+    have left 1/M of the message."""
     q = extents[index]
     load = (q - 1) / q / prod(extents[:index])
+    if _has_pairs(fabric, index):
+        return Flows(*_to_everyone(rows, extents, index), load / (q - 1), 1 if straight else q - 1, moves=("everyone", index))
     return Flows(rows, _neighbours(rows, extents, index), load, q - 1, moves=("neighbours", index))
 
 
@@ -288,7 +358,7 @@ def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) ->
         return []
     if kind == "all_to_all":
         return [Exchange(_equals(rows, extents, index)) for index in used]
-    return _there_and_back([_scatter(rows, extents, index) for index in used], kind)
+    return _there_and_back([_scatter(fabric, rows, extents, index) for index in used], kind)
 
 
 def _equals(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
@@ -308,7 +378,7 @@ def _in_network(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> l
         if adds:
             out.append(_switched(fabric, rows, extents, tiers, whole=top))
         else:
-            out += [_scatter(rows, extents, tiers[0])] * (2 if top else 1)
+            out += [_scatter(fabric, rows, extents, tiers[0])] * (2 if top else 1)
     if kind == "reduce_scatter":
         return out
     if kind == "all_gather":
@@ -362,6 +432,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "line": Algorithm(_LINES, True, _line),
     "ring": Algorithm(KINDS, False, _ring),
     "torus": Algorithm(_GATHERS, True, _torus),
+    "direct": Algorithm(KINDS, True, _direct),
     "tree": Algorithm(("all_reduce", "broadcast", "reduce"), False, _tree),
     "halving_doubling": Algorithm(_GATHERS, False, _halving_doubling),
     "hierarchical": Algorithm((*_GATHERS, "all_to_all"), True, _hierarchical),

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.going_on import within
 from rackmodel.errors import InputError
 from rackmodel.model.calls import KNOWN_LIBRARIES, Calls, CallTimes, GoingOn, LibraryCall
-from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, ExchangeMode, ExpertExchange
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode, ExpertExchange
 
 Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -65,7 +65,7 @@ class MachineCalls:
         if own and release is not None and release not in releases:
             fact = f"no collectives of {library} {release} are known here"
             raise InputError(fact, path="profile.collectives.release", known=releases, given=release)
-        exchanges = [GATHERED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
+        exchanges = [GATHERED, RELAYED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
         if self.asked.exchange is not None and self.asked.exchange not in exchanges:
             fact = f"no exchange of tokens by '{self.asked.exchange}' is known here"
             raise InputError(fact, path="profile.collectives.exchange", known=exchanges, given=self.asked.exchange)

@@ -19,19 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
+from rackmodel.cost.network.all_to_alls import ExchangeFigures
+from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, fabric_of
 from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, sample
-from rackmodel.cost.network.link_groups import (
-    Array,
-    Costs,
-    ExchangeFigures,
-    Fabric,
-    Flows,
-    Indices,
-    PhaseTraffic,
-    fabric_of,
-    measure,
-    priced_together,
-)
+from rackmodel.cost.network.link_groups import Flows, PhaseTraffic, measure, priced_together
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members

@@ -11,7 +11,8 @@ n: tokens of a rank, v: bytes of a token's vector on the way. Source of the form
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ Array = NDArray[np.float64]
 @dataclass(frozen=True, kw_only=True)
 class TokenExchange:
     """n exchanges, each figure [n] or one. tokens: of a rank · hidden: elements of a token's vector · top: experts of a token · experts: in
-    all · ranks, nodes: that hold them · sms: that a normal exchange may use."""
+    all · ranks, nodes: that hold them · sms: that a normal exchange may use · groups, kept: of experts, as of `ranks_reached`."""
 
     tokens: Any
     hidden: Any
@@ -34,12 +35,14 @@ class TokenExchange:
     ranks: Any
     nodes: Any = 1
     sms: Any = 24
+    groups: int = 1
+    kept: int = 1
 
     def only(self, which: Any) -> TokenExchange:
         """Some of them."""
         names = ("tokens", "hidden", "top", "experts", "ranks", "nodes", "sms")
-        values = {name: np.asarray(getattr(self, name)) for name in names}
-        return TokenExchange(**{name: value[which] if value.ndim else value for name, value in values.items()})
+        values: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in names}
+        return replace(self, **{name: value[which] if value.ndim else value for name, value in values.items()})
 
 
 def exchange_seconds(times: ExchangeTimes, mode: ExchangeMode, exchange: TokenExchange) -> Array:
@@ -65,12 +68,34 @@ def exchange_seconds(times: ExchangeTimes, mode: ExchangeMode, exchange: TokenEx
 def copies_sent(mode: ExchangeMode, exchange: TokenExchange) -> Array:
     """Copies of a token that are sent: to every rank that holds one of its experts, or to every expert."""
     if mode == "normal":
-        return ranks_reached(exchange.top, exchange.experts, exchange.ranks)
+        return ranks_reached(exchange.top, exchange.experts, exchange.ranks, exchange.groups, exchange.kept)
     return np.asarray(exchange.top, dtype=np.float64)
 
 
-def ranks_reached(top: Any, experts: Any, ranks: Any) -> Array:
-    """Ranks that hold one of a token's experts, where every set of `top` experts is as likely: R (1 - C(E - E/R, k) / C(E, k))."""
+def ranks_reached(top: Any, experts: Any, ranks: Any, groups: int = 1, kept: int = 1) -> Array:
+    """Ranks that hold one of a token's experts, where every set of `top` experts is as likely: R (1 - C(E - E/R, k) / C(E, k)).
+
+    Of experts in `groups`, of which a token keeps to `kept`, each set of them as likely (M of G): a rank inside a group is one of R M / G
+    that hold E M / G experts; one that holds g = G / R groups has j of the kept with P = C(g, j) C(G - g, M - j) / C(G, M), and none of a
+    token's experts with C((M - j) E / G, k) / C(M E / G, k). (Ranks that part groups are taken for ranks of experts without any.)
+    """
+    found, r = _reached(top, experts, ranks), np.asarray(ranks, dtype=np.float64)
+    of_group = np.asarray(experts, dtype=np.float64) / groups
+    for count in np.unique(r).astype(int).tolist() if kept < groups else ():
+        if count % groups == 0:
+            some = _reached(top, of_group * kept, count * kept / groups)
+        elif groups % count == 0:
+            own = groups // count
+            ways = {j: comb(own, j) * comb(groups - own, kept - j) / comb(groups, kept) for j in range(1, min(own, kept) + 1)}
+            some = np.asarray(count * sum(way * _reached(top, of_group * kept, kept / j) * j / kept for j, way in ways.items()))
+        else:
+            continue
+        found = np.where(r == count, some, found)
+    return found
+
+
+def _reached(top: Any, experts: Any, ranks: Any) -> Array:
+    """The same of experts without groups."""
     e, k, r = (np.asarray(x, dtype=np.float64) for x in (experts, top, ranks))
     e, k, r = np.broadcast_arrays(e, k, r)
     none = np.ones(e.shape)

@@ -26,7 +26,7 @@ from math import gcd, isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.network.link_groups import Array, Fabric, Indices
+from rackmodel.cost.network.fabric import Array, Fabric, Indices
 from rackmodel.cost.network.topologies import topology_of
 from rackmodel.model.placement import Mesh, members
 

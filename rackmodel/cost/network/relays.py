@@ -11,6 +11,7 @@ Source: DERIVED, exact against a walk of every message over every link.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -52,16 +53,21 @@ def exchange_sharing(ways: Ways, links: int, owner: Indices, instance: Indices, 
 
     owner: [n] group and instance, as one number, ascending, of `count` members at `place`.
     """
-    loads, first = _Loads(ways, int(instance.max()) + 1), np.flatnonzero(np.diff(owner, prepend=-1))
-    of_run = np.cumsum(np.diff(owner, prepend=-1) != 0) - 1
-    wide = np.diff(first, append=len(owner))[of_run]  # places of its group, for each
+    loads = _Loads(ways, int(instance.max()) + 1)
+    for a, b in met_pairs(owner):
+        loads.add(instance[a], place[a], place[b], (count[a] * count[b]).astype(float))
+    return ways.sharing(loads.read(), links)
+
+
+def met_pairs(owner: Indices) -> Iterator[tuple[Indices, Indices]]:
+    """All ordered pairs of entries with the same owner, some at a time. owner: [n], ascending."""
+    first, of_run = np.flatnonzero(np.diff(owner, prepend=-1)), np.cumsum(np.diff(owner, prepend=-1) != 0) - 1
+    wide = np.diff(first, append=len(owner))[of_run]  # entries of its owner, for each
     ends = np.cumsum(wide)
     for start in range(0, int(ends[-1]), CHUNK):
         at = np.arange(start, min(start + CHUNK, int(ends[-1])))
         a = np.searchsorted(ends, at, side="right")
-        b = first[of_run[a]] + at - (ends - wide)[a]
-        loads.add(instance[a], place[a], place[b], (count[a] * count[b]).astype(float))
-    return ways.sharing(loads.read(), links)
+        yield a, first[of_run[a]] + at - (ends - wide)[a]
 
 
 class _Loads:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.cost.network.collectives import LinkUse, digest, use_of
-from rackmodel.cost.network.link_groups import Fabric, Indices, fabric_of, on_slowest, reading
+from rackmodel.cost.network.fabric import Fabric, Indices, fabric_of, on_slowest, reading
 from rackmodel.cost.network.mesh_links import numbered
 from rackmodel.cost.network.topologies import Spread, topology_of
 from rackmodel.cost.network.topology import attached_tier
@@ -62,33 +62,43 @@ def _price_stream(fabric: Fabric, source: Attached, shard: Indices, target: Indi
         tier = fabric.tiers[index]
         network = tier.network
         combined = network.multicast if kind == "broadcast" else network.reduce
-        up = feeding * (network.links or 1) if index == source.tier else feeding
+        up, down = _links(fabric, source, index, feeding)
         unit, child = shard, target // tier.below
         if combined:
             keys = numbered(shard * (child.max() + 1) + child)[0]
             unit, child = keys // (child.max() + 1), keys % (child.max() + 1)
         else:
             unit = np.arange(target.size)  # a copy for each destination
-        hops, busiest, depth = _fan(fabric, source, index, unit, child, up, combined=combined)
+        hops, busiest, depth = _fan(fabric, source, index, unit, child, (up, down), combined=combined)
         wire[index], slope[index], start[index] = hops, busiest, depth * network.latency_s
-        feeding = network.links or tier.below
+        feeding = down
     if reading(fabric, wire) != "path_sum":
         slope, start = (side[0, :, 0] for side in on_slowest(slope[None, :, None], np.array([[start.sum()]])))
     return use_of(fabric, (wire, slope, start))
 
 
+def _links(fabric: Fabric, source: Attached, index: int, feeding: int) -> tuple[int, int]:
+    """Links at the head of tier `index` and at each of its children. feeding: those of the tier above into the head, or sources."""
+    tier = fabric.tiers[index]
+    if index < source.tier:
+        return feeding, tier.links
+    if topology_of(tier.network).pairs:  # every source has links of its own to every child
+        return feeding * tier.links * tier.children, feeding * tier.links
+    return feeding * (tier.network.links or 1), tier.links
+
+
 def _fan(
-    fabric: Fabric, source: Attached, index: int, unit: Indices, child: Indices, up: int, *, combined: bool
+    fabric: Fabric, source: Attached, index: int, unit: Indices, child: Indices, links: tuple[int, int], *, combined: bool
 ) -> tuple[float, float, float]:
     """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
 
-    A unit is a shard, which an edge carries once, or a copy. up: links at the head, which feeds networks below the source's from above ·
-    combined: whether units are shards.
+    A unit is a shard, which an edge carries once, or a copy. links: at the head, which feeds networks below the source's from above, and
+    at a child · combined: whether units are shards.
     """
     tier, position = fabric.tiers[index], source.position if index == source.tier else -1
     network, in_use = tier.network, min(tier.children, -(-source.used // tier.below))
-    down, offset = network.links or tier.below, fabric.offsets[index]
-    fan = topology_of(network).fan(network, Spread(unit, child, tier.children, offset, combined, position, up, down, in_use))
+    spread = Spread(unit, child, tier.children, fabric.offsets[index], combined, position, *links, in_use)
+    fan = topology_of(network).fan(network, spread)
     return fan.traversals, max(_seconds_per_byte(network, most, links) for most, links in fan.edges), fan.depth
 
 

@@ -14,13 +14,15 @@ from rackmodel.model.workload import Workload
 @dataclass(frozen=True)
 class SentTokens:
     """way: to experts or back · top: experts of a token · experts: in all · hidden: elements of a token's vector · bytes: of it, as the
-    workload has it."""
+    workload has it · groups, kept: parts of the experts, and of how many a token's are."""
 
     way: Literal["dispatch", "combine"]
     top: float
     experts: int
     hidden: int
     bytes: float
+    groups: int = 1
+    kept: int = 1
 
 
 def sent_tokens(workload: Workload, name: str) -> SentTokens | None:
@@ -41,5 +43,7 @@ def sent_tokens(workload: Workload, name: str) -> SentTokens | None:
         found, hidden = weights[0] & other & set(op.out.names), (weights[0] - other) & set(op.out.names)
     if len(found) != 1:
         return None
-    experts, elements = workload.sizes[found.pop()], prod(workload.sizes[index] for index in hidden)
-    return SentTokens(way, tensor.density * experts, experts, elements, elements * (tensor.bits + tensor.scale_bits) / 8)
+    index, elements = found.pop(), prod(workload.sizes[index] for index in hidden)
+    experts, routing = workload.sizes[index], workload.routing
+    groups = routing.get(index) or routing.get(workload.aliases.get(index, ""), (1, 1))
+    return SentTokens(way, tensor.density * experts, experts, elements, elements * (tensor.bits + tensor.scale_bits) / 8, *groups)

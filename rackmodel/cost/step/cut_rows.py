@@ -90,7 +90,8 @@ class CutRows:
         values = np.stack([_row(*part, kinds) for part in parts], axis=1)
         shown = values if which is None else values[:, which]
         shown = shown.reshape(*shown.shape, *(1,) * beside)
-        read = _Reader(shown, [bool(row.any()) for row in values], parts[0][0].counts.shape[1])
+        there = [*map(bool, np.any(values, axis=1))]
+        read = _Reader(shown, there, parts[0][0].counts.shape[1])
         whole, devices = read.record(OF_ALL), tuple(Devices(**read.record(OF_DEVICES)) for _ in range(kinds))
         split, piped, chunked = branch(*parts[0][:2])
         return cls(split=split, piped=piped, chunked=chunked, kinds=devices, **whole)

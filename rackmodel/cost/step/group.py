@@ -131,14 +131,7 @@ def _piece(
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
     told = [*costs]
     if host is not None:
-        given, updated = (host, columns, job.profile.host), "optimizer" in job.workload.phases
-        costs = [
-            tuple(
-                offloaded(cost, what, *given, updated=updated) if what and cost.section.layer else cost
-                for cost, what in zip(own, offload, strict=True)
-            )
-            for own in costs
-        ]
+        costs = [_offloaded(job, columns, own, offload, host) if own[0].section.layer else own for own in costs]
     staged = plans[0].stage_count > 1
     kept = layers.kept and len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS
     found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs, told)
@@ -155,6 +148,18 @@ def _piece(
         tasks=pricer.handed_on() if not kept and len(columns) <= MOST_HANDED_ON else None,
         priced=layers if kept else None,
     )
+
+
+def _offloaded(
+    job: Job, columns: Columns, costs: Sequence[LayerCost], offload: Sequence[Sequence[str]], host: OffloadLevel
+) -> tuple[LayerCost, ...]:
+    """Costs of a layer with what each plan keeps at the host; plans that cost and keep the same share one."""
+    known: dict[tuple[int, tuple[str, ...]], LayerCost] = {(id(cost), ()): cost for cost in costs}
+    for cost, what in zip(costs, map(tuple, offload), strict=True):
+        if (id(cost), what) not in known:
+            updated = "optimizer" in job.workload.phases
+            known[id(cost), what] = offloaded(cost, what, host, columns, job.profile.host, updated=updated)
+    return tuple(known[id(cost), tuple(what)] for cost, what in zip(costs, offload, strict=True))
 
 
 def _alike(workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]) -> Ints:

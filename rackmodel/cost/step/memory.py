@@ -11,7 +11,8 @@ Arrays are [plans, columns].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +45,22 @@ def memory_of(
     share."""
     worst = np.zeros_like(sections[0].held["weights"])
     host = np.zeros_like(worst)
-    for first, _ in cut.kinds:
-        parts = device_memory(sections, cut, schedule, micro_batches, first, known)
+    devices = [first for first, _ in cut.kinds]
+    for place, device in enumerate(devices):
+        if any(_covers(cut, schedule, micro_batches, before, device) for before in devices[:place]):
+            continue
+        parts = device_memory(sections, cut, schedule, micro_batches, device, known)
         host = np.maximum(host, parts.pop("host"))
         worst = np.maximum(worst, sum(parts.values(), np.zeros_like(worst)))
     return worst, host
+
+
+def _covers(cut: Cut, schedule: str, micro_batches: Ints, other: int, device: int) -> bool:
+    """Whether another device holds no less, whatever a layer holds: of every section in each of its chunks what each chunk of this one
+    has, or more, and as many passes of a chunk under way."""
+    chunks, flying = cut.of_chunks(device), (in_flight(schedule, cut.stages, cut.chunks, micro_batches, one) for one in (other, device))
+    alike = bool((chunks == chunks[0]).all()) and bool((cut.of_chunks(other) >= chunks).all())
+    return alike and bool(np.greater_equal(*flying).all())
 
 
 def fullest_device(sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
@@ -93,16 +105,16 @@ def _alike(micro_batches: Ints, stages: int) -> Ints:
 
 def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> Array:
     """[plans, columns] bytes of a device's passes under way, at most. sizes: of a layer of each section, of one pass."""
-    if cut.chunks == 1:
-        flying, zero = in_flight(schedule, cut.stages, 1, micro_batches, device), np.zeros_like(sizes[0])
-        return sum((size * (flying * count) for size, count in zip(sizes, cut.busy[device].tolist(), strict=True) if count), zero)
-    some = tuple(x for x, size in enumerate(sizes) if size.any())
-    most = np.zeros_like(sizes[0])
+    some, most = tuple(x for x, size in enumerate(sizes) if size.any()), np.zeros_like(sizes[0])
+    chunks = cut.of_chunks(device)[:, list(some)]
+    if (chunks == chunks[0]).all():
+        flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
+        return sum((sizes[x] * (flying * count) for x, count in zip(some, chunks[0].tolist(), strict=True) if count), most)
     alike = _alike(micro_batches, cut.stages)
-    for count in np.unique(alike).tolist() if some else ():
-        moments = _layers_under_way(cut, schedule, count, device, some)
-        bytes_then = [sum((sizes[x] * layers for x, layers in zip(some, moment, strict=True)), np.zeros(1)) for moment in moments.tolist()]
-        most = np.where(alike == count, np.max(bytes_then, axis=0), most)
+    for count in np.unique(alike).tolist():
+        moments = _layers_under_way(cut, schedule, count, device, some).tolist()
+        then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(some, layers, strict=True))) for layers in moments))
+        most = np.where(alike == count, then, most)
     return most
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.network.topologies import topology_of
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Level
@@ -78,7 +79,8 @@ def _links(machine: Architecture, ledger: Ledger, tokens: float, end: End) -> di
     found = {}
     for tier in machine.tiers:
         amount = ledger.where(component="network", level=tier.level).total("amount") / tokens
-        children, links = machine.used / tier.below, tier.network.links or tier.below
+        others = max(1, tier.children - 1) if topology_of(tier.network).pairs else 1  # to which a child has links each
+        children, links = machine.used / tier.below, tier.links * others
         if amount:
             found[f"links of {tier.level}"] = amount / (children * links * end(tier.network.bandwidth_bytes_per_s))
     return found

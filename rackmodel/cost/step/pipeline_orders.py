@@ -131,7 +131,8 @@ def undominated(rows: Ints) -> Ints:
     most = rows.max(axis=0)
     if (rows == most).all(axis=1).any():
         return np.asarray(most[None])
-    rows = np.unique(rows, axis=0)
+    above = (rows[:-1] > rows[1:]).any(axis=1)  # those that are nowhere above the next are covered: most, as a pipeline fills
+    rows = np.unique(rows[np.append(above, True)], axis=0)
     covered = (rows[None] >= rows[:, None]).all(axis=2).sum(axis=1) > 1
     return np.asarray(rows[~covered])
 

@@ -313,7 +313,7 @@ class Pricer:
         """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Steps of
         one mesh are columns of their volume alone."""
         assert self.setting.calls is not None
-        ring = self._algorithm(task, "ring")
+        ring = self.algorithm(task, "ring")
         n = len(volume)
         ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
         part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
@@ -362,14 +362,14 @@ class Pricer:
 
     def _offer(self, task: Task, name: str, borne: tuple[Array, Array] | None) -> LinkArrays:
         """A collective by one algorithm; of many tensors in a bucket each bears borne, as `_bucketed` says, of the fixed time."""
-        offer = self._algorithm(task, name)
+        offer = self.algorithm(task, name)
         if borne is None:
             return offer
         part, copied = borne
         outermost = np.arange(len(offer.levels))[:, None] == len(offer.levels) - 1  # latencies of the levels add up
         return replace(offer, latency_s=offer.latency_s * part + np.where(outermost, copied, 0.0))
 
-    def _algorithm(self, task: Task, name: str) -> LinkArrays:
+    def algorithm(self, task: Task, name: str) -> LinkArrays:
         """A collective's cost on every column, which its message does not change: made once for each group of axes."""
         key = ("links", task.axes, task.action, name, task.stage)
         if key not in self.known and self.wider is not None and self._wider_has(key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rackmodel.model.exchanges import ALL_TO_ALL
 from rackmodel.report.launch.arguments import Launch, said_if, size_arguments
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
@@ -13,6 +14,8 @@ from rackmodel.report.launch.shape import Shape
 def deepspeed(shape: Shape, found: Meaning) -> Launch:
     degrees, step, notes = found.degrees, found.step, list(found.notes)
     cannot = list(found.cannot)
+    if shape.experts and found.exchange != ALL_TO_ALL:
+        cannot.append(f"exchange of tokens '{found.exchange}': DeepSpeed sends each expert its own")
     piped = degrees["pipeline"] > 1
     said = [
         *size_arguments(shape, found),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import prod
 
+from rackmodel.model.exchanges import ALL_TO_ALL
 from rackmodel.model.mapping import HomeSpec, MappingSpec, StepSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
@@ -16,8 +17,8 @@ from rackmodel.report.launch.shape import Shape
 class Meaning:
     """What a mapping's axes are. degrees: by role, data with the expert degree in it · order: roles, innermost first ·
     zero: ZeRO stage, over all of the data and context axes but `copies` of them · layers: of each virtual stage where they
-    differ · windows, reductions: whether collectives on activations and on gradients hide beside compute · notes, cannot: as of a
-    launch, of every framework."""
+    differ · windows, reductions: whether collectives on activations and on gradients hide beside compute · exchange: what sends tokens to
+    their experts · notes, cannot: as of a launch, of every framework."""
 
     degrees: dict[str, int]
     sequence_parallel: bool
@@ -33,6 +34,7 @@ class Meaning:
     windows: bool
     reductions: bool
     flash: bool
+    exchange: str
     gradient_bits: int
     weight_bits: int
     optimizer: str
@@ -74,6 +76,7 @@ def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profil
         windows=step.hide_activations and windows,
         reductions=step.hide_gradients and reductions,
         flash=profile is not None and profile.attention == "flash",
+        exchange=(profile.collectives.exchange if profile is not None and profile.collectives is not None else None) or ALL_TO_ALL,
         gradient_bits=workload.gradient_bits,
         weight_bits=max(shape.body.tensors[weight].bits for weight in shape.body.weights),
         optimizer=workload.optimizer,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED
 from rackmodel.report.launch.arguments import ORDERS, Launch, said_if, size_arguments
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
 
 MODULES = {"pointwise": "layernorm moe_act", "experts": "moe layernorm core_attn moe_act"}
+FLEX = ("--moe-token-dispatcher-type flex", "--moe-flex-dispatcher-backend deepep")
+DISPATCHERS = {ALL_TO_ALL: ("--moe-token-dispatcher-type alltoall",), GATHERED: ("--moe-token-dispatcher-type allgather",)}
+"""How tokens reach their experts. Source: NVIDIA/Megatron-LM, README of Megatron Core MoE."""
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}
 
 
@@ -31,7 +35,7 @@ def _arguments(shape: Shape, found: Meaning, pipeline: list[str]) -> list[str]:
             f"--num-experts {shape.experts}",
             f"--moe-router-topk {shape.top_k}",
             f"--moe-ffn-hidden-size {shape.ffn}",
-            "--moe-token-dispatcher-type alltoall",
+            *DISPATCHERS.get(found.exchange, FLEX),
         ),
         f"--tensor-model-parallel-size {degrees['tensor']}",
         f"--pipeline-model-parallel-size {degrees['pipeline']}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED
 from rackmodel.report.launch.arguments import ORDERS, Launch
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
@@ -28,6 +29,10 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         parallelism["fsdp_reshard_after_forward"] = "always" if found.zero == 3 else "never"
     if shape.experts:
         parallelism["expert_parallel_degree"] = degrees["expert"]
+    if shape.experts and found.exchange == GATHERED:
+        cannot.append("tokens gathered for all experts: torchtitan sends each expert its own, or hands them on by DeepEP")
+    elif shape.experts and found.exchange != ALL_TO_ALL:
+        parallelism["expert_parallel_comm_backend"] = "deepep"
     if found.windows and degrees["tensor"] > 1:
         parallelism["enable_async_tensor_parallel"] = True
         notes.append("async tensor parallelism works with --training.compile alone")

@@ -61,15 +61,22 @@ class FanTraffic:
 class Topology(ABC):
     """One way to join the children of a level. name: its word in the files.
 
-    uniform: any two children are one hop apart, so that only who shares a child matters, not where it is · adds: one place sees what all
-    children send, so that a network that multicasts and reduces adds in one pass · flows_relay: whether an algorithm's flows and sends take
+    uniform: any two children are one hop apart, so that only who shares a child matters, not where it is · pairs: every two of them have
+    links of their own · adds: one place sees what all children send, so that a network that multicasts and reduces adds in one pass ·
+    flows_relay: whether an algorithm's flows and sends take
     `ways` too, as an all-to-all does.
     """
 
     name: str
     uniform = False
+    pairs = False
     adds = False
     flows_relay = True
+
+    @property
+    def meets(self) -> bool:
+        """Whether a child's links lead to any other."""
+        return self.uniform and not self.pairs
 
     @abstractmethod
     def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:

@@ -1,4 +1,4 @@
-"""A link between any two children: one traversal, as a switch, but no place where what all send could be added."""
+"""Every two children are joined by links of their own, which nothing else takes: one traversal, and no place where what all send meets."""
 
 from __future__ import annotations
 
@@ -9,4 +9,5 @@ class PointToPoint(Switch):
     """Hops of a switch, without one."""
 
     name = "point_to_point"
+    pairs = True
     adds = False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Parts, Spread, Topology, differs
@@ -69,10 +67,3 @@ def tree_edge_loads(shard: Indices, leaf: Indices, fanout: int, depth: int) -> l
         pairs = np.unique(shard * (node.max() + 1) + node) % (node.max() + 1)
         loads.append(np.unique(pairs, return_counts=True)[1].astype(np.int64))
     return loads
-
-
-def tree_edges(leaves: Sequence[int] | Indices, fanout: int, depth: int | None = None) -> int:
-    """Edges of the smallest subtree from the source above the root to `leaves` (positions). depth: of the whole tree."""
-    leaf = np.asarray(leaves, dtype=np.int64)
-    deep = tree_depth(int(leaf.max()) + 1, fanout) if depth is None else depth
-    return int(sum(load.sum() for load in tree_edge_loads(np.zeros_like(leaf), leaf, fanout, deep)))
