@@ -276,10 +276,12 @@ def _search_pools(
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:
     """The workload as a machine runs it: weights that are in its wires are of 0 bit. Raises InputError where those of some of its
-    accelerators are."""
+    accelerators are, and for training, which would change them."""
     wired = [pool.accelerator.name for pool in architecture.pools if wired_of(pool) is not None]
     if wired and len(architecture.pools) > 1:
         raise InputError(f"weights in the wires of {wired[0]}, beside accelerators of another kind, are not priced", path="tree")
+    if wired and workload.backward:
+        raise InputError(f"the weights of '{wired[0]}' are wires, which no training changes: --set phases='[forward]'", path="phases")
     return with_wired_weights(workload) if wired else workload
 
 

@@ -29,7 +29,9 @@ def text_of(path: Path) -> str:
     try:
         if data[:2] == b"\x1f\x8b":
             with gzip.open(io.BytesIO(data)) as file:
-                data = file.read(MOST_BYTES)
+                data = file.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise InputError(f"unpacks to more than {MOST_BYTES >> 20:,} MiB: split it", where=Where(str(path)))
         return data.decode("utf-8-sig")
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError("the gzip stream is broken", where=Where(str(path)))

@@ -22,9 +22,9 @@ import yaml
 from rackmodel import api
 from rackmodel.api import Answer, Prices
 from rackmodel.cost.ledger import Ledger
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError, OutputError, RackmodelError
 from rackmodel.inputs import kind_of, read_architecture, read_inputs, read_mapper, read_mapping, read_workload
-from rackmodel.inputs.plain_yaml import dumped
+from rackmodel.inputs.plain_yaml import dumped, plain_data
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec as Mapper
 from rackmodel.model.mapping import MappingSpec
@@ -37,11 +37,15 @@ from rackmodel.watch import Watch
 __all__ = [
     "Answer",
     "Architecture",
+    "InfeasibleError",
+    "InputError",
     "Ledger",
     "Mapper",
     "MappingSpec",
+    "OutputError",
     "Points",
     "Prices",
+    "RackmodelError",
     "Result",
     "Workload",
     "compare",
@@ -75,15 +79,21 @@ def _kind(text: str | Path) -> str:
 
 def _text(said: Said) -> str | Path:
     """What the readers take: data as YAML text."""
-    return dumped(dict(said)) if isinstance(said, Mapping) else said
+    return dumped(plain_data(said)) if isinstance(said, Mapping) else said
 
 
 def _sets(settings: Settings | None) -> list[str]:
-    """Settings as --set says them; a list or a mapping as YAML on one line."""
+    """Settings as --set says them; a list or a mapping as YAML on one line. Raises InputError."""
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InputError("want a mapping of names to values, such as {'accelerators': 8}", path="set")
     found = []
     for name, value in (settings or {}).items():
-        plain = value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True, width=10**6)
-        found.append(f"{name}={plain.strip().removesuffix('...').strip()}")
+        try:
+            said = plain_data(value)
+            text = said if isinstance(said, str) else yaml.safe_dump(said, default_flow_style=True, width=10**6)
+        except yaml.representer.RepresenterError:
+            raise InputError(f"a {type(value).__name__}, where a number, text, list or mapping is wanted", path=f"set.{name}") from None
+        found.append(f"{name}={text.strip().removesuffix('...').strip()}")
     return found
 
 
@@ -93,38 +103,39 @@ def search(
     mapper: Said | Mapper = "auto",
     *,
     set: Settings | None = None,
-    minimize: str | None = None,
+    minimize: str | Sequence[str] | None = None,
     profile: str | None = None,
     top: int = 1,
     limits: Mapping[str, float | str] | None = None,
     front: Sequence[str] = (),
     time_limit: float | None = None,
 ) -> Answer:
-    """The best mapping, with a certificate. minimize: an objective · top: how many to return · limits: 'power' (W), 'memory' (bytes),
-    'latency' (s), 'energy' (J), 'carbon', 'total_carbon' (g), 'money' (usd), 'edp', 'tcdp', numbers or text with a unit ·
+    """The best mapping, with a certificate. minimize: an objective, or several in order · top: how many to return · limits: 'power' (W),
+    'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon', 'total_carbon' (g), 'money' (usd), 'edp', 'tcdp', numbers or text with a unit ·
     front: figures of a Pareto front to return as well · time_limit: seconds after which the best found is returned, with its gap.
     Raises InputError, InfeasibleError."""
-    watch = Watch(time_limit)
+    watch, goal = Watch(time_limit), minimize if minimize is None or isinstance(minimize, str) else ",".join(minimize)
     texts = _texts(architecture, workload, mapper)
     if texts is not None:
-        return api.search(*texts, sets=_sets(set), minimize=minimize, profile=profile, top=top, limits=limits, front=front, watch=watch)
+        return api.search(*texts, sets=_sets(set), minimize=goal, profile=profile, top=top, limits=limits, front=front, watch=watch)
     machine, graph, third = _inputs(architecture, workload, mapper, "mapper", set)
-    return api.search_mapper(machine, graph, third, minimize=minimize, profile=profile, top=top, limits=limits, front=front, watch=watch)
+    return api.search_mapper(machine, graph, third, minimize=goal, profile=profile, top=top, limits=limits, front=front, watch=watch)
 
 
 def compare(
     architecture: Said | Architecture,
     workload: Said | Workload,
-    mappers: Sequence[Said | Mapper],
+    mappers: Said | Mapper | Sequence[Said | Mapper],
     *,
     set: Settings | None = None,
-    minimize: str | None = None,
+    minimize: str | Sequence[str] | None = None,
     profile: str | None = None,
     time_limit: float | None = None,
 ) -> list[Result]:
     """The best mapping of each mapper, in their order. time_limit: seconds, of each. Raises InputError, InfeasibleError."""
     asked: dict[str, Any] = {"set": set, "minimize": minimize, "profile": profile, "time_limit": time_limit}
-    return [search(architecture, workload, mapper, **asked).result for mapper in mappers]
+    several = [mappers] if isinstance(mappers, (str, Path, Mapping, Mapper)) else mappers
+    return [search(architecture, workload, mapper, **asked).result for mapper in several]
 
 
 def evaluate(
@@ -167,14 +178,15 @@ def sweep(
 def price(
     architecture: Said | Architecture,
     workload: Said | Workload,
-    mappings: Sequence[Said | MappingSpec],
+    mappings: Said | MappingSpec | Sequence[Said | MappingSpec],
     *,
     set: Settings | None = None,
     profile: str | None = None,
 ) -> Prices:
     """N mappings at once: [n] seconds, joules and bytes, without ledgers; those of one structure in the same arrays. Raises InputError."""
     machine, graph, _ = _inputs(architecture, workload, None, "mapping", set)
-    return api.price(machine, graph, [m if isinstance(m, MappingSpec) else read_mapping(_text(m)) for m in mappings], profile=profile)
+    several = [mappings] if isinstance(mappings, (str, Path, Mapping, MappingSpec)) else mappings
+    return api.price(machine, graph, [m if isinstance(m, MappingSpec) else read_mapping(_text(m)) for m in several], profile=profile)
 
 
 def _texts(*inputs: Any) -> list[Any] | None:

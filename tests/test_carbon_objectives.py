@@ -94,3 +94,17 @@ def test_compare_says_which_ranking_flips_and_by_which_factor() -> None:
     machine = results["data"].machine
     bill, grid = bill_of(machine, carbon_tables()), grid_table()
     assert flips({m: footprint(result, machine, bill, grid).figure("carbon") for m, result in results.items()}) == ()
+
+
+def test_compare_says_on_what_unlike_bases_carbon_rests() -> None:
+    from rackmodel.cli.emitted import unlike_bases
+
+    machines = ("cs3", ["accelerators=1"]), ("dgx_h100", ["accelerators=8"])
+    found = [api.search(name, "ffn", "data", sets=sets).result for name, sets in machines]
+    (line,) = unlike_bases(found)
+    assert "grids (cs3 united_states, dgx_h100 world; --set site.grid=world makes them one)" in line
+    assert "boundaries of what is embodied (cs3 module, dgx_h100 network)" in line
+    assert "PUE" not in line
+    alike = [api.search(name, "ffn", "data", sets=[*sets, "site.grid=world"]).result for name, sets in machines]
+    assert "grids" not in unlike_bases(alike)[0]
+    assert unlike_bases(found[1:] * 2) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -250,6 +251,22 @@ def test_of_a_long_front_some_mappings_are_printed_and_all_with_v(run) -> None:
     assert f"{count - len(numbers[0])} more: -v prints them" in short
 
 
+def test_each_point_of_a_front_has_words_and_a_mapping_of_its_own(run, tmp_path: Path) -> None:
+    """Two of three points were 'dp 4 × tp 2, micro-batch 1', and no file said which."""
+    words = ("search", "rack_paper", "ffn", "auto", "--set", "accelerators=8", "--limit", "memory=3 GB", "--pareto", "latency,energy")
+    code, out, err = run(*words, "-o", str(tmp_path))
+    assert code == 0
+    assert "ops.FC1.tp d" in out
+    rows = list(csv.DictReader((tmp_path / "pareto.csv").read_text().splitlines()))
+    assert len({row["mapping"] for row in rows}) == len(rows) == 3
+    for row in rows:
+        name = f"pareto{row['number']}.mapping.yaml"
+        assert name in err
+        again = json.loads(run("evaluate", "rack_paper", "ffn", str(tmp_path / name), "--json")[1])["result"]
+        assert again["latency_s"] == pytest.approx(float(row["latency_s"]), rel=1e-9)
+        assert again["energy_j"] == pytest.approx(float(row["energy_j"]), rel=1e-9)
+
+
 def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
     lines = run("show", "rack_paper", "--set", "accelerators=8")[1].splitlines()
     assert lines[1] == f"  together {8 * 256 * 4 * 2e9 / 1e12:.4g} TFLOP/s · memory {8 * 80} GB {8 * 3.35:g} TB/s"
@@ -259,3 +276,17 @@ def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
     assert "network switch 450 GB/s 14 pJ/bit 2.08 µs a hop" in text
     assert "compute fp8 3.748 TFLOP/s 0.102 pJ/FLOP" in text
     assert "static 198.4 kW" in text  # 64 nodes of 2.5 kW, 512 GPUs of 75 W
+
+
+@pytest.mark.parametrize("words", [("search", "rack_paper", "ffn", "data"), ("compare", "rack_paper", "ffn", "data", "tensor")])
+def test_an_answer_is_told_though_its_files_cannot_be_written(run, words: tuple[str, ...], tmp_path: Path) -> None:
+    """A full disk took the answer of hours with it; here a folder stands where a page is to go."""
+    (tmp_path / "index.html").mkdir()
+    asked = [*words, "--set", "accelerators=8", "-o", str(tmp_path)]
+    code, out, err = run(*asked)
+    assert code == 3
+    assert "1.417 s" in out
+    assert "index.html: cannot be written" in err
+    code, out, _ = run(*asked, "--json")
+    assert code == 3
+    assert json.loads(out)["error"]["exit_code"] == 3  # one document: that of the error

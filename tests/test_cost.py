@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,9 @@ def test_what_cannot_be_priced_is_refused(words: list[str], said: str) -> None:
     done = CliRunner().invoke(app, ["cost", *words])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
+
+
+def test_what_a_workload_says_is_told_in_its_file() -> None:
+    """It was placed in the machine's, which has no such key."""
+    done = CliRunner().invoke(app, ["cost", "hnlpu", "ffn", "data"])
+    assert re.match(r".*workloads/ffn.yaml:4:\d+: phases: the weights of 'chip' are wires", str(done.exception))

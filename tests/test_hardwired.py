@@ -10,6 +10,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_inputs, read_study, read_workload
 from rackmodel.papers import findings
 from rackmodel.papers.hardwired import LINKS, Occupancy, occupancy
+from rackmodel.serving.ask import service_of
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points, run_study
 
@@ -176,6 +177,17 @@ def test_without_wires_the_weights_are_data() -> None:
     assert fetched.pipelined is None
     assert fetched.memory["weights"] > 1e9
     assert "weights" not in api.search("hnlpu", "gpt_oss_120b", "hardwired").result.memory
+
+
+def test_wires_are_not_trained_and_no_engine_deals_them_to_workers() -> None:
+    """`serve` took them for data that chips read from HBM, whatever the degrees; training held gradients of what cannot change."""
+    with pytest.raises(InputError, match="the weights of 'chip' are wires, which no training changes"):
+        api.search("hnlpu", "ffn", "data")
+    forward = api.search("hnlpu", "ffn", "data", sets=["phases=[forward]"]).result
+    assert "gradients" not in forward.memory
+    with pytest.raises(InputError, match="its weights are wires, which no engine deals to workers"):
+        service_of("hnlpu", "gpt_oss_120b_decoder", (), "vllm", (1024.0, 1024.0, 0.0))
+    assert service_of("hnlpu", "gpt_oss_120b_decoder", ("hn_array.compute.wired=null",), "vllm", (1024.0, 1024.0, 0.0))
 
 
 def test_what_the_wires_ask_for_is_there_or_refused() -> None:

@@ -7,6 +7,7 @@ import sys
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rackmodel as rm
@@ -71,3 +72,24 @@ def test_ledgers_and_sweeps_are_frames_of_polars_too(monkeypatch: pytest.MonkeyP
     assert columns["joules"] == [row.joules for row in ledger.rows]
     assert [row["accelerators"] for row in rows] == [4, 8]
     assert more == {"infer_schema_length": None}  # a column may begin with nothing
+
+
+def test_the_face_takes_what_python_has_and_names_its_errors() -> None:
+    """Numbers of numpy ended in an error of YAML, a lone mapper was read letter by letter, a list of objectives was an AttributeError."""
+    best = rm.search("rack_paper", "ffn", "data", set={"accelerators": np.arange(4, 9)[-1], "batch": np.int32(8)}).result
+    assert best.latency_s == rm.search("rack_paper", "ffn", "data", set={"accelerators": 8, "batch": 8}).result.latency_s
+    machine = {"architecture": "mine", "extends": "rack_paper", "accelerators": np.int64(8)}
+    (alone,) = rm.compare(machine, "ffn", "data", set={"batch": 8}, minimize=["latency", "energy"])
+    assert alone.latency_s == best.latency_s
+    assert alone.certificate.minimize == "energy"  # the last, among the fastest
+    graph = rm.read("ffn", set={"batch": 8})
+    assert rm.price("rack_paper", graph, best.mapping).latency_s == pytest.approx([best.latency_s], rel=1e-12)
+    for wrong, words in (
+        (["accelerators=8"], "want a mapping of names to values"),
+        ({"accelerators": object()}, "set.accelerators: a object"),
+    ):
+        with pytest.raises(rm.InputError, match=words):
+            rm.search("rack_paper", "ffn", "data", set=wrong)  # type: ignore[arg-type]
+    with pytest.raises(rm.InfeasibleError) as found:
+        rm.search("rack_paper", "ffn", "data", set={"gpu.memory.capacity": "1 MB"})
+    assert isinstance(found.value, rm.RackmodelError)

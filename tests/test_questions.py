@@ -76,6 +76,20 @@ def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
     text = run("why", *ASK, "--not", "axes.tp.degree=8").output
     assert "not axes.tp.degree=8" in text
     assert "proven" in text
+    own = said["result"]["mapping"]["axes"]["tp"]["degree"]
+    assert f"axes.tp.degree={own}: the best of those is the answer itself" in run("why", *ASK, "--not", f"axes.tp.degree={own}").output
+
+
+def test_steps_of_unlike_work_are_told_by_the_token(tmp_path: Path) -> None:
+    """32,768 tokens in 1.417 s and 33.88 J against 65,536 in 2.828 s and 67.06 J."""
+    for name, batch in (("one", 16), ("two", 32)):
+        run("search", "rack_paper", "ffn", "data", "--set", "accelerators=8", "--set", f"batch={batch}", "-o", str(tmp_path / name))
+    line = "steps are of unlike work: A 32,768 tokens, 43.23 µs and 1.034 mJ each; B 65,536 tokens, 43.16 µs and 1.023 mJ each"
+    text = run("diff", str(tmp_path / "one"), str(tmp_path / "two")).output
+    assert line in text.replace("\n", " ")
+    run("report", str(tmp_path / "one"), str(tmp_path / "two"), "-o", str(tmp_path / "page.html"))
+    assert "32,768 tokens, 43.23 µs and 1.034 mJ each" in (tmp_path / "page.html").read_text()
+    assert "unlike" not in run("diff", str(tmp_path / "one"), str(tmp_path / "one")).output
 
 
 def test_why_says_that_a_result_s_inputs_have_changed(tmp_path: Path) -> None:
@@ -115,6 +129,39 @@ def test_a_file_that_is_no_result_is_told(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         read_saved(str(path))
     assert isinstance(run("diff", str(path), str(path)).exception, InputError)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("result.accelerators", "eight", "result.accelerators: 'eight'"),
+        ("result.certificate.evaluated", None, "result.certificate.evaluated: None"),
+        ("result.energy_j", True, "result.energy_j: True"),
+        ("asked.sets", 3, "asked.sets: 3"),
+        ("shown.memory", "big", "shown.memory: 'big'"),
+        ("shown.tree.0.depth", "deep", "shown.tree.0.depth: 'deep'"),
+        ("shown.timeline.kinds", [], "shown.timeline: stages, kinds and shares do not belong together"),
+        ("shown.graph.0.after", ["nobody"], "which is not there"),
+        ("result.latency_s", 1.0, "result.latency_s is 1, exposed_seconds of its ledger come to "),
+        ("result.ledger.0.joules", 1e3, "joules of its ledger come to 1"),
+    ],
+)
+def test_a_result_changed_by_hand_is_told_where(path: str, value: object, told: str, folder: Path, tmp_path: Path) -> None:
+    data = json.loads((folder / "result.json").read_text())
+    *way, last = (int(step) if step.isdigit() else step for step in path.split("."))
+    inner = data
+    for step in way:
+        inner = inner[step]
+    assert last in inner or isinstance(last, int)
+    inner[last] = value
+    changed = tmp_path / "result.json"
+    changed.write_text(json.dumps(data))
+    for words in (("report", str(changed), "-o", str(tmp_path / "page.html")), ("diff", str(folder), str(changed))):
+        with pytest.raises(InputError) as found:
+            app([*words], standalone_mode=False)
+        assert told in str(found.value)
+        assert str(found.value).startswith(str(changed))
+    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,21 @@ def test_a_trace_runs_on_them() -> None:
     words = ["serve-trace", "dgx_h200", MLA, "--tensor", "8", "--context", "8", "--concurrency", "4", "--requests", "8", "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("g", "q", "tensor"),
+    [(10, 4, {1, 2}), (8, 4, {1, 2, 4, 8}), (4, 7, {1, 2, 4}), (2, 8, {1, 2, 4, 8}), (1, 12, {1, 2, 4}), (12, 1, {1, 2, 4})],
+)
+def test_heads_are_shared_out_as_engines_do_or_not_at_all(g: int, q: int, tensor: set[int]) -> None:
+    """40 heads, 10 of keys and values (Phi-4): vLLM starts on 1 or 2 ranks; serve said --tensor-parallel-size 8 was best of all."""
+    sets = ("accelerators=8", f"workload.g={g}", f"workload.q={q}", "workload.d=5120")
+    service = service_of("dgx_h100", "llama3_8b_decoder", sets, read_profile("vllm"), (1024.0, 128.0, 0.0))
+    answer = search_service(service, ServingSpace(pipeline=(1,), clients=(8.0,)), "throughput", {}, None)
+    wanted = {n for n in (1, 2, 4, 8) if (g * q) % n == 0 and (g % n == 0 or n % g == 0)}
+    assert wanted == tensor
+    least_seen = search_service(service, ServingSpace(tensor=tuple(sorted(tensor)), pipeline=(1,), clients=(8.0,)), "throughput", {}, None)
+    assert [offer.figures for offer in answer.front] == [offer.figures for offer in least_seen.front]
+    for ranks in {1, 2, 4, 8} - tensor:
+        with pytest.raises(InfeasibleError, match=f"{ranks} ranks of tensor parallelism do not share out {g * q} heads"):
+            search_service(service, ServingSpace(tensor=(ranks,), pipeline=(1,), clients=(8.0,)), "throughput", {}, None)

@@ -51,7 +51,7 @@ def heads(count: int, phases: list[str] = STEP) -> Workload:
     return workload(HEADS, SIZES | {"h": count}, phases=phases)
 
 
-def over_four(load: Workload, index: str = "h", uneven: Any = "fullest", **more: Any) -> Result:
+def over_four(load: Workload, index: str | list[str] = "h", uneven: Any = "fullest", **more: Any) -> Result:
     maps = mapper(axes={"tp": {"degree": GPUS}}, split={"tp": [index]}, uneven=uneven, **more)
     return api.search_mapper(machine(racks=1, gpus=GPUS, static="10 W"), load, maps, profile=IDEAL).result
 
@@ -115,6 +115,50 @@ def test_sixty_experts_over_sixteen_and_a_vocabulary_over_eight() -> None:
     result = api.search_mapper(machine(), words, maps, profile=SERIAL).result
     assert result.memory["weights"] == 6283 * 32 * 2
     assert amount(result, action="mac") == 2 * 50257 * 8 * 32
+
+
+GROUPED = {
+    "Q": "Q[b,s,g,q,e] = X[b,s,d] * WQ[d,g,q,e]",
+    "K": "K[b,s,g,e] = X[b,s,d] * WK[d,g,e]",
+    "QK": "A[b,g,q,s,t] = Q[b,s,g,q,e] * K[b,t,g,e]",
+}
+
+
+@pytest.mark.parametrize("uneven", ["error", "fullest", ["g"]])
+@pytest.mark.parametrize(
+    ("g", "q", "refused"),
+    [(8, 4, False), (10, 4, True), (6, 2, True), (5, 5, True), (2, 6, False), (4, 7, False)],
+)
+def test_heads_that_begin_inside_a_group_are_refused(g: int, q: int, refused: bool, uneven: Any) -> None:
+    """Over four ranks, heads in order: where a rank's heads reach into a group of another's, both make its keys. They were told as if each
+    group were made once: of 10 groups of 4, ranks of 10 heads make 3 groups each, 12 in all."""
+    load = workload(GROUPED, {"b": 2, "s": 64, "t": "s", "g": g, "q": q, "e": 16, "d": 96}, phases=["forward"])
+    each = -(-g * q // GPUS)
+    made = [len({head // q for head in range(rank * each, min((rank + 1) * each, g * q))}) for rank in range(GPUS)]
+    whole = g % GPUS == 0 or GPUS % g == 0
+    assert refused == (not whole)
+    if refused:
+        with pytest.raises(InputError, match=f"degree 4 does not divide g = {g} of K .parts of .g, q. that begin inside a g"):
+            over_four(load, ["g", "q"], uneven=uneven)
+        return
+    found = over_four(load, ["g", "q"], uneven=uneven)
+    assert amount(found, einsum="K", action="mac") == 2 * 2 * 64 * 16 * 96 * sum(made)
+    again = api.evaluate_mapping(machine(racks=1, gpus=GPUS, static="10 W"), load, found.mapping, profile=IDEAL)
+    assert again.latency_s == found.latency_s
+
+
+def test_an_axis_of_several_degrees_is_asked_by_its_own_flattening() -> None:
+    """Of degrees that are searched together each has its flattening: 2 divides 10 groups, 4 and 8 do not; f is f, whatever heads do."""
+    sizes = {"b": 8, "s": 64, "t": "s", "g": 10, "q": 4, "e": 16, "d": 96, "f": 64}
+    graph = GROUPED | {"up": "H[b,s,f] = X[b,s,d] * WU[d,f]"}
+    maps = mapper(axes={"dp": {"degree": "free"}, "tp": {"degree": "free"}}, split={"dp": ["b"], "tp": [["g", "q"], "f"]}, uneven="error")
+    found = build_mapspace(maps, workload(graph, sizes, phases=["forward"]), 8)
+    degrees = {int(row[axis]) for group in found.groups for axis in (group.parents.index("tp"),) for row in group.columns.degrees}
+    assert degrees == {1, 2}
+    assert found.skipped["uneven split"] == 2
+    alone = workload({"Q": GROUPED["Q"], "up": graph["up"]}, sizes | {"f": 6}, phases=["forward"])
+    with pytest.raises(InputError, match="degree 4 does not divide f = 6 of up"):
+        build_mapspace(mapper(axes={"tp": {"degree": 4}}, split={"tp": [["g", "q"], "f"]}, uneven="error"), alone, 4)
 
 
 # -- against the padded problem ----------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cli.app import app
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.program.fusion import scores
+from rackmodel.csv_file import text_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
@@ -587,3 +588,13 @@ def test_words_name_files_of_the_library_and_every_assumption_has_a_source() -> 
         for cell in (*dataset.assume.values(), *(cell for some in dataset.some for cell in some.assume.values())):
             assert cell.source, name
     assert all((library_root() / "specs/validation" / name).exists() for name in said.shipped)
+
+
+def test_rows_beyond_what_is_read_are_not_cut_off_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 600))
+    monkeypatch.setattr("rackmodel.csv_file.MOST_BYTES", 2 << 10)
+    with pytest.raises(InputError, match="unpacks to more than 0 MiB: split it"):
+        text_of(path)
+    monkeypatch.setattr("rackmodel.csv_file.MOST_BYTES", 4 + 4 * 600)
+    assert text_of(path).count("1,2") == 600

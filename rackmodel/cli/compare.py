@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rackmodel.cli.emitted import carbon_lines, result_data
+from rackmodel.cli.answer_first import answer_first
+from rackmodel.cli.emitted import carbon_lines, result_data, unlike_bases
 from rackmodel.cli.options import (
     JsonOption,
     MinimizeOption,
@@ -23,7 +24,6 @@ from rackmodel.cli.options import (
     folder,
     objective,
     print_json,
-    tell,
     time_limit,
     write_results,
 )
@@ -89,22 +89,24 @@ def compare(
             machine = cell.inputs.architecture
             about = {"architecture": machine.name, "mapper": cell.mapper, "accelerators": machine.used}
             rows.append({**about, "infeasible": problem.to_dict()})
-    if where is not None and results:
-        tell(write_results(results, where, _names(results, "@"), asked))
-    flips = _flips(results)
-    pairs, numbers = _ranked(cells, goal, profile, samples, first, seconds)
-    if as_json:
-        ranks = {"ranking": ranking_data(pairs, numbers, first)} if pairs else {}
-        print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
-    elif results:
-        from rackmodel.report.printing import print_comparison
-        from rackmodel.report.tables import wrapped
+    with answer_first(as_json=as_json) as write:
+        if where is not None and results:
+            write(lambda: write_results(results, where, _names(results, "@"), asked))
+        flips = _flips(results)
+        pairs, numbers = _ranked(cells, goal, profile, samples, first, seconds)
+        if as_json:
+            ranks = {"ranking": ranking_data(pairs, numbers, first)} if pairs else {}
+            print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
+        elif results:
+            from rackmodel.report.printing import print_comparison
+            from rackmodel.report.tables import wrapped
 
-        print_comparison(results, several=not cells[0].alone)
-        for line in wrapped([*carbon_lines(results, _names(results)), *(f"total carbon: {flip.words()}" for flip in flips)]):
-            echo(line)
-        if pairs:
-            print_ranking(pairs, numbers, results[0].certificate.minimize, first)
+            print_comparison(results, several=not cells[0].alone)
+            told = [*carbon_lines(results, _names(results)), *unlike_bases(results), *(f"total carbon: {flip.words()}" for flip in flips)]
+            for line in wrapped(told):
+                echo(line)
+            if pairs:
+                print_ranking(pairs, numbers, results[0].certificate.minimize, first)
     for name, why in missing:
         echo(f"{name}: {why}", err=True)
     if missing:

@@ -106,7 +106,10 @@ def _working(
         raise InputError(f"a copy of {each} accelerators does not fit on {machine.used}", path="--each")
     copies = machine.used // (each or machine.used)
     own = machine.using(each or machine.used)
-    result = api.search_mapper(own, inputs.workload, inputs.mapper, profile=profile).result
+    try:
+        result = api.search_mapper(own, inputs.workload, inputs.mapper, profile=profile).result
+    except InputError as problem:
+        raise inputs.place(problem, profile)
     return ownership_of(machine, usage, fab=fab, respins=respins, work=result, copies=copies)
 
 

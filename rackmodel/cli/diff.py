@@ -82,12 +82,15 @@ def _priced(architecture: str, workload: str, third: str, sets: Any, profile: st
 def _print(a: Saved, b: Saved, found: list[LedgerChange], whole: LedgerChange) -> None:
     from rich.table import Table
 
+    from rackmodel.report.difference import unlike_steps
     from rackmodel.report.tables import format_percent
 
     for name, one in (("A", a), ("B", b)):
         echo(f"{name}: {one.data['workload']} by {one.name}")
     words = [f"{figure} {_against(whole.before[place], whole.by[place])}" for place, figure in enumerate(("latency", "energy"))]
     echo(f"B against A: {', '.join(words)}")
+    if unlike := unlike_steps([a, b], "AB"):
+        echo(unlike)
     table = Table(box=None, pad_edge=False)
     table.add_column("charge")
     for head in ("seconds A", "B", "difference", "share", "joules", "bytes"):

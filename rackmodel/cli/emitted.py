@@ -24,3 +24,29 @@ def carbon_lines(results: Sequence[Result], names: Sequence[str] = ("",)) -> lis
 
     jobs = [(name, carbon_of(result)) for name, result in zip(names, results, strict=True)]
     return [carbon_words(job.to_dict(), f" of {name}" if name else "") for name, job in jobs if job is not None]
+
+
+def unlike_bases(results: Sequence[Result]) -> list[str]:
+    """A line where the carbon of several machines rests on unlike sites or boundaries, so that it does not compare the machines alone."""
+    from rackmodel.results import carbon_of
+
+    grids, pues, ends = dict[str, str](), dict[str, str](), dict[str, str]()
+    for result in results:
+        job, machine = carbon_of(result), result.machine
+        if job is None or machine is None or machine.site is None:
+            continue
+        site, to = machine.site, job.basis.get("boundary")
+        grids[machine.name] = site.grid if isinstance(site.grid, str) else str(site.grid.get("intensity"))
+        pues[machine.name] = f"{float(site.pue):g}"
+        ends |= {machine.name: to} if to else {}
+    told = {
+        "grids": (grids, "--set site.grid=world makes them one"),
+        "PUE": (pues, "--set site.pue=1.1"),
+        "boundaries of what is embodied": (ends, ""),
+    }
+    parts = [
+        f"{what} ({', '.join(f'{name} {value}' for name, value in values.items())}{'; ' + way if way else ''})"
+        for what, (values, way) in told.items()
+        if len(set(values.values())) > 1
+    ]
+    return [f"carbon does not compare these machines alone: unlike {', '.join(parts)}"] if parts else []

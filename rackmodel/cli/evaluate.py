@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.emitted import carbon_lines, result_data
 from rackmodel.cli.options import (
     ArchitectureArg,
@@ -33,7 +34,6 @@ from rackmodel.cli.options import (
     print_run,
     run_words,
     said,
-    tell,
     write_launch,
     write_results,
     write_trace,
@@ -72,21 +72,24 @@ def evaluate(
     run = make_run(words, result, inputs) if words and inputs else None
     launch = make_launch(name, result, inputs) if name and inputs else None
     check_finite([result])
-    if where is not None:
-        asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
-        own = [asked | {"options": said(flags=flags, **long)}]
-        tell([*write_results([result], where, asked=own, beside=beside(run, launch)), *(write_launch(launch, where) if launch else [])])
-    if trace is not None and inputs is not None:
-        tell(write_trace(result, inputs, profile, trace))
-    if as_json:
-        data: dict[str, Any] = {"result": result_data(result)}
-        data |= {"run": run.to_dict()} if run else {}
-        print_json(data | ({"flags": launch.to_dict()} if launch else {}))
-        return
-    from rackmodel.report.printing import print_result
+    with answer_first(as_json=as_json) as write:
+        if where is not None:
+            asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
+            own = [asked | {"options": said(flags=flags, **long)}]
+            write(lambda: write_results([result], where, asked=own, beside=beside(run, launch)))
+            if launch:
+                write(lambda: write_launch(launch, where))
+        if trace is not None and inputs is not None:
+            write(lambda: write_trace(result, inputs, profile, trace))
+        if as_json:
+            data: dict[str, Any] = {"result": result_data(result)}
+            data |= {"run": run.to_dict()} if run else {}
+            print_json(data | ({"flags": launch.to_dict()} if launch else {}))
+            return
+        from rackmodel.report.printing import print_result
 
-    print_result(result, notes=carbon_lines([result]), whole=verbose)
-    if run:
-        print_run(run)
-    if launch:
-        print_launch(launch)
+        print_result(result, notes=carbon_lines([result]), whole=verbose)
+        if run:
+            print_run(run)
+        if launch:
+            print_launch(launch)

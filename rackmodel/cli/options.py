@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rackmodel.model.result import Result
     from rackmodel.report.launch.arguments import Launch
 
+MOST_TOLD = 40
+"""Files that a command names."""
+
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
 SetOption = Annotated[
@@ -326,30 +329,32 @@ def print_front(front: Sequence[Result], status: str, *, whole: bool = False) ->
     from rich.table import Table
 
     from rackmodel.report.beside import FRONT_COLUMNS
-    from rackmodel.report.tables import format_si, mapping_words
+    from rackmodel.report.runners_up import words_apart
+    from rackmodel.report.tables import format_si
 
+    words = words_apart(front)
     table = Table(box=None, pad_edge=False, title=f"Pareto front, {status}: {len(front)} mappings", title_justify="left")
     for head in ("#", "mapping", "latency", "energy", "memory"):
         table.add_column(head, justify="left" if head == "mapping" else "right", no_wrap=head != "mapping")
     some = _some_of(front, whole)
     for place in some:
         shown = [format_si(getattr(front[place], key), unit) for key, (_, unit) in FRONT_COLUMNS.items()]
-        table.add_row(str(place + 1), mapping_words(front[place].mapping), *shown)
+        table.add_row(str(place + 1), words[place], *shown)
     print_table(table)
     if len(some) < len(front):
         echo(f"{len(front) - len(some)} more: -v prints them, -o DIR writes all to pareto.csv")
 
 
 def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequence[str] = ()) -> list[Path]:
-    """pareto.csv, its last column the front's status, and the front as points with its line. status: whether a point of it may be missing ·
-    asked: its figures, of which the first two are the chart's axes."""
-    from rackmodel.report.beside import FRONT_COLUMNS
+    """pareto.csv, its last column the front's status, the front as points with its line, and the mapping of each (of the first 1,000).
+    status: whether a point of it may be missing · asked: its figures, of which the first two are the chart's axes."""
+    from rackmodel.report.beside import FRONT_COLUMNS, MOST_POINTS
     from rackmodel.report.charts import save_chart
     from rackmodel.report.files import csv_text, write_whole
     from rackmodel.report.front import front_chart
-    from rackmodel.report.tables import mapping_words
+    from rackmodel.report.runners_up import words_apart
 
-    words = [mapping_words(one.mapping) for one in front]
+    words = words_apart(front)
     numbered = list(enumerate(zip(words, front, strict=True), start=1))
     table = [[k, word, *(getattr(one, key) for key in FRONT_COLUMNS), status] for k, (word, one) in numbered]
     path = write_whole(where / "pareto.csv", csv_text(["number", "mapping", *FRONT_COLUMNS, "status"], table))
@@ -364,7 +369,8 @@ def write_front(front: Sequence[Result], status: str, where: Path, asked: Sequen
     line = f"{len(front)} mappings, numbers as in pareto.csv{'' if third else '; grey: better in another figure alone'}"
     figures = [(name, known[name][1]) for name in axes.values()]
     chart = front_chart(rows, figures[0], figures[1], title, line, *figures[2:])
-    return [path, *save_chart(chart, where, "pareto")]
+    mappings = [write_mapping(one, where / f"pareto{number}.mapping.yaml") for number, one in enumerate(front[:MOST_POINTS], start=1)]
+    return [path, *save_chart(chart, where, "pareto"), *mappings]
 
 
 def beside(run: Run | None, launch: Launch | None, front: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -469,7 +475,7 @@ def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:
 
 
 def tell(paths: Sequence[Path]) -> None:
-    """Name the files that were written, on stderr."""
+    """Name the files that were written, on stderr; the first of very many."""
     if paths:
-        parent = paths[0].parent
-        echo(f"wrote {', '.join(path.name for path in paths)} in {parent}", err=True)
+        more = f" and {len(paths) - MOST_TOLD} more" if len(paths) > MOST_TOLD else ""
+        echo(f"wrote {', '.join(path.name for path in paths[:MOST_TOLD])}{more} in {paths[0].parent}", err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.emitted import carbon_lines, result_data
 from rackmodel.cli.options import (
     ArchitectureArg,
@@ -43,7 +44,6 @@ from rackmodel.cli.options import (
     print_run,
     run_words,
     said,
-    tell,
     time_limit,
     write_front,
     write_launch,
@@ -104,14 +104,19 @@ def search(
     run = make_run(words, answer.result, inputs) if words and inputs else None
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
     check_finite([answer.result, *answer.top, *answer.front])
-    if where is not None:
-        own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}
-        tell(_written(answer, run, launch, where, own))
-    if trace is not None and inputs is not None:
-        tell(write_trace(answer.result, inputs, profile, trace))
-    if as_json:
-        print_json(_data(answer, run, launch, fronted=pareto is not None))
-        return
+    with answer_first(as_json=as_json) as write:
+        if where is not None:
+            own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}
+            write(lambda: _written(answer, run, launch, where, own))
+        if trace is not None and inputs is not None:
+            write(lambda: write_trace(answer.result, inputs, profile, trace))
+        if as_json:
+            print_json(_data(answer, run, launch, fronted=pareto is not None))
+            return
+        _print(answer, run, launch, verbose)
+
+
+def _print(answer: Answer, run: Run | None, launch: Launch | None, verbose: bool) -> None:
     from rackmodel.report.printing import print_result
 
     print_result(answer.result, answer.top, carbon_lines([answer.result]), whole=verbose)

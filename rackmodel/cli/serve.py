@@ -115,7 +115,7 @@ def serve(
         money = {"money_per_token": paid.to_dict()} if paid else {}
         print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
-    _print(answer)
+    _print(answer, _asked(service))
     if emitted:
         echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
     if paid:
@@ -206,9 +206,17 @@ def _rates(text: str) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _print(answer: ServingAnswer) -> None:
+def _asked(service: Service) -> str:
+    """What is served, on what and by which engine: absent options are facts of the answer too."""
+    machine, number = service.machine, service.machine.used
+    words = f"{number} accelerator{'s' if number > 1 else ''}, by {service.profile.name}"
+    return f"{service.workload} on {machine.name}, {words}: {service.prompt:,.0f} tokens in and {service.output:,.0f} out"
+
+
+def _print(answer: ServingAnswer, asked: str) -> None:
     from rich.table import Table
 
+    echo(asked)
     certificate = answer.certificate
     left = ", ".join(f"{count} for {why}" for why, count in answer.infeasible.items())
     echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{left and f', not {left}'}")

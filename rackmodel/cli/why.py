@@ -200,6 +200,9 @@ def _print(best: Result, others: list[Other]) -> None:
             echo(f"not {one.condition}: {one.problem}")
             continue
         worse = _worse(best, one.result)
+        if one.result.mapping == best.mapping and not worse:
+            echo(f"{one.condition}: the best of those is the answer itself")
+            continue
         words = "the same" if not worse else f"{format_percent(abs(worse))} {'more' if worse > 0 else 'less'} {goal}"
         echo(f"not {one.condition}, for the best of those is {words} ({one.result.certificate.status}):")
         echo(f"  {mapping_words(one.result.mapping)}")

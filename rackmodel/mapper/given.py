@@ -90,8 +90,8 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _GivenShape:
     if len(variants) != 1:
         raise InputError(f"{len(variants)} plans where one is meant: the mapper leaves a choice open", path="layouts")
     splits = splits_of(builder.workload, variants, flat)
-    over_batch = frozenset(axis for index, on in splits if index == builder.workload.batch for axis in on)
-    return _GivenShape(axes, parents, builder.shared_out(splits, axes), over_batch, variants[0].plan)
+    over_batch = frozenset(axis for own, on in splits if own == (builder.workload.batch,) for axis in on)
+    return _GivenShape(axes, parents, builder.shared_out(splits, axes, flat), over_batch, variants[0].plan)
 
 
 def _row(builder: MeshBuilder, shape: _GivenShape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:

@@ -13,6 +13,7 @@ from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.pooled import pool_problems
+from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
 from rackmodel.model.mapping import REGIONS, HandoverSpec, MappingSpec, StepSpec
@@ -136,8 +137,14 @@ def _choice(workload: Workload, mapping: MappingSpec, op: Op, axis: str, choice:
         yield InputError(f"{op.name} cannot choose '{choice}'", path=path, known=[str(c) for c in legal if c], given=choice)
         return
     degree = mapping.axes[axis].degree
-    if not passes_partial(choice_of(choice)) and mapping.uneven == "error" and workload.sizes[choice] % degree:
-        yield InputError(f"degree {degree} does not divide {choice} = {workload.sizes[choice]}", path=path)
+    if passes_partial(choice_of(choice)) or mapping.uneven == "ceil":
+        return
+    whole = flat if choice in (flat := mapping.flat.get(axis, [])) else [choice]
+    own = [index for index in whole if index in op.indices]
+    size, others = (prod(workload.sizes[i] for i in some) for some in (own, [i for i in whole if i not in own]))
+    if size % degree and (mapping.uneven == "error" or others > 1):
+        why = f" ({begins_inside(whole)})" if others > 1 else ""
+        yield InputError(f"degree {degree} does not divide {' x '.join(own)} = {size}{why}", path=path)
 
 
 def _stages(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 
 Ints = NDArray[np.int64]
+Splits: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], str]
 PER_LAYER = ("none", "selective", "full")
 
 
@@ -233,8 +234,8 @@ class MeshBuilder:
         found: dict[object, AlikeLayouts] = {}
         for layout, one in {variant.layout: variant for variant in reversed(variants)}.items():
             splits = splits_of(self.workload, [one], flat)
-            over_batch = frozenset(axis for (index, on) in splits if index == self.workload.batch for axis in on if axis < len(axes) - 1)
-            shares = self.shared_out(splits, axes)
+            over_batch = frozenset(axis for (own, on) in splits if own == (self.workload.batch,) for axis in on if axis < len(axes) - 1)
+            shares = self.shared_out(splits, axes, flat)
             key = over_batch, tuple((share.size, share.axes) for share in shares)
             known = found.get(key, AlikeLayouts((), shares, over_batch))
             found[key] = known._replace(layouts=(layout, *known.layouts))
@@ -270,19 +271,20 @@ class MeshBuilder:
             self._skip("micro-batch does not divide")
         return [(size, local // size) for size in sizes]
 
-    def shared_out(self, splits: dict[tuple[str, tuple[int, ...]], str], axes: Sequence[str]) -> list[SharedOut]:
-        """What has to divide, where an uneven share is an error."""
-        if self.mapper.uneven in ("ceil", "fullest"):
+    def shared_out(self, splits: Splits, axes: Sequence[str], flat: dict[str, tuple[str, ...]]) -> list[SharedOut]:
+        """What has to divide, where an uneven share is an error, and what an operation has of a flattening: parts of heads that begin
+        inside a group, whose keys and values several ranks then need, are not priced."""
+        if self.mapper.uneven == "ceil":
             return []
-        flats = {sub: index for factors in self.known.values() for sub, _, index in factors}
         found: dict[tuple[int, tuple[int, ...]], SharedOut] = {}
-        for (index, on), op in splits.items():
-            joined = next((flats[axes[a]] for a in on if len(flats.get(axes[a], ())) > 1), (index,))
-            if self.mapper.may_be_uneven(*joined):
+        for (own, on), op in splits.items():
+            whole = next((said for a in on if own[0] in (said := flat.get(axes[a], ()))), own)
+            reaches = prod(self.workload.sizes[i] for i in whole if i not in own) > 1
+            if self.mapper.may_be_uneven(*own) and not reaches:
                 continue
-            size = prod(self.workload.sizes[i] for i in joined)
-            what = f"{' x '.join(joined)} = {size} of {op}"
-            found.setdefault((size, on), SharedOut(size, tuple(a for a in on if a < len(axes) - 1), on[0], what))
+            size = prod(self.workload.sizes[i] for i in own)
+            what = f"{' x '.join(own)} = {size} of {op}"
+            found.setdefault((size, on), SharedOut(size, tuple(a for a in on if a < len(axes) - 1), on[0], what, whole if reaches else ()))
         return list(found.values())
 
     def variants(
@@ -341,13 +343,15 @@ class MeshBuilder:
         return isinstance(said, list) and self.workload.batch in said
 
 
-def splits_of(workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]) -> dict[tuple[str, tuple[int, ...]], str]:
-    """(index, axes that split it together) → the first operation that does so, over all plans."""
-    found: dict[tuple[str, tuple[int, ...]], str] = {}
+def splits_of(workload: Workload, variants: Sequence[Variant], flat: dict[str, tuple[str, ...]]) -> Splits:
+    """(indices that an operation has of what axes split together, the axes) → the first operation that does so, over all plans."""
+    found: Splits = {}
     for variant in variants:
         for name, choices in variant.plan.choices.items():
             for index in dict.fromkeys(index for c in choices[:-1] if (index := index_split(c)) is not None):
-                found.setdefault((index, tuple(a for a, c in enumerate(choices) if c == index and a < len(choices) - 1)), name)
+                on = tuple(a for a, c in enumerate(choices) if c == index and a < len(choices) - 1)
+                whole = next((said for a in on if index in (said := flat.get(variant.plan.axes[a], ()))), (index,))
+                found.setdefault((tuple(i for i in whole if i in workload.ops[name].indices), on), name)
     return dict(sorted(found.items()))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from rackmodel.errors import InputError
+from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.layout import (
     REPLICATE,
     Choice,
@@ -175,6 +176,11 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
         raise InputError(
             f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
         )
+    if choice in index[:1] and mapper.uneven != "ceil" and workload.sizes[choice] % degree:
+        others = [i for i in index if i not in op.indices and workload.sizes[i] > 1]
+        if others:
+            fact = f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} ({begins_inside(index)})"
+            raise InputError(fact, path=f"axes.{axis}.degree")
     if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
         raise InputError(
             f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (uneven: fullest allows it)",

@@ -12,7 +12,8 @@ from rackmodel.model.result import Result
 from rackmodel.report.carbon import carbon_words
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.report.markup import copy_button, escaped, sortable_table
-from rackmodel.report.tables import format_number, format_percent, format_si, mapping_words
+from rackmodel.report.runners_up import words_apart
+from rackmodel.report.tables import format_number, format_percent, format_si
 
 FRONT_COLUMNS = {"latency_s": ("latency", "s"), "energy_j": ("energy", "J"), "memory_bytes_per_accelerator": ("memory", "B")}
 CARBON_COLUMN = {"carbon_g": ("carbon", "gCO2e")}
@@ -25,7 +26,8 @@ Data = Mapping[str, Any]
 def front_data(front: Sequence[Result], status: str, asked: Sequence[str]) -> dict[str, Any]:
     """A front in its order. status: whether a point of it may be missing · asked: its figures."""
     points = [
-        {"mapping": mapping_words(one.mapping), **{key: getattr(one, key) for key in (*FRONT_COLUMNS, *CARBON_COLUMN)}} for one in front
+        {"mapping": words, **{key: getattr(one, key) for key in (*FRONT_COLUMNS, *CARBON_COLUMN)}}
+        for words, one in zip(words_apart(front), front, strict=True)
     ]
     return {"status": status, "figures": list(asked), "points": points}
 

@@ -35,7 +35,9 @@ def carbon_words(job: Mapping[str, Any], what: str = "") -> str:
 
 def bill_table(bill: Mapping[str, Any]) -> Table:
     """One row an item: where, what, boundary, how many, grams of one and of all."""
-    table = _table(f"embodied carbon of {bill['accelerators']} accelerators", ("item", "what", "boundary", "count", "one", "all"))
+    count = bill["accelerators"]
+    title = f"embodied carbon of {count} accelerator{'s' if count > 1 else ''}"
+    table = _table(title, ("item", "what", "boundary", "count", "one", "all"))
     for line in bill["lines"]:
         shown = f"{line['level']}.{line['name']}", line["what"], line["boundary"], format_number(line["count"])
         table.add_row(*shown, mass(line["each_g"]["mid"]), mass(line["total_g"]["mid"]))

@@ -11,6 +11,8 @@ from typing import Any
 
 from rackmodel.cost.ledger import KEYS, Ledger
 from rackmodel.errors import InputError
+from rackmodel.report.saved import Saved
+from rackmodel.report.tables import format_si
 
 FIGURES = {"seconds": "exposed_seconds", "joules": "joules", "bytes": "amount"}
 """What may differ → the ledger's figure of it; bytes are of rows whose unit is a byte."""
@@ -62,6 +64,20 @@ def total(before: Ledger, after: Ledger) -> LedgerChange:
     """Of all rows."""
     sums = [_sums(ledger, ()) for ledger in (before, after)]
     return LedgerChange((), sums[0].get((), (0.0, 0.0, 0.0)), sums[1].get((), (0.0, 0.0, 0.0)))
+
+
+def unlike_steps(results: Sequence[Saved], names: Sequence[str]) -> str:
+    """A line where steps of results do unlike amounts of work, with what a token takes of each; '' where they are alike or not told."""
+    tokens = [one.data.get("tokens") for one in results]
+    if not all(tokens) or len(set(tokens)) == 1:
+        return ""
+
+    def told(one: Saved, count: float) -> str:
+        seconds, joules = (format_si(one.data[key] / count, unit) for key, unit in (("latency_s", "s"), ("energy_j", "J")))
+        return f"{count:,.0f} tokens, {seconds} and {joules} each"
+
+    each = [f"{name} {told(one, float(count or 1))}" for name, one, count in zip(names, results, tokens, strict=True)]
+    return f"steps are of unlike work: {'; '.join(each)}"
 
 
 def _sums(ledger: Ledger, by: Sequence[str]) -> dict[tuple[str, ...], tuple[float, float, float]]:

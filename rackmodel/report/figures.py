@@ -138,17 +138,13 @@ def roofline(named: Mapping[str, Saved], width: int) -> Any:
         for point in one.shown.get("roofline") or []
     ]
     roofs = [
-        (one.shown["peak_flop_per_s"] / one.data["accelerators"], one.shown["memory"]["bandwidth_bytes_per_s"])
+        (peak / one.data["accelerators"], wide)
         for one in named.values()
-        if one.shown.get("peak_flop_per_s") and one.shown["memory"].get("bandwidth_bytes_per_s")
+        if (peak := one.shown.get("peak_flop_per_s")) and (wide := (one.shown.get("memory") or {}).get("bandwidth_bytes_per_s"))
     ]
     ends = _edges([row["x"] for row in rows] + [peak / wide for peak, wide in roofs])
     high = _edges([row["y"] for row in rows] + [peak for peak, _ in roofs])
-    lines = [
-        {"roof": k, "x": x, "y": min(peak, x * wide)}
-        for k, (peak, wide) in enumerate(roofs)
-        for x in (ends[0], peak / wide, ends[1])
-    ]
+    lines = [{"roof": k, "x": x, "y": min(peak, x * wide)} for k, (peak, wide) in enumerate(roofs) for x in (ends[0], peak / wide, ends[1])]
     height = int(width * (0.8 if width < 300 else 0.55))
     labels = _apart(rows, ends, high, (width - 55.0, height - 60.0))
     axis = alt.Axis(format="~s", tickCount=4, labelOverlap="greedy")

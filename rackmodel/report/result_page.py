@@ -17,6 +17,7 @@ from typing import Any
 
 from rackmodel.cost.ledger import KEYS, Ledger
 from rackmodel.report.beside import beside_sections, front_chart_data
+from rackmodel.report.difference import unlike_steps
 from rackmodel.report.markup import copy_button, escaped, sortable_table
 from rackmodel.report.page import script_json
 from rackmodel.report.saved import Saved
@@ -161,7 +162,9 @@ def _comparison(results: Sequence[Saved], names: Sequence[str]) -> str:
         figures = [(format_si(one.data.get(key), unit), one.data.get(key)) for _, key, unit in FIGURES]
         words = [(name, None), (str(one.shown.get("mapping", "")), None)]
         rows.append([*words, *figures, (str(_certificate(one).get("status", "")), None)])
-    return f"<section><h2>Side by side</h2>{sortable_table('side', heads, rows)}</section>"
+    unlike = unlike_steps(results, names)
+    note = f'<p class="warning">{escaped(unlike)}</p>' if unlike else ""
+    return f"<section><h2>Side by side</h2>{note}{sortable_table('side', heads, rows)}</section>"
 
 
 def charts_section(with_roofline: bool, with_memory: bool) -> str:

@@ -1,4 +1,4 @@
-"""The best K mappings as rows: no two rows of the same words.
+"""The best K mappings, or those of a front, as rows: no two rows of the same words.
 
 A recompute policy that changes no figure is the same row as the mapping without it. Rows whose words are the same say what differs:
 where the axes are placed, what overlaps, or else the first field of the mapping file that does.
@@ -6,7 +6,6 @@ where the axes are placed, what overlaps, or else the first field of the mapping
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -23,9 +22,23 @@ def top_rows(results: Sequence[Result]) -> list[tuple[str, Result]]:
     kept: dict[tuple[Any, ...], Result] = {}
     for result in results:
         kept.setdefault(_same(result), result)
-    rows = [(mapping_words(result.mapping), result) for result in kept.values()]
-    often = Counter(words for words, _ in rows)
-    return [(words if often[words] == 1 else _apart(words, result, rows), result) for words, result in rows]
+    return list(zip(words_apart(list(kept.values())), kept.values(), strict=True))
+
+
+def words_apart(results: Sequence[Result]) -> list[str]:
+    """Mappings in words; those of the same words with what some of them have otherwise."""
+    found = [mapping_words(result.mapping) for result in results]
+    alike: dict[str, list[int]] = {}
+    for number, words in enumerate(found):
+        alike.setdefault(words, []).append(number)
+    for words, numbers in alike.items():
+        if len(numbers) > 1:
+            facts = [dict(_facts(results[number].mapping)) for number in numbers]
+            differing = {name for name in set().union(*facts) if len({own.get(name) for own in facts}) > 1}
+            for number, own in zip(numbers, facts, strict=True):
+                told = [f"{name} {value}" for name, value in own.items() if name in differing]
+                found[number] = ", ".join([words, *told[:3]])
+    return found
 
 
 def top_csv(rows: Sequence[tuple[str, Result]]) -> str:
@@ -44,14 +57,6 @@ def _same(result: Result) -> tuple[Any, ...]:
     """What two rows have in common that only an idle recompute policy tells apart."""
     mapping = result.mapping.model_copy(update={"recompute": "none"})
     return result.latency_s, result.energy_j, result.memory_bytes_per_accelerator, mapping.model_dump_json()
-
-
-def _apart(words: str, result: Result, rows: Sequence[tuple[str, Result]]) -> str:
-    """Words, and what this mapping has otherwise than those of the same words."""
-    own = dict(_facts(result.mapping))
-    twins = [dict(_facts(other.mapping)) for same, other in rows if same == words and other is not result]
-    differing = [name for name in own if any(other.get(name) != own[name] for other in twins)]
-    return ", ".join([words, *(f"{name} {own[name]}" for name in differing[:3])])
 
 
 def _facts(mapping: MappingSpec) -> Iterator[tuple[str, str]]:

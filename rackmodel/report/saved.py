@@ -19,6 +19,7 @@ from rackmodel.model.result import Result
 from rackmodel.report.facts import capacity_of, machine_facts
 from rackmodel.report.finite import finite
 from rackmodel.report.roofline import roofline_points
+from rackmodel.report.saved_shape import check_shape
 from rackmodel.report.sketch_data import tree_of
 from rackmodel.report.tables import limit_words, mapping_words, result_lines
 
@@ -113,18 +114,25 @@ def _data(path: Path) -> Any:
 
 
 def _saved(data: Any, shown: str) -> Saved:
-    if not isinstance(data, dict) or not isinstance(data.get("result"), dict):
+    if not isinstance(data, dict) or "result" not in data:
         raise InputError("is no result: want {asked: ..., result: ...}, as -o or --json writes it", where=Where(shown))
-    result, asked = data["result"], data.get("asked")
-    words = [result.get(key) for key in ("architecture", "workload", "mapper")]
-    if not all(isinstance(word, str) for word in words) or not isinstance(result.get("ledger"), list):
-        raise InputError("is no result: architecture, workload, mapper and ledger are due", where=Where(shown))
-    rows = tuple(_charge(row, shown, number) for number, row in enumerate(result["ledger"], start=1))
-    shown_of = data.get("shown")
-    asked, shown_of = ({} if not isinstance(one, dict) else one for one in (asked, shown_of))
-    way = data.get("asked_in")
-    asked_in = Path(shown).resolve().parent / way if isinstance(way, str) else None
-    return Saved(f"{words[2]} on {words[0]}", asked, result, Ledger(rows), shown_of, asked_in)
+    check_shape(data, shown)
+    result, way = data["result"], data.get("asked_in")
+    ledger = Ledger(tuple(_charge(row, shown, number) for number, row in enumerate(result["ledger"], start=1)))
+    _check_sums(result, ledger, shown)
+    asked_in = Path(shown).resolve().parent / way if way is not None else None
+    return Saved(
+        f"{result['mapper']} on {result['architecture']}", data.get("asked") or {}, result, ledger, data.get("shown") or {}, asked_in
+    )
+
+
+def _check_sums(result: Mapping[str, Any], ledger: Ledger, shown: str) -> None:
+    """Figures are sums over the ledger: where they are not, one of both was changed, and commands would tell two stories."""
+    for key, column in (("latency_s", "exposed_seconds"), ("energy_j", "joules")):
+        told, summed = result[key], ledger.total(column)
+        if not math.isclose(told, summed, rel_tol=1e-9, abs_tol=1e-30):
+            words = f"result.{key} is {told:.12g}, {column} of its ledger come to {summed:.12g}: one of both was changed"
+            raise InputError(words, where=Where(shown))
 
 
 def _charge(row: Any, shown: str, number: int) -> Charge:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackmodel.carbon.costing import prices_of
+from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import apply_overrides, load, read_profile, read_workload
 from rackmodel.inputs.overrides import sorted_sets
@@ -31,13 +32,17 @@ def service_of(
     """What is to be served. sets: as --set says them, of the profile too where `engine` names it · lengths: prompt, output, share of a
     prompt in the cache · accelerators: of a replica whose degrees say them.
 
-    Raises InputError where the workload is no decoder's step, or the profile no serving engine's.
+    Raises InputError where the workload is no decoder's step, the profile no serving engine's, or weights are wired into the machine.
     """
     of_profile, sets = sorted_sets(sets) if isinstance(engine, str) else ([], sets)
     profile = read_profile(engine, of_profile) if isinstance(engine, str) else engine
     of_model = [one for one in sets if one.startswith("workload.")]
     of_machine = [one for one in sets if not one.startswith("workload.")]
     architecture = _machine(machine, of_machine, accelerators)
+    if any(wired_of(pool) is not None for pool in architecture.pools):
+        way = f"rackmodel search {machine} WORKLOAD hardwired"
+        words = f"its weights are wires, which no engine deals to workers; the rate of its pipeline: {way}"
+        raise InputError(words, path=architecture.name)
     workload = read_workload(model, of_model)
     if workload.serving is None:
         raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="MODEL")

@@ -35,6 +35,8 @@ from rackmodel.serving.steps import DEGREES, Deployment, Served
 Array = NDArray[np.float64]
 HEADS = ("q", "h")
 """Indices of decoders' heads that share a cache: of grouped queries, of latent attention."""
+GROUPS = "g"
+"""Index of heads of keys and values, each of which q heads of queries share."""
 SHARES = np.array([0.25, 0.5, 0.8, 0.9, 0.95, 1.0])
 """Of the rate at which clients that wait for their answers are served, those that are tried for requests that come at random."""
 MOST_CLIENTS = 2.0**14
@@ -231,6 +233,7 @@ def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], 
     drafter = drafter_of(service, workload)
     for one in (first, *others):
         check_stages(workload, drafter, one.pipeline)
+        check_tensor(workload, one.tensor)
         check_context(workload, one.context)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
@@ -260,6 +263,23 @@ def check_stages(workload: Workload, drafter: Workload | None, stages: int) -> N
     if drafter is not None and drafter is workload.module and stages > 1:
         fact = f"a module that drafts runs without a pipeline (of vLLM until 2026), not on {stages} stages"
         raise InfeasibleError(fact, resource="stages", need=float(stages), have=1.0, change="--pipeline 1, or another --draft-model")
+
+
+def check_tensor(workload: Workload, ranks: int) -> None:
+    """Raise InfeasibleError where ranks of tensor parallelism do not share out the heads alike, without which engines do not start: as
+    many heads of queries each, and as many of keys and values or each of these to as many (vLLM, models/llama.py: LlamaAttention)."""
+    sizes = workload.sizes
+    grouped, latent = (sizes.get(GROUPS, 1) * sizes.get(HEADS[0], 1), sizes.get(GROUPS, 1)), (sizes.get(HEADS[1], 1), 1)
+    kinds = [(heads, groups) for heads, groups in (grouped, latent) if heads > 1]
+
+    def alike(count: int) -> bool:
+        return all(heads % count == 0 and (groups % count == 0 or count % groups == 0) for heads, groups in kinds)
+
+    if not alike(ranks):
+        told = " and ".join(f"{heads} heads" + (f", {groups} of keys and values," if groups > 1 else "") for heads, groups in kinds)
+        change = f"--tensor {max(one for one in range(1, ranks) if ranks % one == 0 and alike(one))}"
+        fact = f"{ranks} ranks of tensor parallelism do not share out {told} alike"
+        raise InfeasibleError(fact, resource="heads", need=float(ranks), have=float(kinds[0][0]), unit="heads", change=change)
 
 
 def check_context(workload: Workload, ranks: int) -> None:
@@ -301,6 +321,7 @@ def offers_of(
     for number, one in enumerate(deployments):
         try:
             check_stages(workload, drafter, one.pipeline)
+            check_tensor(workload, one.tensor)
             check_context(workload, one.context)
             fitting.append(number)
         except InfeasibleError as problem:

@@ -8,8 +8,9 @@ import pytest
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from tests import samples
-from tests.nests.machines import edge3, gemm
+from tests.nests.machines import edge3, gemm, level
 from tests.nests.random_nests import divisible_mapping, machine, mapping, problem
 
 
@@ -64,3 +65,22 @@ def evaluated(p, m, mappings, passed_over):
         with contextlib.suppress(*passed_over):
             costs.append(evaluate(p, m, one))
     return costs
+
+
+@pytest.mark.parametrize("objective", ["energy", "latency", "edp"])
+@pytest.mark.parametrize("fan", [1, 16])
+def test_one_memory_beside_its_units_answers_large_nests(objective, fan):
+    """Nothing is kept below it: a unit alone reads A and B for every operation. Every nest of more than 30,000 ended in an IndexError."""
+    m = NestMachine("one", (level("memory", None, 1, 1e9, NestFan(fan)),), NestCompute(1e9, 1e-13))
+    p = gemm(53, 59, 61)
+    found = solve_nest(p, m, objective=objective)
+    assert evaluate(p, m, found.mapping) == found.cost
+    macs = 53 * 59 * 61
+    if fan == 1:
+        words = macs * (2 + 2) - 53 * 61  # A and B, and C read and written again but for the first time
+        assert found.cost.energy_j == pytest.approx(words * 16 * 1e-12 + macs * 1e-13, rel=1e-12)
+        assert found.certificate.proven
+    else:
+        assert found.cost.energy_j < macs * (2 * 16 * 1e-12 + 1e-13)
+        assert found.certificate.objective[0] <= solve_nest(p, m, objective=objective, factors="perfect").certificate.objective[0]
+    assert found.certificate.bound <= found.certificate.objective[0] * (1 + 1e-12)

@@ -81,6 +81,8 @@ def solve_deep(q: NestQuestion) -> NestSolution:
 
 def _searched(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks."""
+    if len(q.machine.levels) == 1 and q.machine.levels[0].fan.size == 1 and not q.machine.compute.atom:
+        return perfect.solve_perfect(replace(q, factors="perfect"))  # one memory and one unit: no tile is chosen
     joint = all(answers(q, kept) for kept in q.masks)
     many = joint and any(orders_together(q, kept) > MANY for kept in q.masks)
     later = joint and not many and not listable(q) and bool(features(q) & UNSUPPORTED)

@@ -51,8 +51,12 @@ class JointBest:
 
 def answers(q: NestQuestion, kept: Stored) -> bool:
     """Whether a mask of the question is large, of few orders, and free of fixed tiles."""
-    large = prod(q.problem.sizes.values()) > LARGE
-    return large and not q.constraints.tiles and not q.resident and orders_together(q, kept) <= ORDERS
+    return large(q, kept) and not q.constraints.tiles and not q.resident and orders_together(q, kept) <= ORDERS
+
+
+def large(q: NestQuestion, kept: Stored) -> bool:
+    """Whether tiles of a mask are too many to list; none where one memory holds all, whose loops move the same words in any order."""
+    return prod(q.problem.sizes.values()) > LARGE and any(kept[1:])
 
 
 def orders_together(q: NestQuestion, kept: Stored) -> int:
@@ -87,7 +91,7 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
 
 def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     """(the best of draws around a mapping that is known, rows counted); large problems alone."""
-    if prod(q.problem.sizes.values()) <= LARGE or q.constraints.tiles or q.resident or q.effort.over:
+    if not large(q, kept) or q.constraints.tiles or q.resident or q.effort.over:
         return best, 0
     space = real_space(q, kept)
     draws = Draws(q.objective, q.problem.macs * q.problem.density * q.machine.compute.j_per_mac, best[2].energy_j)
