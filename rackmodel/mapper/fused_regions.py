@@ -6,7 +6,7 @@ whose rows are cut carries a maximum and a sum of each row (running_rows); both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, 
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip
+from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
 from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.solution import gap_of
@@ -44,6 +44,8 @@ REGION_CELLS = 1e9
 NEST_CELLS = 20e6
 """That the bound of one operation's seconds may price."""
 Solved = dict[NestKey, Nested]
+Seconds = Callable[[NestProblem, NestMachine, frozenset[str]], float]
+"""Of an operation whose tensors of some names are on chip for nothing, at least."""
 
 
 @dataclass(frozen=True)
@@ -133,21 +135,23 @@ class FusedRegions:
         return float(self.aim.key(joules, seconds)[0])
 
     def hope(self, one: Fused) -> float:
-        """What a region saves at most. Raises Exhausted."""
-        return self.hope_of(one, self.at_least(one))
+        """What a region saves at most, as soon said as may be: its search knows more, and begins with the same tables. Raises Exhausted."""
+        return self.hope_of(one, self.at_least(one, self._ports))
 
     def hope_of(self, one: Fused, least: Mapping[str, tuple[float, float]]) -> float:
         """The same, of what its operations take at least."""
         return self._alone(one) - sum((self.figure(*each) for each in least.values()), 0.0)
 
-    def at_least(self, one: Fused) -> dict[str, tuple[float, float]]:
-        """What each operation of a region writes → the joules and seconds that it takes at least there. Raises Exhausted."""
+    def at_least(self, one: Fused, seconds: Seconds | None = None) -> dict[str, tuple[float, float]]:
+        """What each operation of a region writes → the joules and seconds that it takes at least there, the latter by the optimum of its
+        nest, if not by others. Raises Exhausted."""
         on_chip, fetched = one.between | frozenset(one.resident), set[str]()
         least = {name: self._vector(name, one.between) for name in one.vectors}
         for op in self._ops(one):
             problem, machine = self._asked(op)
             names = {t.name for t in problem.tensors}
-            least[op.written] = self._least(problem, machine, frozenset(names & (on_chip | fetched)))  # an earlier member may have read it
+            inside = frozenset(names & (on_chip | fetched))  # an earlier member may have read it
+            least[op.written] = self._least(problem, machine, inside, seconds or self._fastest)
             fetched |= names
         return least
 
@@ -237,14 +241,21 @@ class FusedRegions:
         if self.inside.spec.factors == "ceil":
             return -inf
         least = self._vectors(one, frozenset()) + self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))
-        return least + sum(self.figure(*self._least(*self._asked(op), frozenset())) for op in self._ops(one))
+        return least + sum(self.figure(*self._least(*self._asked(op), frozenset(), self._fastest)) for op in self._ops(one))
 
-    def _least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> tuple[float, float]:
+    def _least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str], seconds: Seconds) -> tuple[float, float]:
         """Joules and seconds of an operation at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
         known, key = self.inside.known_regions.least, (problem.name, tuple(problem.sizes.items()), inside)
         if key not in known:
             known[key] = self._least_on_chip(problem, machine, inside)
-        return known[key], self._fastest(problem, machine, inside)
+        return known[key], seconds(problem, machine, inside)
+
+    def _ports(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
+        """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts of each port
+        by itself."""
+        if self.aim.energy_only or self.inside.spec.factors == "ceil":
+            return self._fastest(problem, machine, inside)
+        return ports_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
 
     def _fastest(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
         """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts what its
