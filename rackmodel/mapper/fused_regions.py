@@ -6,7 +6,9 @@ whose rows are cut carries a maximum and a sum of each row (running_rows); both 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.around import NestKey, share_of
-from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals_of
+from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals, rivals_of
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.evaluate import evaluate
@@ -26,9 +28,9 @@ from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
-from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
-from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident
+from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident, words_once
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.solution import gap_of
 
@@ -43,6 +45,8 @@ REGION_CELLS = 1e9
 """That the search of a region may price, all of its tiles together: attention takes 17 M on h100, 41 M on rack_paper_h100."""
 NEST_CELLS = 20e6
 """That the bound of one operation's seconds may price."""
+SOON_CELLS = 5e6
+"""That the bound of one operation may price once the clock has stopped the search: a part of a second."""
 Solved = dict[NestKey, Nested]
 Seconds = Callable[[NestProblem, NestMachine, frozenset[str]], float]
 """Of an operation whose tensors of some names are on chip for nothing, at least."""
@@ -162,7 +166,10 @@ class FusedRegions:
         return least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
 
     def gain(self, one: Fused, need: float = 0.0) -> float:
-        """What a region saves; no more than `need` where it saves no more, -inf where it does not fit."""
+        """What a region saves; no more than `need` where it saves no more, or it is too late to look, -inf where it does not fit."""
+        if self.inside.watch.over():
+            self._left_open(one, self._alone(one) - need, self._alone(one) - self.hope(one))
+            return need
         try:
             after = self._after(one, self._alone(one), need)
         except InfeasibleError:
@@ -205,19 +212,52 @@ class FusedRegions:
         try:
             fused = self._solve(one, region, names, most - need)
         except NothingBetter as nothing:
-            self._left_open(one, most - need, nothing.bound)
+            self._left_open(one, most - need, self._at_least_there(one, nothing.bound))
             raise
         nests, ops = [*fused, *made], [*self._members(one), *makers]
         self.nests[one] = {self.inside.key(op, self.degrees): nest for op, nest in zip(ops, nests, strict=True)}
         there = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in fused) + self.figure(*self.running)
-        self._left_open(one, min(there, most), fused[0].certificate["bound"])
+        self._left_open(one, min(there, most), self._at_least_there(one, fused[0].certificate["bound"]))
         after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
         return after + self.figure(*self.running)
+
+    def _at_least_there(self, one: Fused, bound: float) -> float:
+        """What the contractions of a region take at least: as its search says, or where the clock ended that, as each does by itself."""
+        if self.inside.watch.over():
+            with suppress(Exhausted):
+                least = self.at_least(one, self._ports)
+                return max(bound, sum(self.figure(*least[name]) for name in one.members))
+        return bound
 
     def _left_open(self, one: Fused, found: float, bound: float) -> None:
         """Remember by how much what was found, fused or not, may exceed what a region takes at least."""
         if found < inf:
             self.inside.left(self.inside.around.number(self.degrees), one, gap_of(found, bound))
+
+    def unsolved(self, options: Sequence[Fused]) -> None:
+        """Remember by how much operations, each on its own, may exceed what they take however those are fused that the clock left."""
+        for group in rivals(options):
+            ops = {op.written: op for one in group for op in self._ops(one)}
+            vectors = {name for one in group for name in one.vectors}
+            read = Counter(t.name for op in ops.values() for t in self._asked(op)[0].tensors)
+            on_chip = frozenset(n for n, times in read.items() if times > 1).union(*(one.between | {*one.resident} for one in group))
+            alone = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in ops.values()]
+            found = sum(self.figure(c.energy_j, c.latency_s) for c in alone)
+            least = sum(self.figure(*self._surely(op, on_chip)) for op in ops.values())
+            apart, fused = (sum(self.figure(*self._vector(n, there)) for n in vectors) for there in (frozenset(), on_chip))
+            for one in group:
+                self._left_open(one, found + apart, least + fused)
+
+    def _surely(self, op: LocalOp, on_chip: frozenset[str]) -> tuple[float, float]:
+        """Joules and seconds of an operation at least whose tensors of some names are on chip for nothing, soon said however late it is: as
+        tables say, or where these are large, every word of the others once."""
+        problem, machine = self._asked(op)
+        inside = frozenset(t.name for t in problem.tensors) & on_chip
+        if self.inside.spec.factors != "ceil":
+            with suppress(Exhausted):
+                joules = least_on_chip(problem, machine, inside, Effort(SOON_CELLS), self.tables)
+                return joules, ports_on_chip(problem, machine, inside, Effort(SOON_CELLS), self.tables)
+        return words_once(problem, machine, inside)
 
     def _members(self, one: Fused) -> list[LocalOp]:
         return [self.inside.local_ops[name] for name in one.members]
@@ -255,7 +295,10 @@ class FusedRegions:
         by itself."""
         if self.aim.energy_only or self.inside.spec.factors == "ceil":
             return self._fastest(problem, machine, inside)
-        return ports_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
+        known, key = self.inside.known_regions.ports, (problem.name, tuple(problem.sizes.items()), inside)
+        if key not in known:
+            known[key] = ports_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
+        return known[key]
 
     def _fastest(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
         """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts what its
