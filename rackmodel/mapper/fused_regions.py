@@ -236,13 +236,14 @@ class FusedRegions:
 
     def unsolved(self, options: Sequence[Fused]) -> None:
         """Remember by how much operations, each on its own, may exceed what they take however those are fused that the clock left."""
-        for group in rivals(options):
+        for group in rivals([one for one in options if self.fits(one)]):
             ops = {op.written: op for one in group for op in self._ops(one)}
-            vectors = {name for one in group for name in one.vectors}
+            vectors = list(dict.fromkeys(name for one in group for name in one.vectors))
             read = Counter(t.name for op in ops.values() for t in self._asked(op)[0].tensors)
             on_chip = frozenset(n for n, times in read.items() if times > 1).union(*(one.between | {*one.resident} for one in group))
             alone = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in ops.values()]
-            found = sum(self.figure(c.energy_j, c.latency_s) for c in alone)
+            launches = self.figure(0.0, self.inside.launch_s * (len(ops) + len(vectors) - 1))
+            found = sum(self.figure(c.energy_j, c.latency_s) for c in alone) + launches
             least = sum(self.figure(*self._surely(op, on_chip)) for op in ops.values())
             apart, fused = (sum(self.figure(*self._vector(n, there)) for n in vectors) for there in (frozenset(), on_chip))
             for one in group:
