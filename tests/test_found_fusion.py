@@ -18,7 +18,7 @@ from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
 from rackmodel.nests.searchers import fusion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fusion import fastest_on_chip, least_on_chip
+from rackmodel.nests.searchers.fusion import fastest_on_chip, least_on_chip, ports_on_chip
 from rackmodel.nests.searchers.ragged_resident import fastest_beside
 from rackmodel.nests.searchers.region_below import RegionBest
 from rackmodel.nests.searchers.region_search import RegionSearch
@@ -232,6 +232,7 @@ def test_no_fused_einsum_is_faster_than_with_its_tensor_on_chip_for_nothing(seed
         there = solve_nest(problem, roomy, objective="latency", factors="perfect", resident=("H",))
         assert fastest_on_chip(problem, roomy, frozenset({"H"}), Effort()) == pytest.approx(there.cost.latency_s, rel=1e-12)
         assert fastest_on_chip(problem, roomy, frozenset({"H"}), Effort(100)) <= there.cost.latency_s * (1 + 1e-12)
+        assert ports_on_chip(problem, roomy, frozenset({"H"}), Effort(), SharedTables()) <= there.cost.latency_s * (1 + 1e-12)
 
 
 def test_no_fused_einsum_of_any_tile_is_faster_than_below_and_every_other_word_once():

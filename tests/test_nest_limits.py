@@ -1,14 +1,17 @@
 """Searches of loop nests that would take minutes answer with a gap; EDP over several nests; rows of --top that differ in words."""
 
+import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from time import process_time
 
+import pytest
 import yaml
 
 from rackmodel import api
 from rackmodel.report.runners_up import top_rows
-from rackmodel.watch import Watch
+from rackmodel.watch import UNWATCHED, Watch
 
 EDP2 = {
     "workload": "edp2",
@@ -50,11 +53,32 @@ def test_a_nest_whose_search_ends_early_is_not_its_first_mapping():
 
 
 def test_fusion_keeps_a_time_limit():
-    sets = ["accelerators=1", "b=1", "s=64", "d=128", "g=1", "q=2", "e=32"]
+    sets = ["accelerators=1", "b=1", "s=64", "d=128", "g=1", "q=2", "e=32", "phases=[forward]"]  # nothing is fused beside a backward pass
     whole = api.search("edge3", "attention", "loopnest_fused", sets=sets).result.certificate
     short = api.search("edge3", "attention", "loopnest_fused", sets=sets, watch=Watch(0.0)).result.certificate
     assert short.bound <= whole.objective <= short.objective * (1 + 1e-9)
     assert not short.proven
+
+
+@pytest.mark.parametrize("aim", ["energy", "latency"])
+def test_wherever_time_ends_what_to_fuse_is_bounded_and_nothing_is_below(aim, monkeypatch: pytest.MonkeyPatch):
+    """A clock that goes on by a second each time it is looked at ends the search at any place of it."""
+    block = ["accelerators=1", "b=1", "s=32", "d=32", "g=1", "q=2", "e=16", "f=64", "phases=[forward]", "glb.memory.capacity=6 KiB"]
+
+    def search(watch: Watch = UNWATCHED):
+        sets = [*block, "inside={model: loopnest, factors: perfect, fuse: free}"]
+        return api.search("glb_pe", "llama3_8b_block", "loopnest_fused", sets=sets, minimize=aim, watch=watch).result.certificate
+
+    best = search()
+    assert best.proven
+    for seconds in (0, 59, 142, 173) if aim == "energy" else (0, 256, 343):
+        looked = count()
+        monkeypatch.setattr(time, "monotonic", lambda looked=looked: float(next(looked)))
+        short = search(Watch(seconds))
+        monkeypatch.undo()
+        assert 0.3 * best.objective < short.bound <= best.objective * (1 + 1e-9) <= short.objective * (1 + 2e-9)
+        assert next(looked) <= seconds + 20  # little is done once the time is over
+        assert "stopped by the time limit" in short.note
 
 
 def test_edp_of_several_nests_is_no_worse_than_that_of_least_latency_or_energy(tmp_path: Path):

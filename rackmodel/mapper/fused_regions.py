@@ -6,7 +6,9 @@ whose rows are cut carries a maximum and a sum of each row (running_rows); both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.around import NestKey, share_of
-from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals_of
+from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals, rivals_of
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.evaluate import evaluate
@@ -26,9 +28,9 @@ from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
-from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip
-from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident
+from rackmodel.nests.searchers.effort import Effort, Exhausted
+from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
+from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident, words_once
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.solution import gap_of
 
@@ -43,7 +45,11 @@ REGION_CELLS = 1e9
 """That the search of a region may price, all of its tiles together: attention takes 17 M on h100, 41 M on rack_paper_h100."""
 NEST_CELLS = 20e6
 """That the bound of one operation's seconds may price."""
+SOON_CELLS = 5e6
+"""That the bound of one operation may price once the clock has stopped the search: a part of a second."""
 Solved = dict[NestKey, Nested]
+Seconds = Callable[[NestProblem, NestMachine, frozenset[str]], float]
+"""Of an operation whose tensors of some names are on chip for nothing, at least."""
 
 
 @dataclass(frozen=True)
@@ -133,21 +139,23 @@ class FusedRegions:
         return float(self.aim.key(joules, seconds)[0])
 
     def hope(self, one: Fused) -> float:
-        """What a region saves at most. Raises Exhausted."""
-        return self.hope_of(one, self.at_least(one))
+        """What a region saves at most, as soon said as may be: its search knows more, and begins with the same tables. Raises Exhausted."""
+        return self.hope_of(one, self.at_least(one, self._ports))
 
     def hope_of(self, one: Fused, least: Mapping[str, tuple[float, float]]) -> float:
         """The same, of what its operations take at least."""
         return self._alone(one) - sum((self.figure(*each) for each in least.values()), 0.0)
 
-    def at_least(self, one: Fused) -> dict[str, tuple[float, float]]:
-        """What each operation of a region writes → the joules and seconds that it takes at least there. Raises Exhausted."""
+    def at_least(self, one: Fused, seconds: Seconds | None = None) -> dict[str, tuple[float, float]]:
+        """What each operation of a region writes → the joules and seconds that it takes at least there, the latter by the optimum of its
+        nest, if not by others. Raises Exhausted."""
         on_chip, fetched = one.between | frozenset(one.resident), set[str]()
         least = {name: self._vector(name, one.between) for name in one.vectors}
         for op in self._ops(one):
             problem, machine = self._asked(op)
             names = {t.name for t in problem.tensors}
-            least[op.written] = self._least(problem, machine, frozenset(names & (on_chip | fetched)))  # an earlier member may have read it
+            inside = frozenset(names & (on_chip | fetched))  # an earlier member may have read it
+            least[op.written] = self._least(problem, machine, inside, seconds or self._fastest)
             fetched |= names
         return least
 
@@ -158,7 +166,10 @@ class FusedRegions:
         return least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
 
     def gain(self, one: Fused, need: float = 0.0) -> float:
-        """What a region saves; no more than `need` where it saves no more, -inf where it does not fit."""
+        """What a region saves; no more than `need` where it saves no more, or it is too late to look, -inf where it does not fit."""
+        if self.inside.watch.over():
+            self._left_open(one, self._alone(one) - need, self._alone(one) - self.hope(one))
+            return need
         try:
             after = self._after(one, self._alone(one), need)
         except InfeasibleError:
@@ -201,19 +212,53 @@ class FusedRegions:
         try:
             fused = self._solve(one, region, names, most - need)
         except NothingBetter as nothing:
-            self._left_open(one, most - need, nothing.bound)
+            self._left_open(one, most - need, self._at_least_there(one, nothing.bound))
             raise
         nests, ops = [*fused, *made], [*self._members(one), *makers]
         self.nests[one] = {self.inside.key(op, self.degrees): nest for op, nest in zip(ops, nests, strict=True)}
         there = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in fused) + self.figure(*self.running)
-        self._left_open(one, min(there, most), fused[0].certificate["bound"])
+        self._left_open(one, min(there, most), self._at_least_there(one, fused[0].certificate["bound"]))
         after = sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in nests) + self._vectors(one, one.between)
         return after + self.figure(*self.running)
+
+    def _at_least_there(self, one: Fused, bound: float) -> float:
+        """What the contractions of a region take at least: as its search says, or where the clock ended that, as each does by itself."""
+        if self.inside.watch.over():
+            with suppress(Exhausted):
+                least = self.at_least(one, self._ports)
+                return max(bound, sum(self.figure(*least[name]) for name in one.members))
+        return bound
 
     def _left_open(self, one: Fused, found: float, bound: float) -> None:
         """Remember by how much what was found, fused or not, may exceed what a region takes at least."""
         if found < inf:
             self.inside.left(self.inside.around.number(self.degrees), one, gap_of(found, bound))
+
+    def unsolved(self, options: Sequence[Fused]) -> None:
+        """Remember by how much operations, each on its own, may exceed what they take however those are fused that the clock left."""
+        for group in rivals([one for one in options if self.fits(one)]):
+            ops = {op.written: op for one in group for op in self._ops(one)}
+            vectors = list(dict.fromkeys(name for one in group for name in one.vectors))
+            read = Counter(t.name for op in ops.values() for t in self._asked(op)[0].tensors)
+            on_chip = frozenset(n for n, times in read.items() if times > 1).union(*(one.between | {*one.resident} for one in group))
+            alone = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in ops.values()]
+            launches = self.figure(0.0, self.inside.launch_s * (len(ops) + len(vectors) - 1))
+            found = sum(self.figure(c.energy_j, c.latency_s) for c in alone) + launches
+            least = sum(self.figure(*self._surely(op, on_chip)) for op in ops.values())
+            apart, fused = (sum(self.figure(*self._vector(n, there)) for n in vectors) for there in (frozenset(), on_chip))
+            for one in group:
+                self._left_open(one, found + apart, least + fused)
+
+    def _surely(self, op: LocalOp, on_chip: frozenset[str]) -> tuple[float, float]:
+        """Joules and seconds of an operation at least whose tensors of some names are on chip for nothing, soon said however late it is: as
+        tables say, or where these are large, every word of the others once."""
+        problem, machine = self._asked(op)
+        inside = frozenset(t.name for t in problem.tensors) & on_chip
+        if self.inside.spec.factors != "ceil":
+            with suppress(Exhausted):
+                joules = least_on_chip(problem, machine, inside, Effort(SOON_CELLS), self.tables)
+                return joules, ports_on_chip(problem, machine, inside, Effort(SOON_CELLS), self.tables)
+        return words_once(problem, machine, inside)
 
     def _members(self, one: Fused) -> list[LocalOp]:
         return [self.inside.local_ops[name] for name in one.members]
@@ -237,14 +282,24 @@ class FusedRegions:
         if self.inside.spec.factors == "ceil":
             return -inf
         least = self._vectors(one, frozenset()) + self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))
-        return least + sum(self.figure(*self._least(*self._asked(op), frozenset())) for op in self._ops(one))
+        return least + sum(self.figure(*self._least(*self._asked(op), frozenset(), self._fastest)) for op in self._ops(one))
 
-    def _least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> tuple[float, float]:
+    def _least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str], seconds: Seconds) -> tuple[float, float]:
         """Joules and seconds of an operation at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""
         known, key = self.inside.known_regions.least, (problem.name, tuple(problem.sizes.items()), inside)
         if key not in known:
             known[key] = self._least_on_chip(problem, machine, inside)
-        return known[key], self._fastest(problem, machine, inside)
+        return known[key], seconds(problem, machine, inside)
+
+    def _ports(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
+        """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts of each port
+        by itself."""
+        if self.aim.energy_only or self.inside.spec.factors == "ceil":
+            return self._fastest(problem, machine, inside)
+        known, key = self.inside.known_regions.ports, (problem.name, tuple(problem.sizes.items()), inside)
+        if key not in known:
+            known[key] = ports_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
+        return known[key]
 
     def _fastest(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
         """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts what its

@@ -13,14 +13,16 @@ OnChipKey = tuple[str, tuple[tuple[str, int], ...], frozenset[str]]
 
 
 class KnownRegions:
-    """Answers by question: a region, and what is searched. solved: its best · nothing: (what was asked for, what none is below) · least:
-    joules at least of a contraction of some sizes with some of its tensors on chip · fastest: seconds at least."""
+    """Answers by question: a region, and what is searched. solved: its best · nothing: (what was asked for, what none is below) · of a
+    contraction of some sizes with some of its tensors on chip, least: joules at least · fastest: seconds at least · ports: seconds at least
+    of each port by itself."""
 
     def __init__(self) -> None:
         self.solved: dict[str, RegionSolution] = {}
         self.nothing: dict[str, tuple[float, float]] = {}
         self.least: dict[OnChipKey, float] = {}
         self.fastest: dict[OnChipKey, float] = {}
+        self.ports: dict[OnChipKey, float] = {}
 
     def solve(self, region: Region, asked: dict[str, Any], below: float, effort: Effort, tables: SharedTables) -> RegionSolution:
         """As `solve_region`, once for each question; what the clock stopped is not remembered. asked: objective, factors and loops. Raises

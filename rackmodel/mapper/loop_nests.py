@@ -7,7 +7,7 @@ of compute and each level's traffic; the binding one's rows carry the exposed se
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
 from math import inf, prod
@@ -31,6 +31,7 @@ from rackmodel.mapper.known_regions import KnownRegions
 from rackmodel.mapper.nest_demands import check_demands, demands_on
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
+from rackmodel.mapper.nests_remembered import plain_data, remembered
 from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
 from rackmodel.mapper.rules import left_free
 from rackmodel.model.architecture import Architecture
@@ -46,19 +47,7 @@ from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.shared_tables import SharedTables
-from rackmodel.store.remembered import store
 from rackmodel.watch import UNWATCHED, Watch
-
-CELLS = 60e6
-"""Cells that a part of a nest's search may price: the same for every nest of every search, so that what one found another may take."""
-
-
-class _Late(Exception):
-    """An answer that the clock stopped."""
-
-    def __init__(self, answer: dict[str, Any]) -> None:
-        super().__init__()
-        self.answer = answer
 
 
 def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective, float | None], watch: Watch = UNWATCHED) -> NestInside:
@@ -294,8 +283,10 @@ class NestInside(LayerInside):
             if self.given is not None:
                 self.solved[key] = self._given(problem, machine, self.around.off_chip(degrees))
             elif key not in self.solved:
-                watts = self.watts(architecture) / self._share(local_op, degrees)
-                self.solved[key] = self._search(problem, machine, watts, self.home(local_op, problem))
+                watts, home = self.watts(architecture) / self._share(local_op, degrees), self.home(local_op, problem)
+                self.solved[key] = (
+                    self._search(problem, machine, watts, home) if home else self.plain(architecture, local_op, degrees, watts)
+                )
             if self.given is None and self.fused and not declared:
                 self._fuse(architecture, local_op, degrees)
         return self.solved[key]
@@ -326,7 +317,7 @@ class NestInside(LayerInside):
             chosen = search.best(there) if self.spec.fuse == "free" else [f for f in mine[:1] if self._saves(search, f)]
         except Exhausted:
             self.watch.over()
-            self.unfused = True
+            search.unsolved(there if self.spec.fuse == "free" else mine[:1])
             return
         for one in chosen:
             self.solved.update(search.nests[one])
@@ -451,8 +442,8 @@ class NestInside(LayerInside):
         asked = canonical(problem, machine) if rules is None and not home else as_it_is(problem, machine)
         what, where = asked.question()
         question = {
-            "problem": _plain(asdict(what)),
-            "machine": _plain(asdict(where)),
+            "problem": plain_data(asdict(what)),
+            "machine": plain_data(asdict(where)),
             "objective": [self.aim.name, watts, self.aim.energy_weight, self.aim.latency_weight],
             "factors": self.spec.factors,
             "solver": self.spec.solver,
@@ -460,7 +451,7 @@ class NestInside(LayerInside):
             "home": list(home),
         }
         self.watch.say(f"loop nest of {problem.name}")
-        answer = self._remembered(question, lambda effort: self._solve(asked.problem, asked.machine, rules, watts, home, effort))
+        answer = remembered(question, lambda effort: self._solve(asked.problem, asked.machine, rules, watts, home, effort), self.watch)
         mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
@@ -468,23 +459,6 @@ class NestInside(LayerInside):
     def _ruled(self, problem: NestProblem) -> str:
         """The operation whose rules a contraction's nest is under; '*': those of all."""
         return next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
-
-    def _remembered(self, question: dict[str, Any], solve: Callable[[Effort], dict[str, Any]]) -> dict[str, Any]:
-        """The answer to a question; what the clock stopped is not remembered."""
-        effort = Effort(CELLS, self.watch.ends)
-
-        def solved() -> dict[str, Any]:
-            answer = solve(effort)
-            if effort.late:
-                raise _Late(answer)
-            return answer
-
-        try:
-            found: dict[str, Any] = store().remember(question, solved)
-        except _Late as stopped:
-            self.watch.over()
-            return stopped.answer
-        return found
 
     def _solve(
         self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...], effort: Effort
@@ -503,8 +477,3 @@ class NestInside(LayerInside):
         )
         certificate = sheet_of(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}
-
-
-def _plain(data: Any) -> Any:
-    """Dataclass fields as JSON data; infinity becomes a word."""
-    return json.loads(json.dumps(data, default=list).replace("Infinity", '"unlimited"'))

@@ -305,6 +305,9 @@ class _Search:
         points: list[Point] = []
         cutoff, self.worst = reach, most
         for block in self.blocks.walk_best_first(lambda *least: self._at_least(*least) < min(self.worst, reach), self._least_of):
+            if points and self.watch.over():
+                cutoff = 0.0  # blocks that were not looked at
+                break
             values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
@@ -317,9 +320,6 @@ class _Search:
                 cutoff = min(cutoff, points[keep].bound)
                 points = points[:keep]
                 self.worst = min(self.worst, points[-1].bound * (1 + 1e-12))
-            if points and self.watch.over():
-                cutoff = 0.0  # blocks that were not looked at
-                break
             self.watch.say(f"{int(self.blocks.counts['space'])} mappings bounded")
         points.sort(key=lambda point: (point.bound, point.order))
         return points, min(cutoff, self.worst)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from time import process_time
 from typing import Any
 
@@ -27,7 +28,7 @@ from rackmodel.nests.region_mapping import PricedRegion
 from rackmodel.nests.searchers.backtrack import optimum
 from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.prices import energy_prices
+from rackmodel.nests.searchers.prices import components, energy_prices
 from rackmodel.nests.searchers.ragged_region import NOTE, solve_ragged
 from rackmodel.nests.searchers.region_parts import parts_of, searched
 from rackmodel.nests.searchers.region_space import RegionSpace
@@ -155,6 +156,21 @@ class _Fastest(NestObjective):
 
     def key(self, energy: Any, latency: Any) -> tuple[Any, Any]:
         return latency, np.zeros(np.shape(latency))
+
+
+def ports_on_chip(problem: NestProblem, machine: NestMachine, inside: frozenset[str], effort: Effort, tables: SharedTables | None) -> float:
+    """Seconds of an einsum at least, of the same mappings as `least_on_chip`: of each port by itself, all units at work. inf where nothing
+    fits. Raises Exhausted."""
+    found = np.inf
+    for kept in keep_masks(problem, machine, NestConstraints()):
+        space = Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside))
+        every: list[CostTable] = []
+        seconds = problem.macs * problem.density / (machine.compute.macs_per_s * machine.units)
+        for port in components(machine):
+            every.append(CostTable(space, port.prices(space.depth), like=every[0] if every else None, effort=effort, tables=tables))
+            seconds = max(seconds, optimum(every[-1]) / (port.bandwidth * prod(v.fan.size for v in machine.levels[: port.level])))
+        found = min(found, seconds)
+    return found
 
 
 def fastest_on_chip(

@@ -76,8 +76,10 @@ def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
             for rank, n, most in zip(space.ranks, space.sizes, _budgets(space, tiles), strict=True)
         ]
         few = Space(q.problem, q.machine, space.kept, q.constraints, axes=axes, groups=space.groups, on_chip=space.on_chip)
-        search = SliceSearch(few, q.objective, best, Effort(cells, q.effort.ends if best is not None else inf))
+        search = SliceSearch(few, q.objective, best, Effort(cells, q.effort.ends))
         with suppress(InfeasibleError, Exhausted):
+            if best is None and q.effort.ends < inf:
+                search.least()
             search.run()
         q.effort.late |= search.energy.effort.late
     return search

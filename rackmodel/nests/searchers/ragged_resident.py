@@ -60,24 +60,34 @@ def ragged_resident(
 def least_beside(problem: NestProblem, machine: NestMachine, inside: frozenset[str], tables: SharedTables) -> float:
     """Joules of an einsum at least, tiles of any size, where the tensors `inside` live in level 1 and take no room there: below level 1 its
     least, above every word of the others once."""
-    outer, level = machine.levels[:2]
-    found = inner_least(problem, machine, NestObjective("energy"), tables).joules
-    for t in problem.tensors:
-        if t.name not in inside:
-            out, back = (outer.write_j_per_bit, level.read_j_per_bit) if t.is_output else (outer.read_j_per_bit, level.write_j_per_bit)
-            found += t.tile_words(problem.sizes) * (outer.bits(t) * out + level.bits(t) * back)
-    return found
+    return _crossed_once(problem, machine, inside, inner_least(problem, machine, NestObjective("energy"), tables).joules)[0]
 
 
 def fastest_beside(problem: NestProblem, machine: NestMachine, inside: frozenset[str], tables: SharedTables) -> float:
     """Seconds of the same at least: below level 1, and of every other word once at the outermost memory."""
-    outer, moved = machine.levels[0], [0.0, 0.0]
+    inner = inner_least(problem, machine, NestObjective("latency"), tables).seconds
+    return max(inner, _crossed_once(problem, machine, inside)[1])
+
+
+def words_once(problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> tuple[float, float]:
+    """Joules and seconds of the same at least, without a search: of the compute, all units at work, and of every other word once at the
+    outermost memory."""
+    compute, macs = machine.compute, problem.macs * problem.density
+    joules, seconds = _crossed_once(problem, machine, inside, macs * compute.j_per_mac)
+    return joules, max(seconds, macs / (compute.macs_per_s * machine.units))
+
+
+def _crossed_once(problem: NestProblem, machine: NestMachine, inside: frozenset[str], below: float = 0.0) -> tuple[float, float]:
+    """Joules, with those below level 1, and seconds of every word once between levels 0 and 1, but for the tensors `inside`."""
+    (outer, level), joules, moved = machine.levels[:2], below, [0.0, 0.0]
     for t in problem.tensors:
         if t.name not in inside:
+            out, back = (outer.write_j_per_bit, level.read_j_per_bit) if t.is_output else (outer.read_j_per_bit, level.write_j_per_bit)
+            joules += t.tile_words(problem.sizes) * (outer.bits(t) * out + level.bits(t) * back)
             moved[t.is_output] += outer.bits(t) * t.tile_words(problem.sizes)
     reads, writes = moved
     write_port = outer.write_bandwidth_bits_per_s
     ports = (
         [(reads + writes) / outer.bandwidth_bits_per_s] if write_port is None else [reads / outer.bandwidth_bits_per_s, writes / write_port]
     )
-    return max(inner_least(problem, machine, NestObjective("latency"), tables).seconds, *ports)
+    return joules, max(ports)

@@ -24,6 +24,7 @@ from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, NodesAbove, build_mapping
+from rackmodel.nests.searchers.price_blends import Blend
 from rackmodel.nests.searchers.prices import components
 from rackmodel.nests.searchers.rank_merging import merged_ranks
 from rackmodel.nests.searchers.region_lines import MemberBlends, Met, SliceLines, Spent, fastest, least_of
@@ -70,6 +71,16 @@ class Case(NamedTuple):
     taken: float
 
 
+class Asked(NamedTuple):
+    """What lines said of a case: the blends that there were (each list of them is a new one), up to which key, the least and the number of
+    the search that has it."""
+
+    blends: list[Blend]
+    most: float
+    met: Met
+    number: int
+
+
 class Branch:
     """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
     of its tensors tells them apart (lemma L1) and none has an atom, which are no finer; they are shared by what is on chip and the bits
@@ -89,6 +100,8 @@ class Branch:
         self.found: dict[object, Made | None] = like.found if like is not None else {}
         self.beyond: dict[object, float] = like.beyond if like is not None else {}  # key that a branch is known to be beyond
         self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
+        self.met: dict[tuple[Case, NestObjective], Asked] = like.met if like is not None else {}
+        self.there: dict[Prefix, frozenset[str]] = {}  # of a prefix, its tensors on chip
 
     def _seconds(self) -> Floats:
         """[tiles of the shared ranks] least seconds of the compute, of all runnings below a core's tile."""
@@ -101,9 +114,11 @@ class Branch:
 
     def on_chip(self, prefix: Prefix) -> frozenset[str]:
         """Its tensors that its branch finds in level 1."""
-        names = {t.name for t in self.problem.tensors}
-        above = {n for k in self.around for n in prefix[k]}
-        return frozenset(names & {*above, *self.space.region.held, *self.space.region.resident})
+        if prefix not in self.there:
+            names = {t.name for t in self.problem.tensors}
+            above = {n for k in self.around for n in prefix[k]}
+            self.there[prefix] = frozenset(names & {*above, *self.space.region.held, *self.space.region.resident})
+        return self.there[prefix]
 
     def _searches(self, prefix: Prefix, reserved: float) -> list[SliceSearch]:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
@@ -169,9 +184,16 @@ class Branch:
         return blends
 
     def _met(self, above: Above, aim: NestObjective, taken: float, most: float) -> tuple[Met, int, Case]:
-        case, lines = self._case(above, taken), self._lines(above.prefix, taken, aim)
-        tiles = [self._tile(one.search.space, above) for one in lines]
-        return *least_of(lines, tiles, case.spent, most / case.runs), case
+        """What lines say of a branch up to `most`: tiles of many prefixes have one case, which is asked again only for more."""
+        case, blends = self._case(above, taken), self._blends(aim).blends
+        known = self.met.get((case, aim))
+        if known is None or known.blends is not blends or (known.met.key == np.inf and most > known.most):
+            lines = self._lines(above.prefix, taken, aim)
+            tiles = [self._tile(one.search.space, above) for one in lines]
+            known = self.met[case, aim] = Asked(blends, most, *least_of(lines, tiles, case.spent, most / case.runs))
+        if known.met.key > most / case.runs:
+            return Met(np.inf, None), 0, case
+        return known.met, known.number, case
 
     def bound(self, above: Above, aim: NestObjective, taken: float, most: float) -> float:
         """Key that no branch below what is above is below, all runnings together; how far it is beyond `most` does not matter."""

@@ -45,6 +45,7 @@ class PrefixTiles:
         self.at = {rv: k for k, rv in enumerate(self.axes)}
         self.picks = [self._picks(r, v, [tiles[r] for tiles in exits]) for r, v in self.axes]
         self.ones: Floats = np.ones([1] * len(self.axes))
+        self.spent: dict[tuple[BitPrices, tuple[tuple[int, str], ...]], Floats] = {}  # what was priced
 
     @property
     def size(self) -> float:
@@ -59,7 +60,7 @@ class PrefixTiles:
         k = max(range(len(self.picks)), key=lambda axis: len(self.picks[axis]))
         for pick in np.array_split(self.picks[k], 2):
             half = copy(self)
-            half.__dict__ = {name: value for name, value in self.__dict__.items() if name not in ("counts", "sizes")}
+            half.__dict__ = {name: value for name, value in self.__dict__.items() if name not in ("counts", "sizes")} | {"spent": {}}
             half.picks = [pick if axis == k else other for axis, other in enumerate(self.picks)]
             yield from half.halves(most)
 
@@ -136,12 +137,15 @@ class PrefixTiles:
 
     def priced(self, prices: BitPrices, places: Sequence[tuple[int, str]]) -> Floats:
         """Price of prefix tensors, each of a span, between levels 0 and 1."""
-        total = 0.0 * self.ones
-        for span, name in places:
-            each, saved = self.space.price(name, prices)
-            if each or saved:
-                total = total + self.words(span, name) * each + saved
-        return total
+        key = (prices, tuple(places))
+        if key not in self.spent:
+            total = 0.0 * self.ones
+            for span, name in places:
+                each, saved = self.space.price(name, prices)
+                if each or saved:
+                    total = total + self.words(span, name) * each + saved
+            self.spent[key] = total
+        return self.spent[key]
 
     def times(self, i: int) -> Floats:
         """How often member i runs."""

@@ -187,6 +187,12 @@ class SliceSearch:
             self._slice(slice_, least, floor)
             self.open = self.open[1:]
 
+    def least(self) -> None:
+        """Leave a mapping of least energy in `best`, if there is one, however late it is."""
+        with self.energy.effort.lifted():
+            if np.isfinite(self._least(self.energy)):
+                self.offer(best_path(self.energy, self.entry.tile))
+
     def look_at(self, slice_: tuple[int, ...]) -> None:
         """Leave the best of one slice in `best`, if it is better than what is known."""
         self._slice(slice_, self._least(self.energy) + self.constant, 0.0)
