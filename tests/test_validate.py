@@ -27,6 +27,8 @@ from rackmodel.csv_file import text_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
+from rackmodel.inputs.read import machine_calls
+from rackmodel.model.calls import LibraryCall
 from rackmodel.processes import Crew
 from rackmodel.validation import steps
 from rackmodel.validation.collectives import collective_rows
@@ -572,6 +574,19 @@ def test_members_that_no_node_holds_are_refused_where_one_is_asked_for() -> None
     assert time_of(machine, "all_reduce", OneCall("1e9", members=16)) == time_of(machine, "all_reduce", OneCall("1e9", members=16, nodes=2))
     with pytest.raises(InputError, match="16 members in a node of 8"):
         time_of(machine, "all_reduce", OneCall("1e9", members=16, nodes=1))
+
+
+def test_a_collective_may_be_timed_as_a_library_was_measured() -> None:
+    """Eight L40S over PCIe: NCCL takes 1.23 s for 1 GiB (its longest messages, 872 MB/s), where rings over the links would take 59 ms."""
+    machine, size = read_architecture("l40s_node"), 2.0**30
+    ring, nccl = (time_of(machine, "all_reduce", OneCall("1 GiB", library=name)).seconds for name in ("", "nccl"))
+    lines = machine_calls(machine, LibraryCall(library="nccl")).lines("node", "all_reduce", 16, np.array([8]), np.array([size]))
+    assert nccl == float(lines.seconds(size)[0])
+    assert ring < 0.1 < 1 < nccl
+    for name, fact in (("ncl", "no collectives of 'ncl'"), ("trtllm", "no all_reduce of trtllm among 8 on 1 node was measured")):
+        with pytest.raises(InputError, match=fact) as problem:
+            time_of(read_architecture("cs3"), "all_reduce", OneCall("1 GiB", library=name))
+        assert problem.value.path == "--library"
 
 
 # -- what the words say -------------------------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ def time(
     nodes: Annotated[
         int | None, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly; default: as few as can be.")
     ] = None,
+    library: Annotated[
+        str, typer.Option("--library", metavar="NAME", help="A collective as a library was measured on the machine's network: nccl, ...")
+    ] = "",
     alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,
     looped: Annotated[
         bool, typer.Option("--looped", help="A product over and over, by what `calibrate` fitted to such (profiles say kernels: fitted).")
@@ -50,7 +53,7 @@ def time(
     from rackmodel.validation.single import OneCall, time_of
 
     machine = read_architecture(architecture, sets or ())
-    call = OneCall(shape, precision, alone=alone, looped=looped, kernel=kernel, way=way, members=members, nodes=nodes)
+    call = OneCall(shape, precision, alone=alone, looped=looped, kernel=kernel, way=way, members=members, nodes=nodes, library=library)
     found = time_of(machine, what, call)
     if as_json:
         print_json({"what": what, "shape": shape, **found.to_dict()})

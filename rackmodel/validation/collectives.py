@@ -130,7 +130,7 @@ def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) ->
         raise InputError("no network joins its accelerators")
     each, first = case.members // case.nodes, machine.tiers[0]
     inside = first.below * first.children
-    known = _called(machine, case, sizes) if case.call is not None else None
+    known = called(machine, case, sizes) if case.call is not None else None
     if known is not None:
         return known
     if case.operation == "send":
@@ -144,7 +144,7 @@ def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) ->
     return np.asarray(best_collective(machine, mesh, ["node", "gpu"], case.operation, sizes, case.algorithms).seconds)
 
 
-def _called(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array | None:
+def called(machine: Architecture, case: CollectiveCase, sizes: Array) -> Array | None:
     """[n] seconds by what the innermost network that joins the members' nodes knows of the library; None where it knows nothing."""
     assert case.call is not None
     calls = machine_calls(machine, case.call)

@@ -18,6 +18,7 @@ from rackmodel.cost.inside.routing import Routing, load_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.calls import LibraryCall
 from rackmodel.model.resources import width
 from rackmodel.units import parse_quantity
 from rackmodel.validation.attention import (
@@ -29,7 +30,7 @@ from rackmodel.validation.attention import (
     seen_keys,
     sizes_by_name,
 )
-from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, price_messages
+from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, called, price_messages
 from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, local_operation, price_local
 from rackmodel.validation.words import MachineWords
 
@@ -42,9 +43,9 @@ OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}
 
 SAID = {
     "precision": "--precision", "alone": "--alone", "looped": "--looped", "kernel": "--kernel", "way": "--pass", "members": "--members",
-    "nodes": "--nodes",
+    "nodes": "--nodes", "library": "--library",
 }  # fmt: skip
-KERNEL, MOVED, COLLECTIVE, SENT = ("precision", "alone"), ("precision",), ("members", "nodes"), ("nodes",)
+KERNEL, MOVED, COLLECTIVE, SENT = ("precision", "alone"), ("precision",), ("members", "nodes", "library"), ("nodes",)
 LOOPED = (*KERNEL, "looped")
 
 
@@ -53,7 +54,8 @@ class OneCall:
     """What is timed; what is not said has a default. shape: sizes joined by x, of a collective its message as a quantity or a number of
     bytes · precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · looped: over and
     over, by what was fitted to products in loops · kernel: of attention, one of the part's · way: the pass of training · members: of a
-    collective (8; of a send always two) · nodes: that they are spread over; absent = as few as hold them."""
+    collective (8; of a send always two) · nodes: that they are spread over; absent = as few as hold them · library: whose measured calls
+    a collective is, of what precision says; absent = the fastest algorithm over the links."""
 
     shape: str
     precision: str = ""
@@ -63,6 +65,7 @@ class OneCall:
     way: str = ""
     members: int | None = None
     nodes: int | None = None
+    library: str = ""
 
     def check(self, what: str, counts: Sequence[str]) -> None:
         """Raises InputError where something is said that does not count for `what`."""
@@ -106,7 +109,7 @@ def time_of(machine: Architecture, what: str, call: OneCall) -> OneTime:
 
 
 def _collective(machine: Architecture, what: str, call: OneCall) -> OneTime:
-    call.check(what, SENT if what == "send" else COLLECTIVE)
+    call.check(what, SENT if what == "send" else (*COLLECTIVE, *(("precision",) if call.library else ())))
     try:
         size = float(call.shape)
     except ValueError:
@@ -119,9 +122,23 @@ def _collective(machine: Architecture, what: str, call: OneCall) -> OneTime:
     inside = machine.tiers[0].below * machine.tiers[0].children if machine.tiers else members
     if call.nodes and members // nodes > inside:
         raise InputError(f"{members // nodes} members in a node of {inside}", path="--nodes")
-    case = CollectiveCase(MachineWords(words=[machine.name], machine=machine.name), what, members, nodes, NCCL)
+    asked = LibraryCall(library=call.library) if call.library else None
+    words = MachineWords(words=[machine.name], machine=machine.name)
+    case = CollectiveCase(words, what, members, nodes, NCCL, asked, int(_bits(call)))
+    if asked is not None and _measured(machine, case, size) is None:
+        fact = f"no {what} of {call.library} among {members} on {nodes} node{'s' * (nodes > 1)} was measured on {machine.name}"
+        raise InputError(fact, path="--library")
     seconds = float(price_messages(machine, case, np.array([size]))[0])
     return OneTime(seconds, {f"network {case.operation}": seconds}, size / seconds if seconds else 0.0, "message a second", "byte/s")
+
+
+def _measured(machine: Architecture, case: CollectiveCase, size: float) -> Array | None:
+    """What a library takes; None where it was not measured. Raises InputError for one that is not known."""
+    try:
+        return called(machine, case, np.array([size]))
+    except InputError as problem:
+        problem.path = "--library"
+        raise
 
 
 def _quantity(text: str) -> float:
