@@ -25,7 +25,8 @@ def front_of(answer: Answer, asked: Sequence[str]) -> dict[str, Any]:
     from rackmodel.model.mapping import BLENDS
     from rackmodel.report.beside import front_data
 
-    bills, machine = {}, answer.result.machine
+    bills: dict[str, list[float]] = {}
+    machine = answer.result.machine
     for name in (*BLENDS, "money"):
         if name in asked and machine is not None:
             goal = objective_of(name, machine)
