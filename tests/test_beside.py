@@ -36,7 +36,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\"'&<b>"
 
 def front(words: str = "tensor") -> dict[str, Any]:
     some = [replace(result(words, {words: 8}), latency_s=x, energy_j=y, carbon_g=None) for x, y in FIGURES]
-    return front_data(some, "proven", ("latency", "energy", "memory"))
+    return front_data(some, "proven", ("latency", "energy", "memory"), {})
 
 
 def extra(words: str = "tensor") -> dict[str, Any]:

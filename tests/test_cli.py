@@ -267,6 +267,27 @@ def test_each_point_of_a_front_has_words_and_a_mapping_of_its_own(run, tmp_path:
         assert again["energy_j"] == pytest.approx(float(row["energy_j"]), rel=1e-9)
 
 
+def test_a_front_of_carbon_and_money_shows_them(run, tmp_path: Path) -> None:
+    """Beside what `evaluate` says of each mapping: its use, idle and embodied carbon. They were left out of the table and pareto.csv."""
+    words = ("search", "dgx_h100", "attention", "data_tensor", "--set", "accelerators=16", "--pareto", "total_carbon,memory,money,tcdp")
+    code, out, _ = run(*words, "-o", str(tmp_path))
+    assert code == 0
+    head = next(line for line in out.splitlines() if line.startswith("#"))
+    assert head.split() == ["#", "mapping", "memory", "total_carbon", "tcdp", "money"]
+    rows = list(csv.DictReader((tmp_path / "pareto.csv").read_text().splitlines()))
+    assert len(rows) > 1
+    for row in rows:
+        words = ("evaluate", "dgx_h100", "attention", str(tmp_path / f"pareto{row['number']}.mapping.yaml"))
+        again = json.loads(run(*words, "--set", "accelerators=16", "--json")[1])["result"]
+        grams = again["carbon"]["total"]["mid"]
+        assert float(row["total_carbon_g"]) == pytest.approx(grams, rel=1e-9)
+        assert float(row["tcdp_g_s"]) == pytest.approx(grams * again["latency_s"], rel=1e-9)
+        assert 0 < float(row["money_usd"]) < 1
+    front = json.loads((tmp_path / "result.json").read_text())["shown"]["front"]
+    assert [point["total_carbon_g"] for point in front["points"]] == [float(row["total_carbon_g"]) for row in rows]
+    assert run("report", str(tmp_path / "result.json"), "-o", str(tmp_path / "again"))[0] == 0
+
+
 def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
     lines = run("show", "rack_paper", "--set", "accelerators=8")[1].splitlines()
     assert lines[1] == f"  together {8 * 256 * 4 * 2e9 / 1e12:.4g} TFLOP/s · memory {8 * 80} GB {8 * 3.35:g} TB/s"

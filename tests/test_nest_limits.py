@@ -105,3 +105,10 @@ def test_rows_of_the_same_words_say_what_differs_and_idle_recompute_is_merged():
     idle = far.model_copy(update={"recompute": "full" if far.recompute != "full" else "selective"})
     rows = top_rows([replace(result, mapping=mapping) for mapping in (far, near, idle)])
     assert [words.endswith(f"{name} stride {stride}") for (words, _), stride in zip(rows, (4, 1), strict=True)] == [True, True]
+
+
+def test_no_two_of_many_mappings_have_the_same_words():
+    """Three facts were told, which 29 mappings had in common."""
+    sets = ["accelerators=8", "axes.dp.degree=1", "axes.tp.degree=8", "b=4", "s=64", "d=64", "e=8"]
+    rows = top_rows(api.search("dgx_h100", "attention", "auto", sets=sets, top=32).top)
+    assert len({words for words, _ in rows}) == len(rows) == 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate, combinations
-from math import prod
+from math import comb, prod
 from typing import Any
 
 import pytest
@@ -26,9 +26,9 @@ def joined(*counts: int) -> Architecture:
     return machine(*((count, {"bandwidth": f"{RATES[f'tier{at}'] / 1e9} GB/s"}) for at, count in enumerate(counts)))
 
 
-def layer(given: Architecture, experts: int, top: int, exchange: str, sets: Sequence[str] = ()) -> Result:
+def layer(given: Architecture, experts: int, top: int, exchange: str, sets: Sequence[str] = (), mode: str = "auto") -> Result:
     sizes = [f"x={experts}", f"k={top}", f"b={TOKENS}", "s=1", "d=256", "f=128", "phases=[forward]", *sets]
-    profile = read_profile("serial", [f"profile.collectives={{library: nccl, exchange: {exchange}}}"])
+    profile = read_profile("serial", [f"profile.collectives={{library: nccl, exchange: {exchange}, exchange_mode: {mode}}}"])
     return search_mapper(given, read_workload("moe", sizes), read_mapper("expert"), profile=profile).result
 
 
@@ -66,6 +66,34 @@ def test_networks_carry_a_copy_for_every_child_that_holds_one_of_a_tokens_expert
         times.append(TOKENS / prod(counts) * copies[level] * BYTES / RATES[f"tier{level}"])
     sent = [row for row in found.ledger.rows if row.tensor == "D" and row.action == "all_to_all"]
     assert sum(row.exposed_seconds for row in sent) == pytest.approx(max(times))  # levels work at once
+
+
+def test_levels_that_the_same_links_join_relay_nothing_between_them() -> None:
+    """Eight nodes under one switch, or by fours under two of a fat tree, each GPU with one NIC: a node is sent a token once in both, by the
+    same NICs. c(8) = 8 (1 - C(14, 3) / C(16, 3)) = 2.8 nodes, of which 7/8 are others, 4/8 under the other switch."""
+    nic = {"bandwidth": "50 GB/s"}
+    flat, tree = (machine((2, {"bandwidth": "400 GB/s"}), *((count, nic) for count in counts)) for counts in ((8,), (4, 2)))
+    rows = {
+        name: [row for row in layer(given, 16, 3, "relayed").ledger.rows if row.tensor == "D" and row.action == "all_to_all"]
+        for name, given in (("flat", flat), ("tree", tree))
+    }
+    sent = {(name, row.level): row.amount / TOKENS / BYTES for name, own in rows.items() for row in own}
+    assert sent["flat", "tier1"] == pytest.approx(2.8 * 7 / 8)
+    assert (sent["tree", "tier1"], sent["tree", "tier2"]) == pytest.approx((2.8 * 3 / 8, 2.8 * 4 / 8))
+    assert sent["flat", "tier0"] == pytest.approx(sent["tree", "tier0"])
+    seconds = [sum(row.exposed_seconds for row in own) for own in rows.values()]
+    assert seconds == pytest.approx([TOKENS / 16 * 2.8 * 7 / 8 * BYTES / 50e9] * 2)
+
+
+def test_kernels_of_low_latency_send_every_expert_its_own_where_they_were_not_measured() -> None:
+    """DeepEP was measured on nodes of B300, not between them: 8 experts of 32 ranks, three quarters of them on other nodes."""
+    given = read_architecture("dgx_b300", ["accelerators=32"])
+    outside = {
+        mode: sum(row.amount for row in layer(given, 64, 8, "deepep", mode=mode).ledger.rows if row.tensor == "D" and row.level == "su")
+        for mode in ("low_latency", "normal")
+    }
+    assert outside["low_latency"] == pytest.approx(TOKENS * 8 * 0.75 * BYTES)
+    assert outside["normal"] == pytest.approx(TOKENS * 4 * (1 - comb(48, 8) / comb(64, 8)) * 0.75 * BYTES)
 
 
 def test_fewer_bytes_leave_a_node_than_when_every_expert_is_sent_its_own() -> None:

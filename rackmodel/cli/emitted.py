@@ -1,4 +1,5 @@
-"""The carbon of a job as every command says it: use, idle and embodied, out to which boundary, and on which assumptions."""
+"""What several commands say of results: the carbon of a job (use, idle and embodied, out to which boundary, on which assumptions), and a
+front with the figures that it is of."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rackmodel.api import Answer
     from rackmodel.model.result import Result
 
 
@@ -15,6 +17,21 @@ def result_data(result: Result) -> dict[str, Any]:
 
     job = carbon_of(result)
     return result.to_dict() | ({} if job is None else {"carbon": job.to_dict()})
+
+
+def front_of(answer: Answer, asked: Sequence[str]) -> dict[str, Any]:
+    """An answer's front as `report.beside` has it. asked: its figures."""
+    from rackmodel.api import objective_of
+    from rackmodel.model.mapping import BLENDS
+    from rackmodel.report.beside import front_data
+
+    bills: dict[str, list[float]] = {}
+    machine = answer.result.machine
+    for name in (*BLENDS, "money"):
+        if name in asked and machine is not None:
+            goal = objective_of(name, machine)
+            bills[name] = [float(goal.value(one.latency_s, one.energy_j, one.memory_bytes_per_accelerator)) for one in answer.front]
+    return front_data(answer.front, answer.front_status, asked, bills)
 
 
 def carbon_lines(results: Sequence[Result], names: Sequence[str] = ("",)) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackmodel.cli.answer_first import answer_first
-from rackmodel.cli.emitted import carbon_lines, result_data
+from rackmodel.cli.emitted import carbon_lines, front_of, result_data
 from rackmodel.cli.options import (
     ArchitectureArg,
     CheckpointOption,
@@ -104,40 +104,39 @@ def search(
     run = make_run(words, answer.result, inputs) if words and inputs else None
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
     check_finite([answer.result, *answer.top, *answer.front])
+    front = front_of(answer, asked["front"]) if answer.front else None
     with answer_first(as_json=as_json) as write:
         if where is not None:
             own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}
-            write(lambda: _written(answer, run, launch, where, own))
+            write(lambda: _written(answer, front, run, launch, where, own))
         if trace is not None and inputs is not None:
             write(lambda: write_trace(answer.result, inputs, profile, trace))
         if as_json:
             print_json(_data(answer, run, launch, fronted=pareto is not None))
             return
-        _print(answer, run, launch, verbose)
+        _print(answer, front, run, launch, verbose)
 
 
-def _print(answer: Answer, run: Run | None, launch: Launch | None, verbose: bool) -> None:
+def _print(answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, verbose: bool) -> None:
     from rackmodel.report.printing import print_result
 
     print_result(answer.result, answer.top, carbon_lines([answer.result]), whole=verbose)
-    if answer.front:
-        print_front(answer.front, answer.front_status, whole=verbose)
+    if front:
+        print_front(front, whole=verbose)
     if run:
         print_run(run)
     if launch:
         print_launch(launch)
 
 
-def _written(answer: Answer, run: Run | None, launch: Launch | None, where: Path, own: Mapping[str, Any]) -> list[Path]:
-    """Every file of an answer. own: what was asked."""
-    from rackmodel.report.beside import front_data
-
-    figures = own["front"]
-    front = front_data(answer.front, answer.front_status, figures) if answer.front else None
+def _written(
+    answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, where: Path, own: Mapping[str, Any]
+) -> list[Path]:
+    """Every file of an answer. front: as report.beside has it · own: what was asked."""
     asked = {key: value for key, value in own.items() if key != "front"}
     return [
         *write_results([answer.result], where, asked=[asked], beside=beside(run, launch, front)),
-        *(write_front(answer.front, answer.front_status, where, figures) if answer.front else []),
+        *(write_front(answer.front, front, where) if front else []),
         *(write_launch(launch, where) if launch else []),
         *(write_top(answer, where) if len(answer.top) > 1 else []),
     ]

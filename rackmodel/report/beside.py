@@ -12,23 +12,34 @@ from rackmodel.model.result import Result
 from rackmodel.report.carbon import carbon_words
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.report.markup import copy_button, escaped, sortable_table
+from rackmodel.report.money import amount
 from rackmodel.report.runners_up import words_apart
 from rackmodel.report.tables import format_number, format_percent, format_si
 
 FRONT_COLUMNS = {"latency_s": ("latency", "s"), "energy_j": ("energy", "J"), "memory_bytes_per_accelerator": ("memory", "B")}
-CARBON_COLUMN = {"carbon_g": ("carbon", "gCO2e")}
+ASKED_COLUMNS = {
+    "carbon_g": ("carbon", "gCO2e"),
+    "total_carbon_g": ("total_carbon", "gCO2e"),
+    "tcdp_g_s": ("tcdp", "gCO2e s"),
+    "money_usd": ("money", "$"),
+}
+"""Key → (figure of a front, unit): of every mapping, and of a front that it is of."""
 MOST_POINTS = 1_000
 """Points of a front on a page; all are in pareto.csv."""
 
 Data = Mapping[str, Any]
 
 
-def front_data(front: Sequence[Result], status: str, asked: Sequence[str]) -> dict[str, Any]:
-    """A front in its order. status: whether a point of it may be missing · asked: its figures."""
+def front_data(front: Sequence[Result], status: str, asked: Sequence[str], bills: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """A front in its order. status: whether a point of it may be missing · asked: its figures · bills: those of them that no mapping has
+    without its machine's bill, of each."""
     points = [
-        {"mapping": words, **{key: getattr(one, key) for key in (*FRONT_COLUMNS, *CARBON_COLUMN)}}
+        {"mapping": words, **{key: getattr(one, key) for key in (*FRONT_COLUMNS, "carbon_g")}}
         for words, one in zip(words_apart(front), front, strict=True)
     ]
+    for key, (name, _) in ASKED_COLUMNS.items():
+        for point, value in zip(points, bills.get(name, ()), strict=name in bills):
+            point[key] = value
     return {"status": status, "figures": list(asked), "points": points}
 
 
@@ -89,14 +100,19 @@ def front_chart_data(front: Data, number: int) -> dict[str, Any]:
     first, second = [*dict.fromkeys(name for name in (*front["figures"], *known) if name in known)][:2]
     points = []
     for place, point in enumerate(front["points"][:MOST_POINTS], start=1):
-        told = [f"{name} {format_si(point[key], unit)}" for key, (name, unit) in columns.items()]
+        told = [f"{name} {amount(point[key], unit)}" for key, (name, unit) in columns.items()]
         points.append([place, point[known[first]], point[known[second]], "\n".join([f"{place}: {point['mapping']}", *told])])
     return {"of": number, "x": [first, columns[known[first]][1]], "y": [second, columns[known[second]][1]], "points": points}
 
 
+def asked_columns(front: Data) -> dict[str, tuple[str, str]]:
+    """Key → (name, unit) of the figures that a table of a front has: those of every mapping, and those that were asked."""
+    return FRONT_COLUMNS | {key: said for key, said in ASKED_COLUMNS.items() if said[0] in front["figures"]}
+
+
 def _columns(front: Data) -> dict[str, tuple[str, str]]:
     """Key → (name, unit) of the figures that every point has."""
-    every = {**FRONT_COLUMNS, **CARBON_COLUMN}
+    every = {**FRONT_COLUMNS, **ASKED_COLUMNS}
     return {key: said for key, said in every.items() if all(isinstance(point.get(key), int | float) for point in front["points"])}
 
 
@@ -104,7 +120,7 @@ def _front(front: Data, number: int, of: str) -> str:
     columns, points = _columns(front), front["points"]
     rows = []
     for place, point in enumerate(points[:MOST_POINTS], start=1):
-        figures = [(format_si(point[key], unit), point[key]) for key, (_, unit) in columns.items()]
+        figures = [(amount(point[key], unit), point[key]) for key, (_, unit) in columns.items()]
         rows.append([(str(place), place), (str(point["mapping"]), None), *figures])
     hidden = len(points) - len(rows)
     more = f"; the first {len(rows)} are shown, all are in pareto.csv" if hidden else ""

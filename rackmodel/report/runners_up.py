@@ -6,7 +6,7 @@ where the axes are placed, what overlaps, or else the first field of the mapping
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rackmodel.model.mapping import MappingSpec
@@ -26,7 +26,7 @@ def top_rows(results: Sequence[Result]) -> list[tuple[str, Result]]:
 
 
 def words_apart(results: Sequence[Result]) -> list[str]:
-    """Mappings in words; those of the same words with what some of them have otherwise."""
+    """Mappings in words; those of the same words with what tells each from the others."""
     found = [mapping_words(result.mapping) for result in results]
     alike: dict[str, list[int]] = {}
     for number, words in enumerate(found):
@@ -36,9 +36,20 @@ def words_apart(results: Sequence[Result]) -> list[str]:
             facts = [dict(_facts(results[number].mapping)) for number in numbers]
             differing = {name for name in set().union(*facts) if len({own.get(name) for own in facts}) > 1}
             for number, own in zip(numbers, facts, strict=True):
-                told = [f"{name} {value}" for name, value in own.items() if name in differing]
-                found[number] = ", ".join([words, *told[:3]])
+                found[number] = ", ".join([words, *_telling({name: own[name] for name in own if name in differing}, facts)])
     return found
+
+
+def _telling(own: Mapping[str, str], every: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """The first facts of one of them that no other has together."""
+    left = every
+    for name, value in own.items():
+        alike = [other for other in left if other.get(name) == value]
+        if len(alike) < len(left):
+            left = alike
+            yield f"{name} {value}"
+        if len(left) == 1:
+            return
 
 
 def top_csv(rows: Sequence[tuple[str, Result]]) -> str:

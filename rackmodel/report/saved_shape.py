@@ -136,6 +136,9 @@ class Member(Written):
     energy_j: NonNegativeFloat
     memory_bytes_per_accelerator: NonNegativeFloat
     carbon_g: NonNegativeFloat | None = None
+    total_carbon_g: NonNegativeFloat | None = None
+    tcdp_g_s: NonNegativeFloat | None = None
+    money_usd: NonNegativeFloat | None = None
 
 
 class Front(Written):

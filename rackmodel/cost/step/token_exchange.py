@@ -3,7 +3,8 @@
 
     gathered    V = n · R · v  all-gathered before experts, and reduce-scattered behind them, whatever experts a token chose
     relayed     V = n · c(N) · v over a level's network, N: its children that hold the group, c(N): those of them that hold one of a token's
-                experts (ranks_reached). A token goes to one rank of each, and on from there over the network below; levels work at once
+                experts (ranks_reached). A token goes to one rank of each, and on from there over the network below; levels work at once.
+                Levels that the same links join (tiers of a fat tree, NVLink of a node and its rack) are one
 
 n: tokens of a rank · R: ranks · v: bytes of a token's vector. An all-to-all sends n · k · v (R - 1) / R instead, k experts of a token: as
 much as gathering where R is k, more on fewer ranks. Source (relayed): deepseek-ai/DeepEP, README, normal kernels with NVLink and RDMA
@@ -12,6 +13,7 @@ forwarding; RECALLED: they fill the network between nodes (43 to 58 of some 50 G
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, get_args
@@ -20,10 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds, ranks_reached
+from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.program.sent_tokens import SentTokens, sent_tokens
 from rackmodel.cost.program.tasks import Crowd, Task
 from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, ExchangeMode
+from rackmodel.model.architecture import Tier
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode
 
 if TYPE_CHECKING:
     from rackmodel.cost.step.pricer import Pricer
@@ -32,8 +36,9 @@ Array = NDArray[np.float64]
 
 
 def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, otherwise: LinkArrays) -> LinkArrays:
-    """An all-to-all of tokens and experts by the library's kernels; `otherwise` where the outermost network in use does not know them.
-    Its own copies of the tokens, in its own elements, are what links carry. ring: the same by a ring · volume: [n] bytes of a rank."""
+    """An all-to-all of tokens and experts by the library's kernels: its own copies of the tokens, in its own elements, are what links
+    carry. Where the outermost network in use does not know them: relayed, as by normal kernels, or `otherwise`, each to its experts, as by
+    those of low latency. ring: the same by a ring · volume: [n] bytes of a rank."""
     calls = pricer.setting.calls
     sent = sent_tokens(pricer.workload, task.tensor) if task.action == "all_to_all" else None
     if sent is None or calls is None or calls.asked.exchange == ALL_TO_ALL:
@@ -50,11 +55,10 @@ def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, other
         groups=sent.groups,
         kept=sent.kept,
     )
-    asked, found = (
-        calls.asked.exchange_mode,
-        otherwise.replaced(pricer.calling(ring.outermost >= 0, volume), relayed(pricer, task, sent, otherwise)),
-    )
+    asked = calls.asked.exchange_mode
     normal = pricer.prompting if asked == "auto" else np.full(pricer.n, asked == "normal")
+    relays = pricer.calling((ring.outermost >= 0) & (normal | (calls.asked.exchange == RELAYED)), volume)
+    found = otherwise.replaced(relays, relayed(pricer, task, sent, otherwise)) if relays.any() else otherwise
     for tier, mode in product(range(len(ring.levels)), get_args(ExchangeMode)):
         known = calls.exchange(ring.levels[tier], mode)
         here = pricer.calling((ring.outermost == tier) & (normal == (mode == "normal")), volume)
@@ -76,24 +80,40 @@ def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, other
 
 
 def relayed(pricer: Pricer, task: Task, sent: SentTokens, otherwise: LinkArrays) -> LinkArrays:
-    """The same where each token goes once to every child of a level that holds one of its experts. otherwise: each to its experts, which
-    stands where ranks are in one child alone, or not as many in each."""
+    """The same where each token goes once to every child of a level that holds one of its experts; of levels that the same links join
+    (`Fabric.ports`) straight to every child of the innermost. otherwise: each to its experts, which stands where ranks are in one child
+    alone, or not as many in each."""
     boxes = pricer.algorithm(task, "hierarchical")
     boxes = replace(boxes, seconds_per_byte=boxes.seconds_per_byte / pricer.setting.links)
     cannot = np.asarray(np.isinf(boxes.seconds_per_byte).any(axis=0))
+    tiers, ports = pricer.architecture.tiers, fabric_of(pricer.architecture).ports
     groups = [every[0] for every in pricer.groups(task)]
-    holders = [pricer.on_columns([len(np.unique(group // tier.below)) for group in groups]) for tier in pricer.architecture.tiers]
-    copies = np.array([ranks_reached(sent.top, sent.experts, count, sent.groups, sent.kept) for count in holders]) / sent.top
-    copies = np.where(cannot, copies[0], copies)  # to ranks, wherever they are
+    inside = [_parts(pricer, groups, tier.below) for tier in tiers]
+    around = [_parts(pricer, groups, tier.below * tier.children) for tier in tiers]
+    reached = [ranks_reached(sent.top, sent.experts, count, sent.groups, sent.kept) / sent.top for count in inside]
+    copies = np.array([reached[first] * around[last] / around[tier] for tier, (first, last) in enumerate(ports)])
+    copies = np.where(cannot, reached[0], copies)  # to ranks, wherever they are
     base = boxes.replaced(cannot, otherwise)
     seconds = base.seconds_per_byte * copies
-    slowest = np.arange(len(seconds))[:, None] == seconds.argmax(axis=0)
+    busy = np.array([_of_links(seconds, tiers, first, tier) for tier, (first, _) in enumerate(ports)])
+    slowest = np.arange(len(seconds))[:, None] == busy.argmax(axis=0)
     return replace(
         base,
         wire_bytes_per_byte=base.wire_bytes_per_byte * copies,
         joules_per_byte=base.joules_per_byte * copies,
-        seconds_per_byte=np.where(slowest | cannot, seconds, 0.0),
+        seconds_per_byte=np.where(cannot, seconds, np.where(slowest, busy, 0.0)),
     )
+
+
+def _parts(pricer: Pricer, groups: Sequence[NDArray[np.int64]], size: int) -> Array:
+    """[n] runs of `size` accelerators that hold a group."""
+    return pricer.on_columns([len(np.unique(group // size)) for group in groups])
+
+
+def _of_links(seconds: Array, tiers: Sequence[Tier], first: int, last: int) -> Array:
+    """[n] seconds of links that join the tiers from `first` to `last`, or of the switches of the last where they are fewer."""
+    through = sum(seconds[tier] / tiers[tier].network.oversubscription for tier in range(first, last + 1))
+    return np.asarray(np.maximum(seconds[last], through))
 
 
 def gathered(pricer: Pricer, task: Task) -> tuple[Task, Array | None]:
