@@ -141,7 +141,8 @@ def _choice(workload: Workload, mapping: MappingSpec, op: Op, axis: str, choice:
         return
     whole = flat if choice in (flat := mapping.flat.get(axis, [])) else [choice]
     own = [index for index in whole if index in op.indices]
-    size, others = (prod(workload.sizes[i] for i in some) for some in (own, [i for i in whole if i not in own]))
+    beside = [index for index in whole if index not in own and index in workload.sizes]  # (one that is not there is told of `flat`)
+    size, others = (prod(workload.sizes[index] for index in some) for some in (own, beside))
     if size % degree and (mapping.uneven == "error" or others > 1):
         why = f" ({begins_inside(whole)})" if others > 1 else ""
         yield InputError(f"degree {degree} does not divide {' x '.join(own)} = {size}{why}", path=path)
