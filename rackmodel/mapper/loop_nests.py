@@ -29,6 +29,7 @@ from rackmodel.mapper.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.given_nests import check_given
 from rackmodel.mapper.known_regions import KnownRegions
 from rackmodel.mapper.nest_demands import check_demands, demands_on
+from rackmodel.mapper.nest_fronts import NestFront
 from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.mapper.nests_remembered import plain_data, remembered
@@ -125,6 +126,7 @@ class NestInside(LayerInside):
         self.solved: dict[NestKey, Nested] = {}
         self.known_regions = KnownRegions()
         self.known_alone: dict[tuple[object, ...], Nested] = {}  # nests of operations on their own, by sizes and aim
+        self.fronts: dict[str, NestFront] = {}  # of nests by all that is asked of them but the aim
         self.no_room: dict[Fused, InfeasibleError | None] = {}  # declared regions under layouts that are free; None: under some it has room
         self.gained: dict[Fused, float] = {}  # what the regions save that were found last and taken
 
@@ -452,9 +454,13 @@ class NestInside(LayerInside):
         }
         self.watch.say(f"loop nest of {problem.name}")
         answer = remembered(question, lambda effort: self._solve(asked.problem, asked.machine, rules, watts, home, effort), self.watch)
-        mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
+        front = self.fronts.setdefault(json.dumps(question | {"objective": []}), NestFront())
+        found = NestMapping.from_dict(answer["mapping"])
+        cost = evaluate(asked.problem, asked.machine, found, home=frozenset(home))
+        best, certificate = front.told(replace(self.aim, static_w=watts), found, cost, answer["certificate"])
+        mapping = asked.original(best)
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
-        return Nested(problem, machine, mapping, cost, answer["certificate"], home=home)
+        return Nested(problem, machine, mapping, cost, certificate, home=home)
 
     def _ruled(self, problem: NestProblem) -> str:
         """The operation whose rules a contraction's nest is under; '*': those of all."""

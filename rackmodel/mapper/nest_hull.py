@@ -15,6 +15,7 @@ from math import inf
 import numpy as np
 
 CLOSE = 1e-9  # relative difference below which two figures are equal
+NEAR = 0.02  # relative difference below which two slopes are as good as one
 FAR = 1e6  # times the longest time known: as good as never
 Figure = Callable[[float, float], float]
 """Of (joules without static power, seconds): a polynomial of the second degree."""
@@ -92,7 +93,21 @@ class Hull:
         a, b = one.point[1] - two.point[1], two.point[0] - one.point[0]
         fine = 1 - CLOSE
         between = one.latency * a < one.energy * b * fine and b * two.energy < a * two.latency * fine
-        return (a, b) if a > 0 and b > 0 and between else None
+        return (a, b) if a > 0 and b > 0 and between and not self._has(a, b, CLOSE) else None
+
+    def tangent(self, figure: Figure, of: Sequence[int]) -> tuple[float, float] | None:
+        """(a, b) of the line along which a figure changes least at one corner; None where it is between two, or there is such a line."""
+        if len(of) != 1:
+            return None
+        joules, seconds = self.corners()[of[0]].place
+        a = figure(joules + joules, seconds) - figure(0.0, seconds)
+        b = figure(joules, seconds + seconds) - figure(joules, 0.0)
+        a, b = (a / joules, b / seconds) if joules and seconds else (0.0, 0.0)
+        return (a, b) if a > 0 and b > 0 and not self._has(a, b, NEAR) else None
+
+    def _has(self, a: float, b: float, apart: float) -> bool:
+        """Whether one of the lines is of such a slope, but for so much of it."""
+        return any(abs(line.latency * a - line.energy * b) <= apart * line.energy * b for line in self.lines)
 
 
 def _ends(one: Place, two: Place, limits: Sequence[tuple[Figure, float]]) -> list[Place]:

@@ -4,8 +4,9 @@ a host, other lanes or other stages decide how much a second is worth.
     nests of least J + w T for one w after another: each leaves a line that no step is below (nest_hull), and steps to choose from
 
 J is a step's joules but for static power, a sum over its nests, T its seconds. Searched are the joules alone, the seconds alone, and, where
-what is asked for is least above these lines, the slope of the chord between the points that two of them touch: until a step lies there, and
-is proven, or nothing new is found. EDP over several nests is the first case: its least product is at a corner of the hull of all points.
+what is asked for is least above these lines, the slope along which it changes least, or that of the chord between the points that two of
+them touch: until a step lies there, and is proven, or nothing new is found. EDP over several nests is the first case: its least product is
+at a corner of the hull of all points.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Found, Question
 
 ROUNDS = 12  # slopes beside joules alone and seconds alone
+WORTH = 0.1  # of what is open, that a slope is to close for another to be tried, where nests are not proven
 NOTE = "loop nests tried for least energy, latency and weighted sums of the two, which bound it"
 Search = Callable[[Job, Question], Found]
 
@@ -93,6 +95,7 @@ class _Trades:
         self.offers: list[Offer] = []
         self.refused: list[InfeasibleError] = []
         self.hull = Hull([])
+        self.unproven = False  # whether nests of any slope have a gap
         self.started = time.perf_counter()
         self.unlimited = inf  # what is asked for, of the first nests under no limits
 
@@ -230,14 +233,18 @@ class _Trades:
             if goal.additive and all(goal.weights(self.static_w)):
                 joule, second = goal.weights(self.static_w)
                 self._look(1.0, second / joule)
+            before = inf
             for _ in range(ROUNDS):
                 least, corners = self.hull.lowest(figure, limits, rises=rises)
-                if self._settled(max(bound, least)):
+                left = self.value - max(bound, least)
+                if self._settled(max(bound, least)) or (self.unproven and not self.limited and left > before * (1 - WORTH)):
                     break
-                chord = next((line for line in map(self.hull.chord, corners) if line is not None), None)
-                if chord is None:
+                lines = (self.hull.tangent(figure, corners), *map(self.hull.chord, corners))
+                line = next((line for line in lines if line is not None), None)
+                if line is None:
                     break
-                self._look(1.0, max(chord[1] / chord[0], least_slope))
+                self._look(1.0, max(line[1] / line[0], least_slope))
+                before = left
         sure = not isfinite(self.question.least) and len(self.hull.lines) > 1
         return self.hull.lowest(figure, limits, rises=rises)[0] if sure else 0.0
 
@@ -251,10 +258,12 @@ class _Trades:
         joules, seconds = self._figures(found)
         used = other.setting.inside
         assert isinstance(used, NestInside)
+        self.unproven |= used.nests_gap > CLOSE
         if energy and latency and inside.hidden:
             least = self._charged(job)
         else:
             least = (energy * joules + latency * seconds) * (1 - max(found.certificate.gap, used.widest_gap))
+            least = max(least, self._lessened(other, replace(self.loose, goal=goal)))
         for line in (SupportLine(1.0, 0.0, 0.0, (joules, seconds)), SupportLine(0.0, 1.0, 0.0, (joules, seconds))):
             self.hull.add(line)
         self.hull.add(SupportLine(energy, latency, least, (joules, seconds)))
