@@ -40,7 +40,8 @@ LEAK = 1e-12
 class RandomBatches:
     """n engines; [n, states] but where said. seconds: of a batch · taken: prompts in it · decoded: steps that it decodes · moves:
     [n, states, states] of the chain while somebody decodes · often: how often a batch finds each state · met: the same while a sequence
-    decodes · idle: [n] seconds of an engine with nobody in it, for each batch · there: [n] whether somebody decodes."""
+    decodes · empty: [n] how often nobody is there at all where no prompt waits · there: [n] how often somebody decodes · rate: [n]
+    requests a second."""
 
     seconds: Array
     taken: Array
