@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import AnyFigures, Holding
-from rackmodel.cost.step.pipeline_orders import fullest_moments, held, undominated
+from rackmodel.cost.step.pipeline_orders import fullest_moments, held, moments, undominated
 from rackmodel.model.schedules import runs_as
 
 Array = NDArray[np.float64]
@@ -112,8 +112,8 @@ def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: I
         return sum((sizes[x] * (flying * count) for x, count in zip(some, chunks[0].tolist(), strict=True) if count), most)
     alike = _alike(micro_batches, cut.stages)
     for count in np.unique(alike).tolist():
-        moments = _layers_under_way(cut, schedule, count, device, some).tolist()
-        then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(some, layers, strict=True))) for layers in moments))
+        held_then = _layers_under_way(cut, schedule, count, device, some).tolist()
+        then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(some, layers, strict=True))) for layers in held_then))
         most = np.where(alike == count, then, most)
     return most
 
@@ -121,8 +121,8 @@ def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: I
 @lru_cache(maxsize=4096)
 def _layers_under_way(cut: Cut, schedule: str, micro_batches: int, device: int, some: tuple[int, ...]) -> Ints:
     """[moments, sections] layers of some sections, as often as passes of them are under way; those moments that may hold most."""
-    moments = fullest_moments(runs_as(schedule, cut.chunks), cut.stages, micro_batches, cut.chunks, device)
-    return undominated(moments @ cut.of_chunks(device)[:, list(some)])
+    passes = moments(runs_as(schedule, cut.chunks), cut.stages, micro_batches, cut.chunks, device)
+    return undominated(passes @ cut.of_chunks(device)[:, list(some)])
 
 
 def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> dict[str, Array]:

@@ -117,13 +117,18 @@ def in_flight(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -
 
 
 @lru_cache(maxsize=1024)
-def fullest_moments(schedule: str, stages: int, micro_batches: int, chunks: int, stage: int) -> Ints:
-    """[moments, chunks] passes of each chunk whose activations a stage holds, at every moment but those that hold no more of any chunk than
-    another; InputError as `check`."""
+def moments(schedule: str, stages: int, micro_batches: int, chunks: int, stage: int) -> Ints:
+    """[moments, chunks] passes of each chunk whose activations a stage holds as each of its forward passes ends; InputError as `check`."""
     plan, frees = order(schedule, stages, micro_batches, chunks), WEIGHT if schedule in SPLIT else BACKWARD
     kind, own = plan.kind[stage][:, None], plan.chunk[stage][:, None] == np.arange(chunks)
     there = np.cumsum(own & (kind == FORWARD), axis=0) - np.cumsum(own & (kind == frees), axis=0)
-    return _frozen(undominated(there[plan.kind[stage] == FORWARD]))
+    return _frozen(there[plan.kind[stage] == FORWARD])
+
+
+@lru_cache(maxsize=1024)
+def fullest_moments(schedule: str, stages: int, micro_batches: int, chunks: int, stage: int) -> Ints:
+    """The same at every moment but those that hold no more of any chunk than another."""
+    return _frozen(undominated(moments(schedule, stages, micro_batches, chunks, stage)))
 
 
 def undominated(rows: Ints) -> Ints:
