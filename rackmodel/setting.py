@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
+from rackmodel.cost.network.algorithms import linked
 from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.step.pricer import Setting
 from rackmodel.errors import InputError
@@ -52,7 +53,7 @@ def setting_of(
     return Setting(
         architecture=architecture,
         inside=local_pricer(profile, most) if inside is None else inside,
-        algorithms=tuple(algorithms),
+        algorithms=linked((tier.network for tier in architecture.tiers), algorithms),
         calls=calls,
         most_summed=most,
         variation=profile.variation,

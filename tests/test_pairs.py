@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp
 from pydantic import ValidationError
 
+from rackmodel.cost.network.algorithms import linked
 from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture, Network
 from rackmodel.model.placement import Mesh, members
 from tests import samples
@@ -294,3 +296,11 @@ def test_more_links_or_bandwidth_of_pairs_are_never_slower(n: int, nodes: int, o
         after = collective(machine(better, rest), rows, kind, name)
         assert after.total(1.0) <= before.total(1.0) * (1 + 1e-12)
         assert after.wire_bytes_per_byte == pytest.approx(before.wire_bytes_per_byte)
+
+
+def test_straight_ways_are_asked_of_networks_whose_pairs_have_links() -> None:
+    """`algorithms: best` asks no switch for them; asked for alone they are kept, and a ring stands in."""
+    pairs, switch = ([tier.network for tier in read_architecture(name).tiers] for name in ("mi300x_nodes", "dgx_h100"))
+    assert linked(pairs, ["ring", "direct"]) == ("ring", "direct")
+    assert linked(switch, ["ring", "direct"]) == ("ring",)
+    assert linked(switch, ["direct"]) == ("direct",)

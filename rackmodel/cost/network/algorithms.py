@@ -34,7 +34,7 @@ SHARP: Graham 2016. The largest halving message goes to the nearest member, so o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -44,6 +44,7 @@ from rackmodel.cost.network.fabric import Fabric, Indices
 from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
 from rackmodel.cost.network.topologies import hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
+from rackmodel.model.architecture import Network
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
 Extents = tuple[int, ...] | None
@@ -438,6 +439,12 @@ ALGORITHMS: dict[str, Algorithm] = {
     "hierarchical": Algorithm((*_GATHERS, "all_to_all"), True, _hierarchical),
     "in_network": Algorithm(_GATHERS, True, _in_network),
 }
+
+
+def linked(networks: Iterable[Network], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of some algorithms that networks have links for: `direct` wants a pair's own. All, where none is left."""
+    pairs = any(topology_of(network).pairs for network in networks)
+    return tuple(name for name in names if pairs or name != "direct") or tuple(names)
 
 
 def _next(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
