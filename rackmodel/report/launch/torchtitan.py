@@ -10,7 +10,13 @@ from rackmodel.report.launch.arguments import ORDERS, Launch
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
 
-TITAN_SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
+TITAN_SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved1F1B",
+    "zb_v": "ZBVZeroBubble",
+    "dualpipe_v": "DualPipeV",
+}
 
 
 def torchtitan(shape: Shape, found: Meaning) -> Launch:
