@@ -119,8 +119,9 @@ def held(schedule: str, stages: ArrayLike, micro_batches: ArrayLike, chunks: Arr
     """Peak activations on a stage, in micro-batches × chunks, min(c + d, m v); integers or arrays that broadcast. Checks nothing."""
     if schedule in FOLDED:
         each = np.broadcast_arrays(*(np.asarray(x, dtype=np.int64) for x in (stages, micro_batches, stage)))
-        counted = [_fullest(schedule, *one) for one in zip(*(x.reshape(-1).tolist() for x in each), strict=True)]
-        return np.array(counted, dtype=np.int64).reshape(each[0].shape)
+        apart, of = np.unique(np.stack([x.reshape(-1) for x in each]), axis=1, return_inverse=True)
+        counted = [_fullest(schedule, *one) for one in apart.T.tolist()]
+        return np.array(counted, dtype=np.int64)[of.reshape(-1)].reshape(each[0].shape)
     c, d = weave(schedule, stages, micro_batches, chunks, stage)
     most = np.asarray(micro_batches, dtype=np.int64) * np.asarray(chunks, dtype=np.int64)
     return np.asarray(np.minimum(c + d, most), dtype=np.int64)
