@@ -290,6 +290,15 @@ def test_interleaving_says_the_layers_of_a_virtual_stage() -> None:
     assert noted(translation("deepspeed", GPT, found), "schedule interleaved has no argument")
 
 
+@pytest.mark.parametrize(("stages", "chunks", "schedule"), [(8, 1, "1f1b"), (8, 2, "interleaved"), (6, 2, "zb_v")])
+def test_torchtitan_makes_as_many_stages_as_were_priced(stages: int, chunks: int, schedule: str) -> None:
+    """torchtitan/distributed/pipeline_parallel.py: ceil((layers + what both ends count, 1 each where nothing is said) / layers a stage)."""
+    said = words(translation("torchtitan", GPT, mapping(GPT, {}, stages=stages, interleave=chunks, schedule=schedule)))
+    ends = sum(int(said.get(f"parallelism.pipeline_parallel_{end}_stage_less_layers", 1)) for end in ("first", "last"))
+    each = int(said["parallelism.pipeline_parallel_layers_per_stage"])
+    assert -(-(96 + ends) // each) == stages * chunks
+
+
 @pytest.mark.parametrize(
     ("schedule", "without"),
     [

@@ -18,6 +18,9 @@ TITAN_SCHEDULES = {
     "dualpipe_v": "DualPipeV",
 }
 
+ENDS = ("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers")
+"""Layers for which embedding and head count where stages are dealt, 1 each where nothing is said: of equal stages they count none."""
+
 
 def torchtitan(shape: Shape, found: Meaning) -> Launch:
     degrees, step, notes = found.degrees, found.step, list(found.notes)
@@ -55,6 +58,7 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
                 cannot.append("chunks between the first and the last that hold no layer: split points are distinct")
         else:
             parallelism["pipeline_parallel_layers_per_stage"] = shape.layers // (degrees["pipeline"] * step.interleave)
+            parallelism |= dict.fromkeys(ENDS, 0)
     training: dict[str, Any] = {
         "local_batch_size": step.micro_batch * (found.accumulation if piped else 1),
         "global_batch_size": found.batch,
