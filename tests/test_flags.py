@@ -297,6 +297,8 @@ def test_torchtitan_makes_as_many_stages_as_were_priced(stages: int, chunks: int
     ends = sum(int(said.get(f"parallelism.pipeline_parallel_{end}_stage_less_layers", 1)) for end in ("first", "last"))
     each = int(said["parallelism.pipeline_parallel_layers_per_stage"])
     assert -(-(96 + ends) // each) == stages * chunks
+    notes = translation("torchtitan", GPT, mapping(GPT, {}, stages=stages, interleave=chunks, schedule=schedule)).notes
+    assert any("PyTorch refuses" in note for note in notes) == (schedule == "zb_v")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED
+from rackmodel.model.schedules import SPLIT
 from rackmodel.report.launch.arguments import ORDERS, Launch
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
@@ -49,6 +50,8 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         parallelism["pipeline_parallel_microbatch_size"] = step.micro_batch
         if step.schedule in TITAN_SCHEDULES:
             parallelism["pipeline_parallel_schedule"] = TITAN_SCHEDULES[step.schedule]
+            if step.schedule in SPLIT:
+                notes.append(f"{TITAN_SCHEDULES[step.schedule]} splits the backward pass, which PyTorch refuses with --training.compile")
         else:
             cannot.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
         if found.layers:
