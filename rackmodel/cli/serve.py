@@ -54,7 +54,7 @@ def serve(
         str, typer.Option(metavar="N[,N]", help="Ranks of each tensor group that keep different tokens of the cache, to try.")
     ] = "1",
     prompt_context: Annotated[
-        str, typer.Option("--prompt-context", metavar="N[,N]", help="Tensor groups of a worker of prompts that share out their new tokens.")
+        str, typer.Option("--prompt-context", metavar="N[,N]", help="Tensor groups that share out new tokens of prompts, to try.")
     ] = "1",
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",
