@@ -135,13 +135,13 @@ def simulate(
     extent = Extent(
         sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
     )
-    table = StepTable(model, extent, rules.wide, rules.stages)
+    table = StepTable(model, extent, rules.wide, rules.stages, rules.mesh)
     engine = (_Steps if rules.stages == 1 else Batches)(trace, rules, table, clients)
     engine.run()
     first, total = engine.first - engine.asked + rules.way_s, engine.ended - engine.asked + rules.way_s
     gaps = np.maximum(trace.output - 1.0, 1.0)
     seconds = float((engine.asked + total).max() - engine.asked.min())
-    idle, mesh = np.array([max(seconds - engine.worked_s, 0.0)]), np.zeros(1)
+    idle, mesh = np.array([max(seconds - engine.worked_s, 0.0)]), np.array([float(rules.mesh)])
     rows = (*model.waiting(idle, mesh), *model.idling(idle, mesh))
     return RequestFigures(
         queue_s=engine.admitted - engine.asked,
