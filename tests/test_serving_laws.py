@@ -7,8 +7,12 @@ import pytest
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Trace
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
-from rackmodel.serving.steady import closed_loop, open_arrivals
+from rackmodel.serving.search import ServingSpace, search_service
+from rackmodel.serving.steady import closed_loop, closed_loop_of_short, open_arrivals
+from rackmodel.serving.steps import Deployment
 from rackmodel.serving.trace import RequestFigures, drawn_trace, simulate
 from tests import samples
 from tests.serving_models import LinearModel
@@ -247,11 +251,42 @@ def test_requests_that_come_at_random_to_a_pipeline_are_run(stages: int, mixed: 
     schedule, model = Schedule.of(mixed=mixed, request_s=3e-3, ahead=1, stages=stages), LinearModel(stages=stages)
     requests = Requests.of(prompt=prompt, output=output, variation=0.2 / 1.8 / 3**0.5)
     law = open_arrivals(model, requests, schedule, np.array([rate]), ROOMY)
-    runs = [simulate(model, drawn_trace(2500, (prompt, output, 0.8), rate, seed), schedule, 1e12) for seed in (1, 2)]
-    assert law.ttft_s[0] == pytest.approx(np.mean([one.ttft_s[500:].mean() for one in runs]), rel=0.12)
+    runs = [simulate(model, drawn_trace(1500, (prompt, output, 0.8), rate, seed), schedule, 1e12) for seed in (1, 2)]
+    assert law.ttft_s[0] == pytest.approx(np.mean([one.ttft_s[300:].mean() for one in runs]), rel=0.12)
     assert law.joules_per_token[0] * law.tokens_per_s[0] == pytest.approx(10.0, rel=1e-9)
     if output > 1:
-        assert law.tpot_s[0] == pytest.approx(np.mean([one.tpot_s[500:].mean() for one in runs]), rel=0.12)
+        assert law.tpot_s[0] == pytest.approx(np.mean([one.tpot_s[300:].mean() for one in runs]), rel=0.12)
+
+
+SHORT = [(4, 0, 4000, 1, 5), (1, 0, 16, 2, 5), (2, 1, 4000, 2, 2), (1, 1, 16, 3, 5), (4, 0, 500, 1, 5)]
+
+
+@pytest.mark.parametrize(("stages", "mixed", "prompt", "output", "clients"), samples.some(SHORT, 2))
+def test_clients_of_short_answers_are_run(stages: int, mixed: int, prompt: int, output: int, clients: int) -> None:
+    """Another draw. The law, whose clients come at any time, had half as many requests a second (the first), first tokens 1.9 times as
+    late (the second) and a ninth of the seconds a token (the third)."""
+    schedule, model = Schedule.of(mixed=mixed, request_s=3e-3, ahead=1, stages=stages), LinearModel(stages=stages)
+    requests = Requests.of(prompt=prompt, output=output, variation=0.2 / 1.8 / 3**0.5)
+    found = closed_loop_of_short(model, requests, schedule, np.array([float(clients)]), ROOMY)
+    run = simulate(model, drawn_trace(60 * clients, (prompt, output, 0.8), None, 7), schedule, 1e12, clients)
+    middle = slice(clients, -clients)
+    assert found.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.05)
+    assert found.ttft_s[0] == pytest.approx(run.ttft_s[middle].mean(), rel=0.05)
+    assert found.joules_per_token[0] * found.tokens_per_s[0] == pytest.approx(10.0, rel=1e-9)
+    if output > 1:
+        assert found.tpot_s[0] == pytest.approx(run.tpot_s[middle].mean(), rel=0.1)
+
+
+def test_a_service_of_short_answers_is_run() -> None:
+    """Three clients over two replicas: half-way between one and two each."""
+    service = service_of("dgx_h100", "llama3_8b_decoder", ("accelerators=2",), "vllm", (512.0, 2.0, 0.0))
+    space = ServingSpace(tensor=(1,), pipeline=(1,), clients=(2.0, 3.0, 4.0))
+    one, between, two = sorted(search_service(service, space).offers, key=lambda offer: offer.clients)
+    for name in ("tokens_per_s", "ttft"):
+        assert between.figures[name] == pytest.approx((one.figures[name] + two.figures[name]) / 2)
+    engine = engine_of(service, Deployment(), Widths())
+    run = simulate(engine, drawn_trace(100, (512, 2, 1.0)), engine.schedule, engine.cache_tokens, 2, engine.held_tokens)
+    assert two.figures["ttft"] == pytest.approx(run.ttft_s[2:-2].mean(), rel=0.02)
 
 
 def test_a_request_that_finds_a_pipeline_idle_passes_its_stages() -> None:

@@ -19,7 +19,7 @@ Clumps. The first prompts of all clients come at once, so the k-th ones come wit
 lengths (the spread of a sum of k of them), and no sooner than the first ones were worked off: C / m steps, or one where decodes stand
 still. Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
 
-Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_arrivals.py). What the
+Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_runs.py). What the
 cache does not hold waits outside: R = C Z / B - Z.
 """
 
@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.serving.drawn_arrivals import drawn_arrivals
+from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
@@ -40,6 +40,8 @@ from rackmodel.serving.steps import Served, Steps
 Array = NDArray[np.float64]
 ROUNDS, MOST_ROUNDS = 8, 64
 MOST_WAVES = 32
+SHORT = 3.0
+"""Tokens of an answer, up to which clients' groups stay as they fell."""
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
@@ -192,7 +194,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
     Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Batches of one stage are a chain
-    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, requests are drawn and run (drawn_arrivals.py).
+    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
@@ -221,7 +223,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     if chain is not None:
         inside, queue = chain.wait_s(schedule.before_join) + chain.own_s, chain.queue_s
     else:
-        inside, queue = _to_a_step(beat, schedule) + beat.own_s, np.zeros_like(rate)
+        inside, queue = _to_a_step(beat, schedule) + beat.own_s, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9))
     queue = np.where(overloaded, 0.0, queue)
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
@@ -232,25 +234,39 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         burst_s=np.zeros_like(rate),
     )
     settled = _steady(model, beat, requests, schedule, decodes, times)
-    return settled if chain is not None else _of_runs(settled, model, requests, schedule, room)
+    return settled if chain is not None else _of_arrivals(settled, model, requests, schedule, room)
 
 
-def _of_runs(settled: Steady, model: Served, requests: Requests, schedule: Schedule, room: Array) -> Steady:
+def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: Schedule, room: Array) -> Steady:
     """The same with what requests meet that are run one by one, as far as they are served."""
     some = ~settled.overloaded
     if not some.any():
         return settled
-    rate, gaps, outside = settled.requests_per_s[some], requests.at(some).gaps, settled.queue_s[some]
-    expected = settled.rhythm.step_s[some], settled.ttft_s[some] + gaps * settled.tpot_s[some]
-    runs = drawn_arrivals(model, requests.at(some), schedule.at(some), rate, room[some], expected)
+    expected = settled.rhythm.step_s[some], settled.ttft_s[some] + requests.at(some).gaps * settled.tpot_s[some]
+    runs = drawn_arrivals(model, requests.at(some), schedule.at(some), settled.requests_per_s[some], room[some], expected)
+    return _of_runs(settled, requests, some, runs)
+
+
+def closed_loop_of_short(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+    """As `closed_loop`, but with what requests meet that are run one by one: of answers of a few tokens (SHORT), whose clients' groups stay
+    as they fell. Work: a run of each point."""
+    settled = closed_loop(model, requests, schedule, clients, room)
+    runs = drawn_loops(model, requests, schedule, np.asarray(clients, dtype=np.float64), room)
+    return _of_runs(settled, requests, np.ones(len(settled.tpot_s), dtype=bool), runs)
+
+
+def _of_runs(settled: Steady, requests: Requests, some: NDArray[np.bool_], runs: DrawnRuns) -> Steady:
+    """The same with figures of runs of some points."""
+    asked = requests.at(some)
     of_runs = {
-        "tpot_s": runs.decoding_s / gaps,
+        "tpot_s": runs.decoding_s / asked.gaps,
         "ttft_s": runs.first_s,
-        "decodes": rate * runs.decoding_s,
-        "waiting": rate * runs.first_s,
-        "joules_per_token": runs.watts / settled.tokens_per_s[some],
+        "decodes": runs.per_s * runs.decoding_s,
+        "waiting": runs.per_s * runs.first_s,
+        "requests_per_s": runs.per_s,
+        "tokens_per_s": runs.per_s * asked.output,
+        "joules_per_token": runs.watts / (runs.per_s * asked.output),
         "queue_s": runs.queue_s,
-        "limited": outside > runs.queue_s,
         "overloaded": runs.growing,
     }
     found = {name: getattr(settled, name).copy() for name in of_runs}
