@@ -43,9 +43,7 @@ def serve(
     concurrency: Annotated[
         str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
     ] = "",
-    rate: Annotated[
-        str, typer.Option("--rate", metavar="R[,R]", help="Requests a second that come at random, in place of clients.")
-    ] = "",
+    rate: Annotated[str, typer.Option("--rate", metavar="R[,R]", help="Requests a second that come at random, in place of clients.")] = "",
     tensor: Annotated[str, DegreesOption] = "",
     pipeline: Annotated[str, DegreesOption] = "",
     attention_data: Annotated[str, typer.Option(metavar="N[,N]", help="Ranks of attention data parallelism to try.")] = "1",
