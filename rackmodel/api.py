@@ -60,7 +60,7 @@ from rackmodel.model.result import Result
 from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
 from rackmodel.nests.objective import NestObjective
-from rackmodel.results import nests_of, result_of
+from rackmodel.results import nests_of, result_of, told_as
 from rackmodel.setting import at_pace, local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -236,7 +236,7 @@ def search_mapper(
         sheet = source.certificate
         if point is not source.points[0]:
             sheet = sheet.of(float(goals[last].value(point.seconds, point.joules, point.memory)))
-        return _named(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last])
+        return told_as(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last], usage, fab or "act")
 
     asked = [(found, len(goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
     for source in (found, fronted):
@@ -270,7 +270,7 @@ def _search_pools(
     for point, step in zip(found.points, found.steps, strict=True):
         mapping = to_mapping(space, found.groups[point.group], point, mapper.name, profile.name, kinds=kinds)
         sheet = found.certificate if point is found.points[0] else found.certificate.of(point.seconds)
-        results.append(_named(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings), names[-1]))
+        results.append(told_as(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings), names[-1]))
     return Answer(results[0], tuple(results), (), PROVEN, found.steps[0])
 
 
@@ -323,18 +323,7 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     return Objective(SAME_ORDER.get(name, name))
 
 
-def _named(result: Result, goal: str) -> Result:
-    """The result under the objective that was asked for, where another orders mappings alike."""
-    if goal not in SAME_ORDER:
-        return result
-    note = f"{goal} orders mappings of one machine as {SAME_ORDER[goal]} does, whose figures these are"
-    note = f"{note}; {result.certificate.note}" if result.certificate.note else note
-    return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
-
-
-def _inside(
-    architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec
-) -> LocalPricer:
+def _inside(architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec) -> LocalPricer:
     """What prices an operation inside an accelerator: a mapper's loop nests, else as the profile says."""
     if mapper.inside.model == "roofline":
         asked = mapper.inside.model_fields_set - {"model"}
