@@ -91,13 +91,16 @@ MOST = 10_000
 @dataclass(frozen=True)
 class Answer:
     """A search's answer: the best mapping, the best K, and the Pareto front if asked for. front_status: 'proven' where no point of it is
-    missing, else 'best found' · step: of the best mapping, as the clock takes it."""
+    missing, else 'best found' · step: of the best mapping, as the clock takes it · figures: what the front is of · bills: those of
+    them that no result has, for they take the machine's bill, of each mapping of the front."""
 
     result: Result
     top: tuple[Result, ...]
     front: tuple[Result, ...] = ()
     front_status: str = PROVEN
     step: ExactStep | None = field(default=None, repr=False, compare=False)
+    figures: tuple[str, ...] = ()
+    bills: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False, compare=False)
 
 
 def compare(
@@ -245,7 +248,13 @@ def search_mapper(
     walk_together(steps)
     results = tuple(result(*one, step) for one, step in zip(asked, steps, strict=True))
     status = PROVEN if fronted.complete else BEST_FOUND
-    return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status, steps[0])
+    members = results[len(found.points) :]
+    bills: dict[str, list[float]] = {
+        goal.name: [float(goal.value(one.latency_s, one.energy_j, one.memory_bytes_per_accelerator)) for one in members]
+        for goal in question.front
+        if goal.name in (*BLENDS, "money")
+    }
+    return Answer(results[0], results[: len(found.points)], members, status, steps[0], tuple(front), bills)
 
 
 def _search_pools(

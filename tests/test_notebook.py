@@ -32,6 +32,28 @@ def test_an_answer_shows_itself_in_a_line_and_a_page_of_text(answer: rm.Answer) 
     assert "<script" not in shown
 
 
+def test_a_front_shows_what_it_is_of_and_runners_up_what_was_minimised() -> None:
+    """(A front of carbon and money showed neither in a notebook.) By hand: 1.1 x 301 g/kWh of the joules."""
+    found = rm.search(
+        "dgx_h100", "ffn", "data_tensor", set={"accelerators": 8}, minimize="carbon", top=2, front=("latency", "carbon", "money")
+    )
+    best, other = found._repr_html_().split("best mappings")[1].split("Pareto front")  # type: ignore[attr-defined]
+    assert all(f">{head}<" in other for head in ("mapping", "latency", "energy", "memory", "carbon", "money"))
+    grams = [float(said) for said in re.findall(r"([\d.]+) mgCO2e", best)]
+    assert grams == pytest.approx([one.energy_j * 1.1 * 301 / 3.6e6 * 1e3 for one in found.top], rel=1e-3)
+    assert [len(values) for values in found.bills.values()] == [len(found.front)]
+    assert " $" in other
+
+
+def test_a_sweep_shows_itself_in_a_line_and_a_table() -> None:
+    """(Two points were 3,000 letters.)"""
+    swept = rm.sweep("rack_paper", "ffn", "data", set={"accelerators": [4, 8], "gpu.memory.capacity": ["80 GB", "1 MB"]})
+    assert repr(swept) == "<Points: 4, 2 with a result>"
+    shown = swept._repr_html_()  # type: ignore[attr-defined]
+    assert "infeasible: memory" in shown
+    assert len(shown) < 2000
+
+
 def test_names_from_files_are_escaped() -> None:
     data = {"workload": "<img src=x onerror=alert(1)>", "sizes": {"m": 8, "k": 8, "n": 8}, "einsums": {"Y": "Y[m,n] = X[m,k] * W[k,n]"}}
     shown = rm.search("rack_paper", data, "data", set={"accelerators": 2}).result._repr_html_()  # type: ignore[attr-defined]
