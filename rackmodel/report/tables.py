@@ -18,7 +18,7 @@ from rich.table import Table
 
 from rackmodel.cost.ledger import COLUMNS, Ledger
 from rackmodel.model.certificate import Certificate
-from rackmodel.model.mapping import OBJECTIVE_UNITS, MappingSpec, StepSpec
+from rackmodel.model.mapping import MappingSpec, StepSpec
 from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.files import csv_text
@@ -79,12 +79,6 @@ def format_number(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}g}"
     text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
-
-
-def format_objective(value: float, goal: str, digits: int = 4) -> str:
-    """'12.34 mgCO2e', '47.67 J s': what is minimised, in its unit; a product of units takes no prefix."""
-    unit = OBJECTIVE_UNITS.get(goal, "")
-    return f"{format_number(value, digits)} {unit}" if " " in unit else format_si(value, unit, digits)
 
 
 def format_percent(share: float | None) -> str:
