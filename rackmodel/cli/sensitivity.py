@@ -43,9 +43,10 @@ def show_sensitivity(
         goal = api.objective_of(best.certificate.minimize, one.machine)
         return float(goal.value(one.latency_s, one.energy_j, one.memory_bytes_per_accelerator))
 
+    slow = best.certificate.solver != "enumerate" or best.nests  # free layouts, cuts, loop nests: some thirty times a mapping's price
     assert best.machine is not None
     base = float(best.certificate.objective)
-    swings = tornado(machine_numbers(best.machine), (base, mapping_words(best.mapping)), found, own)
+    swings = tornado(machine_numbers(best.machine), (base, mapping_words(best.mapping)), found, own if slow else None)
     if where is not None:
         _write(best, swings, where)
     if as_json:
