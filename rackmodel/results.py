@@ -90,7 +90,7 @@ def told_as(result: Result, goal: str, usage: Usage | None = None, fab: str = "a
     own = own_figure(goal, machine, usage or Usage(), fab)
     if goal in SAME_ORDER:
         note = f"{goal} orders mappings of one machine as {SAME_ORDER[goal]} does{'' if own else ', whose figures these are'}"
-        sheet = replace(sheet, minimize=goal, note=f"{note}; {sheet.note}" if sheet.note else note)
+        sheet = replace(sheet, minimize=goal if own else sheet.minimize, note=f"{note}; {sheet.note}" if sheet.note else note)
     return replace(result, certificate=sheet if own is None else sheet.under(own))
 
 

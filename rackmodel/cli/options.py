@@ -331,7 +331,7 @@ def print_front(front: Mapping[str, Any], *, whole: bool = False) -> None:
     from rich.table import Table
 
     from rackmodel.report.beside import asked_columns
-    from rackmodel.report.money import amount
+    from rackmodel.report.tables import amount
 
     points, columns = front["points"], asked_columns(front)
     if len(columns) > FRONT_WIDE:

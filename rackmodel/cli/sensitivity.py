@@ -58,8 +58,7 @@ def show_sensitivity(
 def _print(best: Result, swings: Sequence[Swing]) -> None:
     from rich.table import Table
 
-    from rackmodel.report.money import format_objective
-    from rackmodel.report.tables import mapping_words, terminal_width, wrapped
+    from rackmodel.report.tables import format_objective, mapping_words, terminal_width, wrapped
     from rackmodel.report.tornado import FACTOR
 
     goal = best.certificate.minimize

@@ -11,10 +11,9 @@ from typing import Any
 from rackmodel.cost.ledger import Ledger
 from rackmodel.model.result import Result
 from rackmodel.report.beside import asked_columns, front_data
-from rackmodel.report.money import amount, format_objective
 from rackmodel.report.page import html_table
 from rackmodel.report.points import points_table
-from rackmodel.report.tables import format_percent, format_si, mapping_words, rate_words, render, result_lines
+from rackmodel.report.tables import amount, format_objective, format_percent, format_si, mapping_words, rate_words, render, result_lines
 
 MOST_ROWS = 30
 WIDTH = 120  # columns of a table of points

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from rackmodel.model.result import Result
-from rackmodel.report.money import format_objective
 from rackmodel.report.nests import nest_lines
 from rackmodel.report.runners_up import top_rows
 from rackmodel.report.tables import (
@@ -17,6 +16,7 @@ from rackmodel.report.tables import (
     comparison_table,
     console,
     format_number,
+    format_objective,
     format_si,
     limits_table,
     result_lines,

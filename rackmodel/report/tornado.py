@@ -12,8 +12,8 @@ from math import isnan
 from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.report.money import format_objective
 from rackmodel.report.svg import SIZE, bar, label, width_of
+from rackmodel.report.tables import format_objective
 from rackmodel.units import Quantity
 
 FACTOR = 1.25
