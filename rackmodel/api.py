@@ -60,7 +60,7 @@ from rackmodel.model.result import Result
 from rackmodel.model.wired import with_wired_weights
 from rackmodel.model.workload import Workload
 from rackmodel.nests.objective import NestObjective
-from rackmodel.results import nests_of, result_of
+from rackmodel.results import nests_of, result_of, told_as
 from rackmodel.setting import at_pace, local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -91,13 +91,16 @@ MOST = 10_000
 @dataclass(frozen=True)
 class Answer:
     """A search's answer: the best mapping, the best K, and the Pareto front if asked for. front_status: 'proven' where no point of it is
-    missing, else 'best found' · step: of the best mapping, as the clock takes it."""
+    missing, else 'best found' · step: of the best mapping, as the clock takes it · figures: what the front is of · bills: those of
+    them that no result has, for they take the machine's bill, of each mapping of the front."""
 
     result: Result
     top: tuple[Result, ...]
     front: tuple[Result, ...] = ()
     front_status: str = PROVEN
     step: ExactStep | None = field(default=None, repr=False, compare=False)
+    figures: tuple[str, ...] = ()
+    bills: Mapping[str, Sequence[float]] = field(default_factory=dict, repr=False, compare=False)
 
 
 def compare(
@@ -236,7 +239,7 @@ def search_mapper(
         sheet = source.certificate
         if point is not source.points[0]:
             sheet = sheet.of(float(goals[last].value(point.seconds, point.joules, point.memory)))
-        return _named(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last])
+        return told_as(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last], usage, fab or "act")
 
     asked = [(found, len(goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
     for source in (found, fronted):
@@ -245,7 +248,13 @@ def search_mapper(
     walk_together(steps)
     results = tuple(result(*one, step) for one, step in zip(asked, steps, strict=True))
     status = PROVEN if fronted.complete else BEST_FOUND
-    return Answer(results[0], results[: len(found.points)], results[len(found.points) :], status, steps[0])
+    members = results[len(found.points) :]
+    bills: dict[str, list[float]] = {
+        goal.name: [float(goal.value(one.latency_s, one.energy_j, one.memory_bytes_per_accelerator)) for one in members]
+        for goal in question.front
+        if goal.name in (*BLENDS, "money")
+    }
+    return Answer(results[0], results[: len(found.points)], members, status, steps[0], tuple(front), bills)
 
 
 def _search_pools(
@@ -270,7 +279,7 @@ def _search_pools(
     for point, step in zip(found.points, found.steps, strict=True):
         mapping = to_mapping(space, found.groups[point.group], point, mapper.name, profile.name, kinds=kinds)
         sheet = found.certificate if point is found.points[0] else found.certificate.of(point.seconds)
-        results.append(_named(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings), names[-1]))
+        results.append(told_as(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings), names[-1]))
     return Answer(results[0], tuple(results), (), PROVEN, found.steps[0])
 
 
@@ -323,18 +332,7 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     return Objective(SAME_ORDER.get(name, name))
 
 
-def _named(result: Result, goal: str) -> Result:
-    """The result under the objective that was asked for, where another orders mappings alike."""
-    if goal not in SAME_ORDER:
-        return result
-    note = f"{goal} orders mappings of one machine as {SAME_ORDER[goal]} does, whose figures these are"
-    note = f"{note}; {result.certificate.note}" if result.certificate.note else note
-    return replace(result, certificate=replace(result.certificate, minimize=goal, note=note))
-
-
-def _inside(
-    architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec
-) -> LocalPricer:
+def _inside(architecture: Architecture, mapper: MapperSpec, workload: Workload, question: Question, profile: ProfileSpec) -> LocalPricer:
     """What prices an operation inside an accelerator: a mapper's loop nests, else as the profile says."""
     if mapper.inside.model == "roofline":
         asked = mapper.inside.model_fields_set - {"model"}

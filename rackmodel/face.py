@@ -212,13 +212,13 @@ def _inputs(architecture: Any, workload: Any, third: Any, kind: str, settings: S
 
 
 def _show_in_notebooks() -> None:
-    """Give results, answers and ledgers a short text and a table, as report.notebook makes them when one is shown."""
+    """Give results, answers, ledgers and sweeps a short text and a table, as report.notebook makes them when one is shown."""
     from importlib import import_module
 
     def shown(maker: str) -> Any:
         return lambda one: getattr(import_module("rackmodel.report.notebook"), maker)(one)
 
-    for kind, name in ((Result, "result"), (Answer, "answer"), (Ledger, "ledger")):
+    for kind, name in ((Result, "result"), (Answer, "answer"), (Ledger, "ledger"), (Points, "points")):
         for method, form in (("__repr__", "text"), ("_repr_html_", "html")):
             setattr(kind, method, shown(f"{name}_{form}"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,8 @@ from rackmodel.carbon.bill import Bill, bill_of
 from rackmodel.carbon.costing import cost_of, updates
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage, carbon_rates
 from rackmodel.carbon.life import life_carbon
-from rackmodel.carbon.operational import operational_carbon_g
+from rackmodel.carbon.metrics import c2ep, cdp, ce2p, cep
+from rackmodel.carbon.operational import carbon_g_per_j, operational_carbon_g
 from rackmodel.carbon.ownership import Ownership
 from rackmodel.carbon.ranges import factor
 from rackmodel.carbon.run import tokens_of
@@ -26,7 +28,7 @@ from rackmodel.mapper.nested import Nested
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.embodied import BOUNDARIES, Boundary
-from rackmodel.model.mapping import MappingSpec
+from rackmodel.model.mapping import SAME_ORDER, MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
@@ -76,6 +78,40 @@ def result_of(
         room_bytes=room_of(step.machines[step.fullest[0]], step.job.profile).limit,
         pipelined=full_pipeline(architecture, workload, ledger, tokens or 0.0) if len(step.machines) == 1 else None,
     )
+
+
+def told_as(result: Result, goal: str, usage: Usage | None = None, fab: str = "act") -> Result:
+    """The result under the objective that was asked for, where the search knows another that orders mappings alike: its certificate in
+    grams, or in the metric's own unit where the machine says what it is made of. Raises InputError."""
+    sheet, machine = result.certificate, result.machine
+    assert machine is not None
+    if goal not in ("carbon", *SAME_ORDER):
+        return result
+    own = own_figure(goal, machine, usage or Usage(), fab)
+    if goal in SAME_ORDER:
+        note = f"{goal} orders mappings of one machine as {SAME_ORDER[goal]} does{'' if own else ', whose figures these are'}"
+        sheet = replace(sheet, minimize=goal if own else sheet.minimize, note=f"{note}; {sheet.note}" if sheet.note else note)
+    return replace(result, certificate=sheet if own is None else sheet.under(own))
+
+
+def own_figure(goal: str, machine: Architecture, usage: Usage, fab: str) -> Callable[[float], float] | None:
+    """A figure of what orders mappings as it does; None where the machine does not say what it takes. Raises InputError."""
+    if goal == "carbon":
+        assert machine.site is not None
+        grams = float(carbon_g_per_j(machine.site, grids_of(machine)))
+        return lambda joules: grams * joules
+    bill = known_bill(machine, fab, usage.boundaries)
+    if bill is None or (goal == "edap" and not bill.area_m2.mid):
+        return None
+    made, area = bill.total_g(usage.boundaries).mid, bill.area_m2.mid
+    known: dict[str, Callable[[float], float]] = {
+        "cdp": lambda seconds: cdp(made, seconds),
+        "cep": lambda joules: cep(made, joules),
+        "c2ep": lambda joules: c2ep(made, joules),
+        "ce2p": lambda joules: ce2p(made, joules),
+        "edap": lambda product: product * area,
+    }
+    return known[goal]
 
 
 def known_bill(machine: Architecture, fab: str = "act", boundaries: tuple[Boundary, ...] = BOUNDARIES) -> Bill | None:

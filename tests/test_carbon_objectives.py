@@ -12,6 +12,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.mapper.objective import Objective
+from rackmodel.model.certificate import Certificate
 from rackmodel.model.result import Result
 
 
@@ -72,6 +73,29 @@ def test_metrics_that_a_machine_cannot_change_order_mappings_as_their_other_fact
     assert one.mapping == other.mapping
     assert one.certificate.minimize == name
     assert same in one.certificate.note
+    machine = one.machine
+    whole = footprint(one, machine, bill_of(machine, carbon_tables()), grid_table())
+    assert one.certificate.objective == pytest.approx(whole.figure(name).mid, rel=1e-9)  # (it was that of `same`)
+    assert one.certificate.bound == pytest.approx(one.certificate.objective, rel=1e-9)
+    bare = api.search("rack_paper", "ffn", "data", sets=["accelerators=8"], minimize=name).result
+    assert f"{name} orders mappings of one machine as {same} does, whose figures these are" in bare.certificate.note
+    assert bare.certificate.minimize == same
+
+
+def test_least_carbon_is_grams_of_use() -> None:
+    """(It was joules.)"""
+    found = api.search("dgx_h100", "ffn", "data_tensor", sets=["accelerators=16"], minimize="carbon", top=3)
+    for one in found.top:
+        assert one.certificate.objective == pytest.approx(float(one.carbon_g), rel=1e-12)
+    assert found.result.certificate.bound == pytest.approx(float(found.result.carbon_g), rel=1e-12)
+
+
+def test_a_gap_of_joules_is_a_wider_gap_of_their_square() -> None:
+    """By hand: within 10 % of 5 J is a bound of 4.5 J; of 2 J^2 40.5 to 50, 19 %."""
+    sheet = Certificate("enumerate", "energy", 1.0, 1, objective=5.0, bound=4.5, gap=0.1)
+    found = sheet.under(lambda joules: 2 * joules**2)
+    assert (found.objective, found.bound, found.gap) == (50.0, 40.5, pytest.approx(0.19, rel=1e-9))
+    assert sheet.under(lambda joules: 3 * joules).gap == pytest.approx(0.1, rel=1e-12)
 
 
 def test_carbon_without_a_place_is_refused() -> None:

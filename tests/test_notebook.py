@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rackmodel as rm
+from rackmodel.cli.app import app
 from rackmodel.cost.ledger import COLUMNS
 from rackmodel.report.tables import breakdown_table, rate_words, render
 
@@ -30,6 +32,28 @@ def test_an_answer_shows_itself_in_a_line_and_a_page_of_text(answer: rm.Answer) 
     assert "Pareto front" in shown
     assert answer.result.certificate.status in shown
     assert "<script" not in shown
+
+
+def test_a_front_shows_what_it_is_of_and_runners_up_what_was_minimised() -> None:
+    """(A front of carbon and money showed neither in a notebook.) By hand: 1.1 x 301 g/kWh of the joules."""
+    found = rm.search(
+        "dgx_h100", "ffn", "data_tensor", set={"accelerators": 8}, minimize="carbon", top=2, front=("latency", "carbon", "money")
+    )
+    best, other = found._repr_html_().split("best mappings")[1].split("Pareto front")  # type: ignore[attr-defined]
+    assert all(f">{head}<" in other for head in ("mapping", "latency", "energy", "memory", "carbon", "money"))
+    grams = [float(said) for said in re.findall(r"([\d.]+) mgCO2e", best)]
+    assert grams == pytest.approx([one.energy_j * 1.1 * 301 / 3.6e6 * 1e3 for one in found.top], rel=1e-3)
+    assert [len(values) for values in found.bills.values()] == [len(found.front)]
+    assert " $" in other
+
+
+def test_a_sweep_shows_itself_in_a_line_and_a_table() -> None:
+    """(Two points were 3,000 letters.)"""
+    swept = rm.sweep("rack_paper", "ffn", "data", set={"accelerators": [4, 8], "gpu.memory.capacity": ["80 GB", "1 MB"]})
+    assert repr(swept) == "<Points: 4, 2 with a result>"
+    shown = swept._repr_html_()  # type: ignore[attr-defined]
+    assert "infeasible: memory" in shown
+    assert len(shown) < 2000
 
 
 def test_names_from_files_are_escaped() -> None:
@@ -93,3 +117,11 @@ def test_the_face_takes_what_python_has_and_names_its_errors() -> None:
     with pytest.raises(rm.InfeasibleError) as found:
         rm.search("rack_paper", "ffn", "data", set={"gpu.memory.capacity": "1 MB"})
     assert isinstance(found.value, rm.RackmodelError)
+
+
+def test_what_was_minimised_is_told() -> None:
+    """(`--minimize money` told no money, but of several mappings a number without its unit.)"""
+    done = CliRunner().invoke(app, ["search", "dgx_h100", "ffn", "data_tensor", "--set", "accelerators=16", "--minimize", "edp"])
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("least"))
+    found = rm.search("dgx_h100", "ffn", "data_tensor", set={"accelerators": 16}, minimize="edp").result
+    assert line.startswith(f"least edp {float(f'{found.latency_s * found.energy_j:.4g}'):g} J s, proven")

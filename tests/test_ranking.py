@@ -116,3 +116,31 @@ def test_the_best_few_are_files_that_evaluate_prices_to_the_same(tmp_path: Path)
     assert len(rows) > 1
     assert api.evaluate("rack_paper", "ffn", str(second)).latency_s == pytest.approx(float(rows[1]["latency_s"]), rel=1e-12)
     assert float(rows[1]["more"]) == pytest.approx(float(rows[1]["latency_s"]) / float(rows[0]["latency_s"]) - 1)
+
+
+SITED = """\
+architecture: {name}
+site: {{grid: "{grid} g/kWh", pue: {pue}}}
+tree:
+  name: chip
+  accelerator: true
+  memory: {{capacity: 80 GB, bandwidth: 1 TB/s, read_energy: 2 pJ/bit}}
+  compute: {{rate: 80 TFLOP/s}}
+"""
+
+
+def test_carbon_of_two_machines_is_ranked_in_grams_over_their_sites(tmp_path: Path) -> None:
+    """By hand, of equal joules: 100 g/kWh at PUE 1.2 is less than 150 at 1, and more from 1.5 on. (They were ranked by joules, the site's
+    ranges were not drawn, and metrics of embodied carbon were another figure's.)"""
+    pue = "{low: 1, mid: 1.2, high: 2, source: 'ASSUMED: for this test'}"
+    (tmp_path / "p.yaml").write_text(SITED.format(name="p", grid=100, pue=pue), encoding="utf-8")
+    (tmp_path / "q.yaml").write_text(SITED.format(name="q", grid=150, pue=1), encoding="utf-8")
+    (tmp_path / "w.yaml").write_text(WORKLOAD, encoding="utf-8")
+    words = ["compare", f"{tmp_path / 'p.yaml'},{tmp_path / 'q.yaml'}", str(tmp_path / "w.yaml"), "data", "--set", "split.dp=[m]"]
+    said = CliRunner().invoke(app, [*words, "--minimize", "carbon", "--samples", "40", "--json"])
+    assert said.exit_code == 0, said.output
+    (pair,) = json.loads(said.stdout)["ranking"]["pairs"]
+    assert (pair["first"], pair["second"], pair["won"]) == ("data on p", "data on q", 20)
+    assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("p: site.pue", ">=", "1.5")]
+    refused = CliRunner().invoke(app, [*words, "--minimize", "cdp", "--samples", "4"])
+    assert "cdp of several machines wants what each is made of, which p does not say" in str(refused.exception)

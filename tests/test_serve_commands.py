@@ -507,3 +507,16 @@ def test_weights_that_leave_no_room_say_how_much_they_take_and_on_how_many_they_
         assert isinstance(result.exception, InfeasibleError)
         assert f"{taken} of an accelerator, whose engine has 74.95 GB" in str(result.exception)
         assert result.exception.change == change
+
+
+def test_the_front_on_80_columns_cuts_nothing_and_counts_all_clients() -> None:
+    """(A head was 'clie…', a first token of 0.104 s '0.1…', and replicas told the clients of each beside pools, which told all.)"""
+    words = ["serve", "dgx_h100", "llama3_8b_decoder", "--concurrency", "64", "--pipeline", "1", "--tensor", "2", "--precision", "fp8"]
+    alone, pools = (CliRunner().invoke(app, [*words, *more]).stdout for more in (["--chunk", "2048,8192"], ["--prompts-on", "dgx_h200:4"]))
+    for said, chunk in ((alone, r"\d+ +"), (pools, "")):
+        assert "…" not in said
+        rows = [line for line in said.splitlines() if re.match(r"\*? +\d x tp 2", line) and " ms " in line]
+        assert len(rows) == 1 + bool(chunk)
+        figures = r"[\d.]+ +[\d.]+ +[\d.]+ ms +[\d.]+ m?s +[\d.]+ mJ"
+        assert all(re.search(rf" 64 +{chunk}{figures}( +[\d.]+ µg)?$", line.rstrip()) for line in rows), said
+    assert ("g a" in alone, "g a" in pools) == (True, False)  # of a second machine no grams are told: no empty column either

@@ -84,3 +84,11 @@ def test_flags_say_formats_in_the_words_of_their_engine(engine: str, widths: Wid
     assert all(one in text for one in says)
     assert sum("they are the checkpoint's" in one for one in found.notes) == notes
     assert all(word not in text for word in ("quantization bf16", "dtype bf16", "dtype=fp8\n", "quantization int4"))
+
+
+def test_flags_of_another_engine_than_the_priced_one_say_so() -> None:
+    """(Figures of vLLM stood above TensorRT-LLM's arguments without a word.)"""
+    service = service_of("dgx_h100", "llama3_8b_decoder", [], "vllm", (1024.0, 1024.0, 0.0))
+    offer = Offer(Deployment(), Widths(), 8, 8.0, 8192, 8.0, False, {})
+    said = {name: serving_launch(name, "m", offer, 2048, service).notes[1:] for name in ("vllm", "trtllm")}
+    assert said == {"vllm": (), "trtllm": ("priced as vllm runs it: --engine trtllm prices this one",)}

@@ -41,9 +41,9 @@ def test_rows_go_by_their_swing_and_say_where_another_mapping_is_best() -> None:
     found = tornado(numbers, (10.0, "tp 8"), search)
     assert [(one.path, one.at_low, one.at_high) for one in found] == [("c.x", None, 10.0), ("b.x", 9.0, 12.0)]
     assert (found[1].mapping_low, found[0].mapping_high) == ("tp 4", "")
-    inside, height = sketch(found, 10.0, "s", 238.0)
+    inside, height = sketch(found, 10.0, "latency", 238.0)
     ElementTree.fromstring(paper(inside, 238.0, height))
-    sketch([], 10.0, "s", 238.0)
+    sketch([], 10.0, "latency", 238.0)
 
 
 def test_an_end_that_no_file_could_say_is_not_told_as_no_change() -> None:
@@ -78,6 +78,41 @@ def test_numbers_that_change_nothing_together_are_not_asked_one_by_one() -> None
     numbers = [(f"x{number}", read_quantity("4 s", "second")) for number in range(128)]
     assert [one.path for one in tornado(numbers, (10.0, "tp 8"), search)] == ["x37"]
     assert len(asked) <= 24  # 7 halvings with one to three questions each, and two ends; one by one there are 256
+
+
+def test_numbers_that_move_the_mapping_found_are_not_asked_in_groups() -> None:
+    """Every second of 32 numbers moves the answer, one of them (x8) another mapping alone: 16 x 2 ends, and the halvings down to x8."""
+    asked = []
+
+    def moved(settings: tuple[str, ...], names: set[str]) -> float:
+        return 10.0 + sum(one.partition("=")[0] in names for one in settings)
+
+    odd = {f"x{number}" for number in range(1, 32, 2)}
+
+    def search(*settings: str) -> tuple[float, str]:
+        asked.append(settings)
+        return moved(settings, odd | {"x8"}), "tp 8"
+
+    numbers = [(f"x{number}", read_quantity("4 s", "second")) for number in range(32)]
+    found = tornado(numbers, (10.0, "tp 8"), search, lambda *settings: moved(settings, odd))
+    assert {one.path for one in found} == odd | {"x8"}
+    alone = len(asked)
+    assert alone <= 34 + 13  # two ends of 17; of the other 16 one to two questions at each of the nine groups down to x8
+    assert found == tornado(numbers, (10.0, "tp 8"), search)
+    assert len(asked) - alone > 1.5 * alone
+
+
+def test_least_carbon_is_told_in_grams_and_moves_with_the_site(tmp_path: Path) -> None:
+    """(It was the joules, called grams, and no PUE moved them.) By hand: grams go as PUE, 1.1 to 1.375 is a quarter more."""
+    said = CliRunner().invoke(
+        app, ["why", "dgx_h100", "ffn", "data", "--set", "accelerators=8", "--minimize", "carbon", "--sensitivity", "--json"]
+    )
+    assert said.exit_code == 0, said.output
+    data = json.loads(said.stdout)
+    best = api.search("dgx_h100", "ffn", "data", sets=["accelerators=8"], minimize="carbon").result
+    assert data["objective"] == pytest.approx(best.energy_j * 1.1 * 301 / 3.6e6, rel=1e-12)  # the world's grid: 301 g/kWh
+    pue = next(one for one in data["swings"] if one["path"] == "site.pue")
+    assert (pue["high"], pue["at_high"]) == ("1.375", pytest.approx(1.25 * data["objective"], rel=1e-9))
 
 
 def test_the_command_searches_again_under_each_end(tmp_path: Path) -> None:

@@ -19,19 +19,11 @@ def result_data(result: Result) -> dict[str, Any]:
     return result.to_dict() | ({} if job is None else {"carbon": job.to_dict()})
 
 
-def front_of(answer: Answer, asked: Sequence[str]) -> dict[str, Any]:
-    """An answer's front as `report.beside` has it. asked: its figures."""
-    from rackmodel.api import objective_of
-    from rackmodel.model.mapping import BLENDS
+def front_of(answer: Answer) -> dict[str, Any]:
+    """An answer's front as `report.beside` has it."""
     from rackmodel.report.beside import front_data
 
-    bills: dict[str, list[float]] = {}
-    machine = answer.result.machine
-    for name in (*BLENDS, "money"):
-        if name in asked and machine is not None:
-            goal = objective_of(name, machine)
-            bills[name] = [float(goal.value(one.latency_s, one.energy_j, one.memory_bytes_per_accelerator)) for one in answer.front]
-    return front_data(answer.front, answer.front_status, asked, bills)
+    return front_data(answer.front, answer.front_status, answer.figures, answer.bills)
 
 
 def carbon_lines(results: Sequence[Result], names: Sequence[str] = ("",)) -> list[str]:

@@ -331,12 +331,13 @@ def print_front(front: Mapping[str, Any], *, whole: bool = False) -> None:
     from rich.table import Table
 
     from rackmodel.report.beside import asked_columns
-    from rackmodel.report.money import amount
+    from rackmodel.report.tables import amount
 
     points, columns = front["points"], asked_columns(front)
     if len(columns) > FRONT_WIDE:
         columns = {key: said for key, said in columns.items() if said[0] in front["figures"]}
-    table = Table(box=None, pad_edge=False, title=f"Pareto front, {front['status']}: {len(points)} mappings", title_justify="left")
+    title = f"Pareto front, {front['status']}: {len(points)} mapping{'s' if len(points) > 1 else ''}"
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     for head in ("#", "mapping", *(name for name, _ in columns.values())):
         table.add_column(head, justify="left" if head == "mapping" else "right", no_wrap=head != "mapping")
     some = _some_of(front, whole)

@@ -104,7 +104,7 @@ def search(
     run = make_run(words, answer.result, inputs) if words and inputs else None
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
     check_finite([answer.result, *answer.top, *answer.front])
-    front = front_of(answer, asked["front"]) if answer.front else None
+    front = front_of(answer) if answer.front else None
     with answer_first(as_json=as_json) as write:
         if where is not None:
             own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}

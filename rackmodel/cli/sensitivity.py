@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,23 +14,39 @@ if TYPE_CHECKING:
     from rackmodel.model.result import Result
     from rackmodel.report.tornado import Swing
 
-UNITS = {"latency": "s", "energy": "J", "memory": "B", "carbon": "gCO2e", "total_carbon": "gCO2e"}
 WIDTH = 504.0  # points: a page
 
 
-def show_sensitivity(best: Result, search: Callable[..., Result], *, as_json: bool, where: Path | None) -> None:
-    """Print the swings of an answer's objective, or write them. search: the answer under more settings. Raises OutputError."""
+def show_sensitivity(
+    best: Result, search: Callable[..., Result], priced: Callable[..., Result], *, as_json: bool, where: Path | None
+) -> None:
+    """Print the swings of an answer's objective, or write them. search: the answer under more settings · priced: its own mapping under
+    them. Raises OutputError."""
+    from rackmodel import api
+    from rackmodel.errors import RackmodelError
     from rackmodel.report.facts import machine_numbers
     from rackmodel.report.tables import mapping_words
     from rackmodel.report.tornado import tornado
 
+    @cache
     def found(*settings: str) -> tuple[float, str]:
         result = search(*settings)
         return float(result.certificate.objective), mapping_words(result.mapping)
 
+    @cache
+    def own(*settings: str) -> float:
+        try:
+            one = priced(*settings)
+        except RackmodelError:  # a mapping that is not to be had there: the search says what is
+            return float("nan")
+        assert one.machine is not None
+        goal = api.objective_of(best.certificate.minimize, one.machine)
+        return float(goal.value(one.latency_s, one.energy_j, one.memory_bytes_per_accelerator))
+
+    slow = best.certificate.solver != "enumerate" or best.nests  # free layouts, cuts, loop nests: some thirty times a mapping's price
     assert best.machine is not None
     base = float(best.certificate.objective)
-    swings = tornado(machine_numbers(best.machine), (base, mapping_words(best.mapping)), found)
+    swings = tornado(machine_numbers(best.machine), (base, mapping_words(best.mapping)), found, own if slow else None)
     if where is not None:
         _write(best, swings, where)
     if as_json:
@@ -41,12 +58,12 @@ def show_sensitivity(best: Result, search: Callable[..., Result], *, as_json: bo
 def _print(best: Result, swings: Sequence[Swing]) -> None:
     from rich.table import Table
 
-    from rackmodel.report.tables import format_si, mapping_words, terminal_width, wrapped
+    from rackmodel.report.tables import format_objective, mapping_words, terminal_width, wrapped
     from rackmodel.report.tornado import FACTOR
 
     goal = best.certificate.minimize
-    unit, base = UNITS.get(goal, ""), float(best.certificate.objective)
-    asked = f"{best.workload} on {best.architecture}: {mapping_words(best.mapping)}, least {goal} {format_si(base, unit)}"
+    base = float(best.certificate.objective)
+    asked = f"{best.workload} on {best.architecture}: {mapping_words(best.mapping)}, least {goal} {format_objective(base, goal)}"
     how = f"each number at both ends of its range (* none is stated: {1 / FACTOR:g} and {FACTOR:g} times), the best mapping searched again"
     for line in wrapped([asked, f"{how}:"]):
         echo(line)
@@ -80,7 +97,7 @@ def _write(best: Result, swings: Sequence[Swing], where: Path) -> None:
     from rackmodel.report.tornado import sketch
 
     goal = best.certificate.minimize
-    inside, height = sketch(swings, float(best.certificate.objective), UNITS.get(goal, ""), WIDTH)
+    inside, height = sketch(swings, float(best.certificate.objective), goal, WIDTH)
     text = paper(inside, WIDTH, height)
     rows = [one.to_dict() for one in swings]
     written = [write_whole(where / "sensitivity.csv", csv_of_records(rows)), write_whole(where / "sensitivity.svg", text)]

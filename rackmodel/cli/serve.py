@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rackmodel.serving.search import ServingAnswer
     from rackmodel.serving.steps import Deployment
 
+NARROW = 20  # columns that 80 leave for the words of a deployment, all figures whole
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
@@ -226,42 +227,54 @@ def _print(answer: ServingAnswer, asked: str) -> None:
     axes = "tokens/s per accelerator and per client" if several else "tokens/s per accelerator and TTFT, of answers of one token"
     table = Table(box=None, pad_edge=False, title=f"front: {axes}, of replicas x degrees (* = best{said}{apart})", title_justify="left")
     asked = "req/s" if any(getattr(offer, "rate", None) is not None for offer in shown) else "clients"
-    heads = ("", "deployment", asked, *(["chunk"] if chunks else []), "per accel.", *(["per client", "TPOT"] if several else []))
+    heads = ["deployment", asked, *(["chunk"] if chunks else []), "per\naccel.", *(["per\nclient", "TPOT"] if several else []), "TTFT"]
     paid = certificate.minimize == "money"
-    for head in (*heads, "TTFT", "J a token", "$ a Mtoken" if paid else "g a token"):
-        table.add_column(head, justify="left" if head == "deployment" else "right", no_wrap=head == "deployment")
+    told = paid or any("grams_per_token" in offer.figures for offer in shown)
+    for head in ("", *heads, "J a\ntoken", *(["$ a\nMtoken" if paid else "g a\ntoken"] if told else [])):
+        words = head == "deployment"
+        table.add_column(head, justify="left" if words else "right", no_wrap=not words)
     for offer in shown:
-        table.add_row("*" if offer is answer.best else "", *_cells(offer, chunked=bool(chunks), paid=paid))
+        *cells, price = _cells(offer, chunked=bool(chunks), paid=paid)
+        table.add_row("*" if offer is answer.best else "", *cells, *([price] if told else []))
     print_table(table)
 
 
 def _cells(offer: Offered, *, chunked: bool, paid: bool) -> list[str]:
     """A row of the front. chunked: whether the budget of a step is told · paid: whether money is, in place of grams."""
     from rackmodel.report.tables import format_number, format_si
-    from rackmodel.serving.offers import Offer
 
     figures = offer.figures
-    load = offer.rate * offer.replicas if isinstance(offer, Offer) and offer.rate is not None else offer.clients
-    seen, tpot, grams = (figures.get(name) for name in ("interactivity", "tpot", "grams_per_token"))
+    seen, tpot = (figures.get(name) for name in ("interactivity", "tpot"))
     return [
         f"{_deployed(offer)}{' ' + offer.widths.weight if offer.widths.weight else ''}",
-        f"{load:g}",
+        f"{_load(offer):g}",
         *([str(offer.budget)] if chunked else []),
         format_number(figures["tokens_per_s_per_accelerator"], 3),
         *([] if seen is None or tpot is None else [format_number(seen, 3), format_si(tpot, "s", 3)]),
         format_si(figures["ttft"], "s", 3),
         format_si(figures["joules_per_token"], "J", 3),
-        format_number(1e6 * figures["usd_per_token"], 3) if paid else "" if grams is None else format_si(grams, "g", 3),
+        format_number(1e6 * figures["usd_per_token"], 3) if paid else format_si(figures.get("grams_per_token"), "g", 3),
     ]
 
 
+def _load(offer: Offered) -> float:
+    """Requests a second, or clients, of all replicas or workers, as --rate and --concurrency count them."""
+    from rackmodel.serving.offers import Offer
+
+    if not isinstance(offer, Offer):
+        return offer.clients
+    return offer.replicas * (offer.clients if offer.rate is None else offer.rate)
+
+
 def _deployed(offer: Offered) -> str:
-    """'2 x tp 4' of replicas, '2 x tp 2 > 1 x tp 4' of pools of prompts and of decodes."""
+    """'2 x tp 4' of replicas, '2 x tp 2 > 1 x tp 4' of pools of prompts and of decodes, in two lines where a terminal is narrow."""
+    from rackmodel.report.tables import WIDE, terminal_width
     from rackmodel.serving.offers import Offer
     from rackmodel.serving.pool_search import PoolsOffer
 
     if isinstance(offer, PoolsOffer):
-        return " > ".join(f"{pool.count} x {_degrees(pool.deployment)}" for pool in (offer.prompts, offer.decodes))
+        pools = [f"{pool.count} x {_degrees(pool.deployment)}" for pool in (offer.prompts, offer.decodes)]
+        return (" > " if len(" > ".join(pools)) < NARROW or terminal_width() >= WIDE else " >\n").join(pools)
     assert isinstance(offer, Offer)
     return f"{offer.replicas} x {_degrees(offer.deployment)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,9 @@ from rackmodel.cli.sensitivity import show_sensitivity
 
 if TYPE_CHECKING:
     from rackmodel.errors import InfeasibleError
+    from rackmodel.inputs import Inputs
+    from rackmodel.model.mapping import MappingSpec
+    from rackmodel.model.profile import ProfileSpec
     from rackmodel.model.result import Result
     from rackmodel.watch import Watch
 
@@ -71,12 +75,13 @@ def why(
     for condition in conditions or ():
         _read(asked, condition)  # what cannot be read is said before anything is searched
     with watching(time_limit(time)) as watch:
-        search = _searching(asked, watch)
+        search, priced = _searching(asked, watch)
         best = search()
         if len(inputs) == 1 and not (sets or minimize or profile):
             _tell_if_another(best, inputs[0])
         if sensitivity:
-            show_sensitivity(best, search, as_json=as_json, where=folder(output))
+            own = partial(priced, best.mapping)
+            show_sensitivity(best, search, own, as_json=as_json, where=folder(output))
             return
         others = []
         for condition in conditions or ():
@@ -146,28 +151,36 @@ def _read(asked: dict[str, Any], condition: str) -> None:
     read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=instead(asked["sets"], [condition]))
 
 
-def _searching(asked: dict[str, Any], watch: Watch) -> Callable[..., Result]:
-    """Searches of what is asked, each under more settings or none, which share what they read and price alike."""
+def _searching(asked: dict[str, Any], watch: Watch) -> tuple[Callable[..., Result], Callable[..., Result]]:
+    """(Searches of what is asked, each under more settings or none, which share what they read and price alike; a mapping's price under
+    them)."""
     from rackmodel import api
     from rackmodel.cost.step.shared import Shared
     from rackmodel.errors import InputError
     from rackmodel.inputs.said import instead
     from rackmodel.inputs.shared import SharedInputs
 
-    read, priced = SharedInputs(), Shared()
+    read, known = SharedInputs(), Shared()
 
-    def search(*settings: str) -> Result:
+    def inputs_of(settings: tuple[str, ...]) -> tuple[Inputs, ProfileSpec]:
         of = (asked["architecture"], asked["workload"], asked["mapper"])
         point = read.read(*of, profile=asked["profile"], sets=instead(asked["sets"], list(settings)))
-        inputs = point.inputs()
+        return point.inputs(), point.profile()
+
+    def search(*settings: str) -> Result:
+        inputs, profile = inputs_of(settings)
         assert inputs.mapper is not None
-        how: dict[str, Any] = {"minimize": asked["minimize"], "limits": asked.get("limits"), "profile": point.profile(), "shared": priced}
+        how: dict[str, Any] = {"minimize": asked["minimize"], "limits": asked.get("limits"), "profile": profile, "shared": known}
         try:
             return api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, **how, watch=watch.again()).result
         except InputError as problem:
             raise inputs.place(problem, asked["profile"])
 
-    return search
+    def priced(mapping: MappingSpec, *settings: str) -> Result:
+        inputs, profile = inputs_of(settings)
+        return api.evaluate_mapping(inputs.architecture, inputs.workload, mapping, profile=profile)
+
+    return search, priced
 
 
 def _worse(best: Result, other: Result) -> float | None:

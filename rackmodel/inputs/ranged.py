@@ -44,12 +44,19 @@ def fact_at(path: str, architecture: str, workload: str | None = None, mapper: s
 
 
 def ranged_facts(architecture: str) -> list[Fact]:
-    """Every fact of a machine's file that has a range, in the order of the file."""
-    return [fact for fact, _ in ranged_in_machine(load("architecture", architecture))]
+    """Every fact of a machine's levels that has a range, in the order of the file."""
+    return [fact for fact, _ in ranged_in_levels(load("architecture", architecture))]
 
 
 def ranged_in_machine(raw: Marked) -> list[tuple[Fact, Where]]:
-    """Every fact of a machine's tree that has a range, in the order of the file, and where it is written."""
+    """Every fact of a machine's site and levels that has a range, and where it is written."""
+    site = raw.mapping.get("site")
+    own = [] if site is None else list(_ranges(site, ()))
+    return [*((_fact(f"site.{'.'.join(steps)}", node, around), node.where) for steps, node, around in own), *ranged_in_levels(raw)]
+
+
+def ranged_in_levels(raw: Marked) -> list[tuple[Fact, Where]]:
+    """Every fact of a machine's levels that has a range, in the order of the file, and where it is written."""
     found = []
     for path, name in names_of_levels(raw):
         ranges = _ranges(_node(raw, path), ())

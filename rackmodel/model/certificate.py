@@ -9,6 +9,7 @@ or `best found`. A mapping that was given was not searched for, and says so.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,6 +67,12 @@ class Certificate:
         """That of another answer of the same search: how far it may be above the least."""
         gap = (objective - self.bound) / objective if objective > 0 else 0.0
         return replace(self, objective=objective, gap=gap if gap > CLOSE else 0.0)
+
+    def under(self, figure: Callable[[float], float]) -> Certificate:
+        """In a figure that grows with the one that was searched, and is 0 where it is."""
+        objective = figure(self.objective)
+        gap = 1 - figure(self.objective * (1 - self.gap)) / objective if self.gap and objective > 0 else self.gap
+        return replace(self, objective=objective, bound=figure(self.bound), gap=gap)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -34,6 +34,11 @@ OBJECTIVES: tuple[Objective, ...] = (
 BLENDS: tuple[Objective, ...] = ("total_carbon", "tcdp")
 SAME_ORDER: dict[str, Objective] = {"cdp": "latency", "cep": "energy", "c2ep": "energy", "ce2p": "energy", "edap": "edp"}
 """On one machine, whose embodied carbon and area no mapping changes: metric → the objective that orders mappings as it does."""
+OBJECTIVE_UNITS: dict[str, str] = {
+    **{"latency": "s", "energy": "J", "memory": "B", "edp": "J s", "carbon": "gCO2e", "total_carbon": "gCO2e", "money": "$"},
+    **{"tcdp": "g s", "cdp": "g s", "cep": "g J", "c2ep": "g2 J", "ce2p": "g J2", "edap": "J s m2"},
+}
+"""Objective → the unit of a certificate's figures."""
 Word = Annotated[str, Field(min_length=1)]
 RankChoice = Word | list[Word]
 Policy = Literal["none", "selective", "pointwise", "experts", "alternate", "full"]

@@ -12,9 +12,8 @@ from rackmodel.model.result import Result
 from rackmodel.report.carbon import carbon_words
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.report.markup import copy_button, escaped, sortable_table
-from rackmodel.report.money import amount
 from rackmodel.report.runners_up import words_apart
-from rackmodel.report.tables import format_number, format_percent, format_si
+from rackmodel.report.tables import amount, format_number, format_percent, format_si
 
 FRONT_COLUMNS = {"latency_s": ("latency", "s"), "energy_j": ("energy", "J"), "memory_bytes_per_accelerator": ("memory", "B")}
 ASKED_COLUMNS = {

@@ -7,20 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from rackmodel.report.tables import format_number, format_si
-
-_SCALES = ((1e9, "B$"), (1e6, "M$"), (1e3, "k$"), (1.0, "$"), (1e-3, "m$"))
-
-
-def dollars(value: float, digits: int = 4) -> str:
-    """'186.2 M$'."""
-    scale, unit = next(((size, unit) for size, unit in _SCALES if abs(value) >= size), (1.0, "$"))
-    return f"{format_number(value / scale, digits)} {unit}"
-
-
-def amount(value: float, unit: str, digits: int = 4) -> str:
-    """A figure in its unit."""
-    return dollars(value, digits) if unit == "$" else format_si(value, unit, digits)
+from rackmodel.report.tables import amount, dollars
 
 
 def money_words(parts: Mapping[str, Any], of: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What a notebook shows of a result, an answer, a ledger: short tables, not the records themselves.
+"""What a notebook shows of a result, an answer, a ledger, a sweep: short tables, not the records themselves.
 
 `face` hands these to the classes, which know nothing of reports.
 """
@@ -10,10 +10,13 @@ from typing import Any
 
 from rackmodel.cost.ledger import Ledger
 from rackmodel.model.result import Result
+from rackmodel.report.beside import asked_columns, front_data
 from rackmodel.report.page import html_table
-from rackmodel.report.tables import format_percent, format_si, mapping_words, rate_words, result_lines
+from rackmodel.report.points import points_table
+from rackmodel.report.tables import amount, format_objective, format_percent, format_si, mapping_words, rate_words, render, result_lines
 
 MOST_ROWS = 30
+WIDTH = 120  # columns of a table of points
 
 
 def result_text(result: Result) -> str:
@@ -56,15 +59,26 @@ def answer_text(answer: Any) -> str:
 def answer_html(answer: Any) -> str:
     """An answer as its best mapping, and its runners-up and front as tables."""
     parts = [result_html(answer.result)]
-    for title, results in (("best mappings", answer.top[1:] and answer.top), (f"Pareto front, {answer.front_status}", answer.front)):
-        if results:
-            parts += [f"<b>{html.escape(title)}</b>", results_html(results)]
+    if len(answer.top) > 1:
+        parts.append(f"<b>best mappings</b>{results_html(answer.top)}")
+    if answer.front:
+        parts.append(f"<b>Pareto front, {html.escape(answer.front_status)}</b>{_front_html(answer)}")
     return "".join(parts)
 
 
+def _front_html(answer: Any) -> str:
+    """A front as the command line prints it: what every mapping has, and what the front is of."""
+    front = front_data(answer.front, answer.front_status, answer.figures, answer.bills)
+    columns = asked_columns(front)
+    rows = [[point["mapping"], *(amount(point[key], unit) for key, (_, unit) in columns.items())] for point in front["points"]]
+    return html_table(["mapping", *(name for name, _ in columns.values())], rows)
+
+
 def results_html(results: Any) -> str:
-    """Results as a table, one row each."""
-    heads = ["mapper", "mapping", "latency", "energy", "memory", "rate", "status"]
+    """Results as a table, one row each, with what is minimised where it is another figure."""
+    goal = results[0].certificate.minimize
+    other = [goal] if goal not in ("latency", "energy", "memory") else []
+    heads = ["mapper", "mapping", "latency", "energy", "memory", *other, "rate", "status"]
     rows = [
         [
             one.mapper,
@@ -72,9 +86,21 @@ def results_html(results: Any) -> str:
             format_si(one.latency_s, "s"),
             format_si(one.energy_j, "J"),
             format_si(one.memory_bytes_per_accelerator, "B"),
+            *(format_objective(one.certificate.objective, goal) for _ in other),
             rate_words(one),
             one.certificate.status,
         ]
         for one in results
     ]
     return html_table(heads, rows)
+
+
+def points_text(points: Any) -> str:
+    """Points of a study in one line."""
+    solved = sum(row.get("status") == "ok" for row in points.rows)
+    return f"<Points: {len(points.rows)}, {solved} with a result>"
+
+
+def points_html(points: Any) -> str:
+    """Points of a study as the terminal has them: the first and the last of many."""
+    return f"<pre>{html.escape(render(points_table(points.rows, width=WIDTH), WIDTH))}</pre>"

@@ -16,6 +16,7 @@ from rackmodel.report.tables import (
     comparison_table,
     console,
     format_number,
+    format_objective,
     format_si,
     limits_table,
     result_lines,
@@ -57,7 +58,7 @@ def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str
             table.add_column(name, justify="left" if name == "mapping" else "right")
         for number, (words, other) in enumerate(top_rows(top)):
             figures = [format_si(other.latency_s, "s"), format_si(other.energy_j, "J")]
-            more = [format_number(other.certificate.objective, 6)] if other_goal else []
+            more = [format_objective(other.certificate.objective, goal, 6)] if other_goal else []
             table.add_row(str(number + 1), words, *figures, *more)
         out.print(table)
 

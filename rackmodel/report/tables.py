@@ -18,7 +18,7 @@ from rich.table import Table
 
 from rackmodel.cost.ledger import COLUMNS, Ledger
 from rackmodel.model.certificate import Certificate
-from rackmodel.model.mapping import MappingSpec, StepSpec
+from rackmodel.model.mapping import OBJECTIVE_UNITS, MappingSpec, StepSpec
 from rackmodel.model.occupancy import FullPipeline
 from rackmodel.model.result import Repetition, Result
 from rackmodel.report.files import csv_text
@@ -27,6 +27,7 @@ COMPONENTS = ("compute", "memory", "network", "static")
 NONE = "–"
 WIDE = 104
 _PREFIXES = tuple(zip((1e18, 1e15, 1e12, 1e9, 1e6, 1e3, 1.0, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15), "EPTGMk mµnpf", strict=True))
+_DOLLARS = ((1e9, "B$"), (1e6, "M$"), (1e3, "k$"))
 _LONG_TIMES = ((2 * 86400.0, 86400.0, "d"), (7200.0, 3600.0, "h"), (600.0, 60.0, "min"))
 
 
@@ -79,6 +80,23 @@ def format_number(value: float, digits: int = 4) -> str:
         return f"{value:.{digits - 1}g}"
     text = f"{value:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def dollars(value: float, digits: int = 4) -> str:
+    """'186.2 M$', '0.0247 $': no m$ beside M$."""
+    scale, unit = next(((size, unit) for size, unit in _DOLLARS if abs(value) >= size), (1.0, "$"))
+    return f"{format_number(value / scale, digits)} {unit}"
+
+
+def amount(value: float, unit: str, digits: int = 4) -> str:
+    """A figure in its unit."""
+    return dollars(value, digits) if unit == "$" else format_si(value, unit, digits)
+
+
+def format_objective(value: float, goal: str, digits: int = 4) -> str:
+    """'12.34 mgCO2e', '47.67 J s': what is minimised, in its unit; a product of units takes no prefix."""
+    unit = OBJECTIVE_UNITS.get(goal, "")
+    return f"{format_number(value, digits)} {unit}" if " " in unit else amount(value, unit, digits)
 
 
 def format_percent(share: float | None) -> str:
@@ -369,7 +387,9 @@ def _proof(certificate: Certificate) -> str:
     seconds = f" in {format_si(certificate.seconds, 's', 2)}" if certificate.seconds else ""
     misfits = ", ".join(f"{format_number(count)} infeasible by {resource}" for resource, count in certificate.infeasible.items() if count)
     solver = f" by {certificate.solver}" if certificate.solver else ""
-    line = f"least {certificate.minimize}, {certificate.status}: {mappings}{solver}{seconds}"
+    goal = certificate.minimize
+    told = "" if goal in ("latency", "energy", "memory") else f" {format_objective(certificate.objective, goal)}"  # told already
+    line = f"least {goal}{told}, {certificate.status}: {mappings}{solver}{seconds}"
     return f"{line}; {misfits}" if misfits else line
 
 

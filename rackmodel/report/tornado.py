@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 from typing import Any
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.report.svg import SIZE, bar, label, width_of
-from rackmodel.report.tables import format_si
+from rackmodel.report.tables import format_objective
 from rackmodel.units import Quantity
 
 FACTOR = 1.25
@@ -55,11 +56,17 @@ def ends_of(value: Quantity) -> tuple[str, str, bool]:
     return written[0], written[1], stated
 
 
-def tornado(numbers: Sequence[tuple[str, Quantity]], base: tuple[float, str], search: Search) -> list[Swing]:
-    """Numbers that move the objective, the widest swing first. numbers: (path, value) · base: (objective, words) of the answer."""
+def tornado(
+    numbers: Sequence[tuple[str, Quantity]], base: tuple[float, str], search: Search, priced: Callable[..., float] | None = None
+) -> list[Swing]:
+    """Numbers that move the objective, the widest swing first. numbers: (path, value) · base: (objective, words) of the answer · priced:
+    settings → a figure of the answer's own mapping under them, sooner had than a search: what moves that is not asked in groups."""
+    # nothing times a factor is nothing: such numbers are not varied
     varied = [_Varied(path, value) for path, value in numbers if value and _FORM.fullmatch(value.text.strip()) is not None]
+    own = [] if priced is None or isnan(priced()) else _moving(varied, lambda settings: priced(*settings) == priced())
+    rest = _moving([one for one in varied if one not in own], lambda settings: _same(search, settings, base))
     found = []
-    for one in _moving(varied, base, search):  # (nothing times a factor is nothing: such numbers are not varied)
+    for one in (*own, *rest):
         (low, at_low, map_low), (high, at_high, map_high) = (_at(search, one, end, base) for end in one.ends)
         found.append(Swing(one.path, low, high, one.stated, at_low, at_high, map_low, map_high))
     moved = [one for one in found if one.width(base[0]) > 1e-9]
@@ -80,14 +87,15 @@ class _Varied:
         self.stays = f"{plain:.6g}{f' {unit}' if unit else ''}"
 
 
-def _moving(numbers: Sequence[_Varied], base: tuple[float, str], search: Search) -> list[_Varied]:
-    """Those that may move the answer: of many that change nothing, all together at their low and at their high ends, none does."""
-    if len(numbers) < 2:
-        return list(numbers)
-    if all(_same(search, [f"{one.path}={one.near[side]}" for one in numbers], base) for side in (0, 1)):
+def _moving(numbers: Sequence[_Varied], same: Callable[[Sequence[str]], bool]) -> list[_Varied]:
+    """Those that may move the answer: of many that change nothing, all together at their low and at their high ends, none does. same:
+    whether settings change nothing."""
+    if not numbers or all(same([f"{one.path}={one.near[side]}" for one in numbers]) for side in (0, -1)):
         return []
+    if len(numbers) == 1:
+        return list(numbers)
     middle = len(numbers) // 2
-    return [*_moving(numbers[:middle], base, search), *_moving(numbers[middle:], base, search)]
+    return [*_moving(numbers[:middle], same), *_moving(numbers[middle:], same)]
 
 
 def _same(search: Search, settings: Sequence[str], base: tuple[float, str]) -> bool:
@@ -99,6 +107,8 @@ def _same(search: Search, settings: Sequence[str], base: tuple[float, str]) -> b
 
 def _at(search: Search, number: _Varied, end: str, base: tuple[float, str]) -> tuple[str, float | None, str]:
     """(end, objective, words of another mapping) at an end; where no file could say that, at 1 on the way there, else at the number."""
+    if end == number.stays:
+        return end, base[0], ""
     for value in dict.fromkeys((end, number.near[number.ends.index(end)])):
         try:
             objective, words = search(f"{number.path}={value}")
@@ -110,7 +120,7 @@ def _at(search: Search, number: _Varied, end: str, base: tuple[float, str]) -> t
     return number.stays, base[0], ""
 
 
-def sketch(swings: Sequence[Swing], base: float, unit: str, width: float) -> tuple[str, float]:
+def sketch(swings: Sequence[Swing], base: float, goal: str, width: float) -> tuple[str, float]:
     """(inside of an SVG, height): a bar a number from the objective at its low to that at its high, the answer's own in the middle."""
     named = min(0.5 * width, max((width_of(one.path) for one in swings), default=0.0) + 8.0)
     widest = max((width_of(one.path) for one in swings), default=1.0)
@@ -126,12 +136,12 @@ def sketch(swings: Sequence[Swing], base: float, unit: str, width: float) -> tup
         for end, at, kind in ((one.low, one.at_low, "k0"), (one.high, one.at_high, "k1")):
             if at is not None:
                 x, wide = named + (min(at, base) - least) * scale, abs(at - base) * scale
-                parts.append(bar(x, y + 1.0, wide, 11.0, kind, f"{one.path} = {end}: {format_si(at, unit)}"))
+                parts.append(bar(x, y + 1.0, wide, 11.0, kind, f"{one.path} = {end}: {format_objective(at, goal)}"))
         y += 16.0
     middle = named + (base - least) * scale
-    parts.append(bar(middle - 0.4, 0.0, 0.8, y, "k3", f"as it is: {format_si(base, unit)}"))
-    parts.append(label(format_si(least, unit), named, y + 10.0, room / 2, kind="soft"))
-    parts.append(label(format_si(most, unit), width, y + 10.0, room / 2, kind="soft", anchor="end"))
+    parts.append(bar(middle - 0.4, 0.0, 0.8, y, "k3", f"as it is: {format_objective(base, goal)}"))
+    parts.append(label(format_objective(least, goal), named, y + 10.0, room / 2, kind="soft"))
+    parts.append(label(format_objective(most, goal), width, y + 10.0, room / 2, kind="soft", anchor="end"))
     parts += [bar(0.0, y + 18.0, 8.0, 8.0, "k0"), label("at its low end", 12.0, y + 26.0, 90.0)]
     parts += [bar(110.0, y + 18.0, 8.0, 8.0, "k1"), label("at its high end", 122.0, y + 26.0, 90.0)]
     return "".join(parts), y + 30.0

@@ -75,9 +75,16 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     more, lines, cannot = _asked(name, offer, service) if service is not None else ([], "", [])
     arguments, config = [*arguments, *more], config + lines
     config_name = "engine.yaml" if config else ""
-    cannot = [*_formats_of_the_checkpoint(name, offer), *cannot]
+    cannot = [*_priced_otherwise(name, service), *_formats_of_the_checkpoint(name, offer), *cannot]
     notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each", *cannot)
     return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
+
+
+def _priced_otherwise(name: str, service: Service | None) -> list[str]:
+    """That the figures are another engine's."""
+    priced = "" if service is None else service.profile.name
+    of = priced.partition("_")[0]
+    return [f"priced as {priced} runs it: --engine {name} prices this one"] if of in {*SERVERS, "wafer", "lpu"} - {name} else []
 
 
 def _formats_of_the_checkpoint(name: str, offer: Offer) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rackmodel import api
+from rackmodel.carbon.job import Usage
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import apply_overrides, load
@@ -14,14 +15,16 @@ from rackmodel.inputs.overrides import OF_PROFILE, Places, override_profile
 from rackmodel.inputs.problems import build
 from rackmodel.inputs.ranged import Fact, ranged_in_machine, ranged_in_profile
 from rackmodel.inputs.read import build_architecture
-from rackmodel.model.mapping import BLENDS
+from rackmodel.model.mapping import BLENDS, SAME_ORDER
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.results import own_figure
 from rackmodel.studies.ranking import Place, RangedNumber, RankedPair, ranged_number, ranking
 from rackmodel.studies.varied import Amount
 from rackmodel.watch import UNWATCHED, Watch
 
-OF_THE_BILL = (*BLENDS, "money")
+OF_THE_BILL = (*BLENDS, *SAME_ORDER, "money")
 """Objectives that read what a machine is made of."""
+OF_THE_SITE = ("carbon", *BLENDS, "money")
 
 
 def ranked(
@@ -31,6 +34,11 @@ def ranked(
     if len(cells) < 2:
         raise InputError("one side alone is ranked by nothing: want two mappers, or two machines", path="--samples")
     sides = [_CellSide(cell, minimize, profile) for cell in cells]
+    machines = {cell.inputs.architecture.name: cell.inputs.architecture for cell in cells}
+    for name, machine in machines.items():
+        if sides[0].goal in SAME_ORDER and len(machines) > 1 and own_figure(sides[0].goal, machine, Usage(), "act") is None:
+            fact = f"{sides[0].goal} of several machines wants what each is made of, which {name} does not say (embodied)"
+            raise InputError(fact, path="--minimize")
     numbers = _numbers(sides)
     if not numbers:
         fact = "no number of these machines and profiles states a range: say one, such as {low: 2 TB/s, mid: 3 TB/s, high: 4 TB/s}"
@@ -64,7 +72,7 @@ class _CellSide:
         self.cell, self.minimize = cell, minimize
         mapper = cell.inputs.mapper
         assert mapper is not None
-        goal = (minimize or mapper.minimize).split(",")[0].strip()
+        goal = self.goal = (minimize or mapper.minimize).split(",")[0].strip()
         self.profile = override_profile(load("profile", profile or mapper.profile or "ideal"), cell.inputs.of_profile)
         self._shared, self._profiles = Shared(), dict[tuple[str, ...], ProfileSpec]()
         facts = [*ranged_in_machine(cell.inputs.raws[0]), *ranged_in_profile(self.profile)]
@@ -72,7 +80,8 @@ class _CellSide:
         self._places: Places = {}
         self._known: dict[tuple[tuple[str, str], ...], float] = {}
         for fact, where in facts:
-            if goal in OF_THE_BILL or ".embodied." not in fact.path:
+            embodied, site = ".embodied." in fact.path, fact.path.startswith("site.")
+            if (goal in OF_THE_BILL or not embodied) and (goal in OF_THE_SITE or not site):
                 self._add(fact, where)
 
     def _add(self, fact: Fact, where: Where) -> None:
