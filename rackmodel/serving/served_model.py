@@ -30,7 +30,8 @@ from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.pricer import Pricer, Setting, link_rows
+from rackmodel.cost.step.pricer import Pricer, Setting, backing_level, link_rows
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_mapper
 from rackmodel.mapper.mapspace import algorithms_of
@@ -53,7 +54,8 @@ class ServedModel:
     """workload: a decoder's step (`serving`) · architecture: the machine, of which one replica takes what its deployment says · others:
     further deployments of the same plan (of_one_plan), whose steps are priced together (Steps.mesh) · mapper: how axes lay out the model
     (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself · fills: whether replicas like it
-    fill the accelerators in use, so that it draws its share of what their nodes draw; else it is alone there."""
+    fill the accelerators in use, so that it draws its share of what their nodes draw; else it is alone there · shared: plans and programs
+    that models of this mapper and workload have in common."""
 
     workload: Workload
     architecture: Architecture
@@ -63,6 +65,7 @@ class ServedModel:
     mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
     reserved_bytes: float = 0.0
     fills: bool = False
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
     known: dict[str, tuple[_LaidOut, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What models `under` profiles share; one that is made anew, by `replace` too, knows nothing."""
 
@@ -229,10 +232,19 @@ class ServedModel:
         return self.known["laid out"]
 
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
-        replica = replica_of(self.mapper, graph.workload, self.deployments)
+        replica = replica_of(self.mapper, graph.workload, self.deployments, self.shared)
         plans = tuple(plan_of(section, replica.plan, self.merging) for section in graph.workload.sections)
         pricer = Pricer(self.setting, graph.workload, replica.plan, replica.columns, self.profile.buckets)
-        return _LaidOut(graph, replica, plans, pricer)
+        return _LaidOut(graph, replica, plans, pricer, self._programs(graph.workload, plans, pricer))
+
+    def _programs(self, workload: Workload, plans: tuple[Plan, ...], pricer: Pricer) -> Programs:
+        """Programs of the sections under plans, which models of any machine and profile that come to the same have in common."""
+        known = self.shared.once((workload,), ("programs", backing_level(pricer.architecture)), list[tuple[tuple[Plan, ...], Programs]])
+        found = next((programs for others, programs in known if others == plans), None)
+        if found is None:
+            found = {}
+            known.append((plans, found))
+        return found
 
     @cached_property
     def setting(self) -> Setting:
@@ -268,7 +280,7 @@ class _LaidOut:
     replica: Replica
     plans: tuple[Plan, ...]
     pricer: Pricer
-    programs: Programs = field(default_factory=dict)
+    programs: Programs
 
 
 class StepPricer(Pricer):

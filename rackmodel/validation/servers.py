@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.ledger import static_powers
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_mapper, read_profile, read_workload
 from rackmodel.inputs.read import machine_calls
 from rackmodel.model.calls import release_before
+from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
@@ -45,6 +47,7 @@ DEALT = "expert"
 """The degree of expert parallelism that a server's settings say, whatever its row does."""
 UNMERGED = "none"
 """Of `reductions`: no all-reduce goes on."""
+_SHARED = Shared()
 WIDTHS = ("kv_cache", "product", "SC")
 """Of the workload's `precision`, and the state of its gated delta rule, that a server's settings say."""
 
@@ -198,6 +201,11 @@ def _read(name: str, sets: tuple[str, ...]) -> Workload:
     return read_workload(name, sets)
 
 
+@cache
+def _mapper() -> MapperSpec:
+    return read_mapper("serving")
+
+
 def _workload(server: Server) -> Workload:
     """What it serves. Raises InputError where its deployment does not deal out the experts."""
     sizes = (f"workload.sizes.{name}={value}" for name, value in server.model.sizes.items())
@@ -223,7 +231,7 @@ def of_one_engine(servers: Iterable[Server]) -> list[tuple[Server, ...]]:
     for own in apart.values():
         try:
             (workload,) = {id(one): one for one in map(_workload, own)}.values()
-            numbers = of_one_plan(read_mapper("serving"), workload, [one.deployment for one in own])
+            numbers = of_one_plan(_mapper(), workload, [one.deployment for one in own], _SHARED)
         except (InputError, InfeasibleError):  # of one of them: each is asked alone
             numbers = [(number,) for number in range(len(own))]
         found += [tuple(own[number] for number in alike) for alike in numbers]
@@ -238,7 +246,7 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
     more = tuple(one.deployment for one in others)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile)
+        return ServedModel(workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile, mapper=_mapper(), shared=_SHARED)
 
     def served(profile: ProfileSpec) -> Served:
         target, module = model(workload, profile), workload.module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from math import prod
 from typing import Any, Self
 
@@ -135,8 +136,13 @@ class SettingWords(Spec):
 
     def fits(self, facts: Mapping[str, str]) -> bool:
         """Whether it is of a run."""
+        return all(self._allows(name, facts[name].lower(), allowed) for name, allowed in self._asked)
+
+    @cached_property
+    def _asked(self) -> list[tuple[str, list[str]]]:
+        """Facts that it asks for, and what each may be."""
         asked: dict[str, list[str | int]] = {"role": ["together"], **self.when}
-        return all(self._allows(name, facts[name].lower(), [str(one).lower() for one in allowed]) for name, allowed in asked.items())
+        return [(name, [str(one).lower() for one in allowed]) for name, allowed in asked.items()]
 
     @staticmethod
     def _allows(name: str, said: str, allowed: list[str]) -> bool:
