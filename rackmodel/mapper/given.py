@@ -7,7 +7,7 @@ the batch of the workload is any multiple of what all of them run, so that steps
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -80,7 +80,8 @@ def given_columns(
         columns = Columns(
             axes=shape.axes, degrees=degrees, strides=strides, stages=stages, stage_strides=gaps, micro_batch=size, micro_batches=count
         )
-        found.append(GivenColumns(tuple(number for number, _ in own), columns, shape.plan))
+        plan = replace(shape.plan, known={})  # what a plan knows of operations is of the profile and sizes that it was asked for
+        found.append(GivenColumns(tuple(number for number, _ in own), columns, plan))
     return found, refused
 
 
