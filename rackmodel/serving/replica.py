@@ -35,8 +35,8 @@ class Replica:
 
 
 def replica_of(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment], shared: Shared) -> Replica:
-    """The replicas of deployments of one plan. shared: knows plans of this mapper and workload. Raises InputError for degrees that contradict the workload or plans that differ,
-    InfeasibleError for too few layers."""
+    """The replicas of deployments of one plan. shared: knows plans of this mapper and workload. Raises InputError for degrees that
+    contradict the workload or plans that differ, InfeasibleError for too few layers."""
     found = _laid_out(mapper, workload, deployments, shared)
     if len(found) > 1:
         raise InputError("deployments of unlike plans are no one model", path="deployment")

@@ -212,7 +212,8 @@ class StepLayers(LayerPricer):
         assert chunks is not None
         assert decodes is not None
         both = self.passes["chunks"].there & self.passes["decodes"].there
-        return np.where(both, inside.longer(self.pricer.architecture, chunks, decodes, self.pricer.degrees), 1.0)
+        parts = self.pricer.inside_s(chunks), self.pricer.inside_s(decodes)
+        return np.where(both, inside.longer(self.pricer.architecture, (chunks, decodes), parts, self.pricer.degrees), 1.0)
 
 
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:

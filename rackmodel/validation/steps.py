@@ -130,12 +130,7 @@ def _alike(
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
     blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
-    parts = (
-        part
-        for same in groups.values()
-        for some in _side_by_side(same, blocks, cases)
-        for part in _parts(some, blocks, cases)
-    )
+    parts = (part for same in groups.values() for some in _side_by_side(same, blocks, cases) for part in _parts(some, blocks, cases))
     return refused, (priced for part in parts for priced in priced_columns(key, machine, part, cases))
 
 
@@ -180,7 +175,8 @@ def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool
 def _placed(
     model: tuple[StepKey, int], batch: int, numbers: Sequence[int], cases: Sequence[TrainingCase], shared: Shared, *, masked: bool
 ) -> tuple[list[SizedColumns], dict[int, str]]:
-    """The columns of a model's cases, and why others cannot be. batch: a multiple of theirs · masked: whether kernels skip what a causal mask hides."""
+    """The columns of a model's cases, and why others cannot be. batch: a multiple of theirs · masked: whether kernels skip what a causal
+    mask hides."""
     key, layers = model
     try:
         said = "model", key.model, batch, layers, masked
