@@ -212,7 +212,7 @@ class StepLayers(LayerPricer):
         assert chunks is not None
         assert decodes is not None
         both = self.passes["chunks"].there & self.passes["decodes"].there
-        parts = self.pricer.inside_s(chunks), self.pricer.inside_s(decodes)
+        parts = self.pricer.inside(chunks)[2], self.pricer.inside(decodes)[2]
         return np.where(both, inside.longer(self.pricer.architecture, (chunks, decodes), parts, self.pricer.degrees), 1.0)
 
 
