@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import gcd
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs import read_mapper
 from rackmodel.mapper.given import GivenColumns, GivenMesh, GivenShape, given_columns
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
@@ -23,6 +25,12 @@ EXPERTS = "x"
 CONTEXT, PROMPT_CONTEXT = ("ce", "ci"), ("ne", "ni")
 """Axes of the mapper over ranks of context, and over those that share out new tokens."""
 Value = TypeVar("Value")
+
+
+@cache
+def serving_mapper() -> MapperSpec:
+    """How axes lay out a replica (mappers/serving.yaml)."""
+    return read_mapper("serving")
 
 
 @dataclass(frozen=True)

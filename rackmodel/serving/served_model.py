@@ -33,14 +33,13 @@ from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.pricer import Pricer, Setting, backing_level, link_rows
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_mapper
 from rackmodel.mapper.mapspace import algorithms_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
-from rackmodel.serving.replica import Replica, replica_of
+from rackmodel.serving.replica import Replica, replica_of, serving_mapper
 from rackmodel.serving.step_layers import Bools, Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
 from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
 from rackmodel.setting import setting_of
@@ -62,7 +61,7 @@ class ServedModel:
     deployment: Deployment = field(default_factory=Deployment)
     others: tuple[Deployment, ...] = ()
     profile: ProfileSpec
-    mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
+    mapper: MapperSpec = field(default_factory=serving_mapper)
     reserved_bytes: float = 0.0
     fills: bool = False
     shared: Shared = field(default_factory=Shared, compare=False, repr=False)

@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_mapper, read_profile, read_workload
+from rackmodel.inputs import read_profile, read_workload
 from rackmodel.inputs.read import machine_calls
 from rackmodel.model.calls import release_before
-from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import Precision
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
-from rackmodel.serving.replica import of_one_plan
+from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Served
@@ -201,11 +200,6 @@ def _read(name: str, sets: tuple[str, ...]) -> Workload:
     return read_workload(name, sets)
 
 
-@cache
-def _mapper() -> MapperSpec:
-    return read_mapper("serving")
-
-
 def _workload(server: Server) -> Workload:
     """What it serves. Raises InputError where its deployment does not deal out the experts."""
     sizes = (f"workload.sizes.{name}={value}" for name, value in server.model.sizes.items())
@@ -231,7 +225,7 @@ def of_one_engine(servers: Iterable[Server]) -> list[tuple[Server, ...]]:
     for own in apart.values():
         try:
             (workload,) = {id(one): one for one in map(_workload, own)}.values()
-            numbers = of_one_plan(_mapper(), workload, [one.deployment for one in own], _SHARED)
+            numbers = of_one_plan(serving_mapper(), workload, [one.deployment for one in own], _SHARED)
         except (InputError, InfeasibleError):  # of one of them: each is asked alone
             numbers = [(number,) for number in range(len(own))]
         found += [tuple(own[number] for number in alike) for alike in numbers]
@@ -247,7 +241,7 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
         return ServedModel(
-            workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile, mapper=_mapper(), shared=_SHARED
+            workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile, shared=_SHARED
         )
 
     def served(profile: ProfileSpec) -> Served:
