@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.offers import Service, Widths, engine_of
@@ -55,15 +55,14 @@ def test_each_engine_gets_the_figures_that_it_prices_by_itself() -> None:
 
 
 def test_unlike_models_and_what_cannot_be_are_left_to_who_asks() -> None:
-    """Another profile is another model, stages are another plan, and four accelerators are more than two."""
+    """Another profile is another model, stages are another plan, and no step has fewer prompts than none."""
     service, steps = _service(), _steps(4, 1)
     own, piped, other = engine_of(service, TWO, Widths()), engine_of(service, PIPED, Widths()), engine_of(_service("sglang"), TWO, Widths())
     assert dict(priced_together([(own, steps), (piped, steps), (other, steps)])) == {}
-    small = replace(service, machine=read_architecture("dgx_h100", ["accelerators=2"]))
-    two, four = engine_of(small, TWO, Widths()), engine_of(small, FOUR, Widths())
-    assert dict(priced_together([(two, steps), (four, steps)])) == {}
-    with pytest.raises((InputError, InfeasibleError)):
-        four.price(steps)
+    four, wrong = engine_of(service, FOUR, Widths()), replace(steps, prompts=-steps.prompts)
+    assert dict(priced_together([(own, steps), (four, wrong)])) == {}
+    with pytest.raises(InputError, match="prompts must be"):
+        four.price(wrong)
 
 
 def test_layers_are_priced_once_for_all_engines_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
