@@ -40,7 +40,8 @@ def _steps(count: int, seed: int) -> Steps:
 
 def test_each_engine_gets_the_figures_that_it_prices_by_itself() -> None:
     service, few = _service(), _service(settings=(("graph_sequences", 16), ("step_s", 2e-3)))
-    pairs = ((service, TWO), (replace(few, shared=service.shared), FOUR), (service, RANKS), (replace(few, shared=service.shared), RANKS))
+    few = replace(few, shared=service.shared)
+    pairs = ((service, TWO), (few, FOUR), (service, RANKS), (few, Deployment(attention_data=4, expert=4)))  # (ranks of two and of four)
     asked = [(engine_of(own, one, Widths()), _steps(3 + 2 * n, n)) for n, (own, one) in enumerate(pairs)]
     found = dict(priced_together(asked))
     assert sorted(found) == [0, 1, 2, 3]

@@ -8,6 +8,8 @@ from functools import cache
 from math import gcd
 from typing import TypeVar
 
+import numpy as np
+
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut
 from rackmodel.cost.step.shared import Shared
@@ -45,10 +47,14 @@ class Replica:
 def replica_of(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment], shared: Shared) -> Replica:
     """The replicas of deployments of one plan. shared: knows plans of this mapper and workload. Raises InputError for degrees that
     contradict the workload or plans that differ, InfeasibleError for too few layers."""
-    found = _laid_out(mapper, workload, deployments, shared)
-    if len(found) > 1:
+    ranks = dict.fromkeys(one.attention_data for one in deployments)
+    alike = [[number for number, one in enumerate(deployments) if one.attention_data == each] for each in ranks]
+    parts = [_laid_out(mapper, workload, [deployments[number] for number in numbers], shared) for numbers in alike]
+    plan = parts[0][0].plan
+    if any(len(part) > 1 or part[0].plan != plan for part in parts):
         raise InputError("deployments of unlike plans are no one model", path="deployment")
-    return Replica(found[0].plan, found[0].columns, tuple(stages_of(workload, one.pipeline) for one in deployments))
+    columns = Columns.join([part[0].columns for part in parts]).pick(np.argsort([number for numbers in alike for number in numbers]))
+    return Replica(plan, columns, tuple(stages_of(workload, one.pipeline) for one in deployments))
 
 
 def of_one_plan(

@@ -310,7 +310,8 @@ class _PricedSteps:
         self.stages = model.stages_each[which]
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in ("decodes", "prefill", "prompts")})
         first = model.deployment
-        passes = sizings(self.steps, model.workload, first.attention_data, shared_out=first.prompt_context > 1)
+        ranks = np.array([float(one.attention_data) for one in model.deployments])[which]
+        passes = sizings(self.steps, model.workload, ranks, shared_out=first.prompt_context > 1)
         prompts = passes["chunks"].there
         self.layers = [
             StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs) for own in model.laid_out

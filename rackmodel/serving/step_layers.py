@@ -85,14 +85,15 @@ def sized(workload: Workload, sizes: dict[str, Array]) -> Workload:
     return replace(workload, sizes=found, tensors=_SizedTensors(workload.tensors, found))
 
 
-def sizings(steps: Steps, workload: Workload, ranks: int, *, shared_out: bool = False) -> dict[str, Sizing]:
-    """The passes of some steps. ranks: over which sequences are dealt; the fullest of them has what counts outside the experts ·
+def sizings(steps: Steps, workload: Workload, ranks: Array, *, shared_out: bool = False) -> dict[str, Sizing]:
+    """The passes of some steps. ranks: [n] over which sequences are dealt; the fullest of them has what counts outside the experts ·
     shared_out: whether further ranks share out new tokens, so that a pass over all tokens counts them as these."""
     serving = serving_of(workload)
     shared = [name for name, of in workload.aliases.items() if of == serving.sequences]
     prompts = np.where(steps.prefill > 0, steps.prompts, 0.0)
     chunk = np.divide(steps.prefill, prompts, out=np.ones_like(steps.prefill), where=prompts > 0)
-    fullest = np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0) if ranks > 1 else steps.tokens
+    dealt = np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0)
+    fullest = np.where(ranks > 1, dealt, steps.tokens)
 
     def sizing(sequences: Array, new: Array, cached: Array, everywhere: Array) -> Sizing:
         there = sequences > 0
@@ -104,7 +105,7 @@ def sizings(steps: Steps, workload: Workload, ranks: int, *, shared_out: bool = 
     together = sizing(fullest * ranks, one, one, steps.tokens)
     if shared_out:
         each = np.maximum(fullest, 1.0)
-        together = sizing(np.where(fullest > 0, float(ranks), 0.0), each, each, steps.tokens / each)
+        together = sizing(np.where(fullest > 0, ranks, 0.0), each, each, steps.tokens / each)
     return {
         "tokens": together,
         "sequences": sizing(emitting, one, one, emitting),

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import FIGURES, ServingEngine
-from rackmodel.serving.replica import of_one_plan
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 
@@ -59,23 +58,32 @@ def _alike(one: ServedModel, other: ServedModel) -> bool:
 
 def _of_one_model(group: Sequence[_Asked]) -> Iterator[tuple[int, StepFigures]]:
     """Figures of models that differ in deployments alone: those of one plan at once."""
-    model = group[0].model
-    deployments = list(dict.fromkeys(one for asked in group for one in asked.model.deployments))
-    try:
-        plans = of_one_plan(model.mapper, model.workload, deployments, model.shared)
-    except (InputError, InfeasibleError):  # of one of them, who says so when it is asked
-        return
-    for numbers in plans:
-        own = {deployments[number]: place for place, number in enumerate(numbers)}
-        some = [asked for asked in group if asked.model.deployment in own]
-        if len(some) > 1:
-            first, *others = own
-            joint = replace(model, deployment=first, others=tuple(others))
-            for part in _parts(some):
-                try:
-                    yield from _priced(joint, own, part)
-                except (InputError, InfeasibleError):
-                    continue
+    for some in _of_one_plan(group):
+        own = {one: place for place, one in enumerate(dict.fromkeys(one for asked in some for one in asked.model.deployments))}
+        first, *others = own
+        joint = replace(some[0].model, deployment=first, others=tuple(others))
+        for part in _parts(some):
+            try:
+                yield from _priced(joint, own, part)
+            except (InputError, InfeasibleError):  # of one of them, who says so when it is asked
+                continue
+
+
+def _of_one_plan(group: Sequence[_Asked]) -> Iterator[list[_Asked]]:
+    """Those of a plan, where they are more than one: with ranks of sequences or without, and so on."""
+    apart: list[tuple[object, list[_Asked]]] = []
+    for asked in group:
+        one = asked.model.deployment
+        try:
+            plan = (one.attention_data > 1, one.pipeline > 1, one.prompt_context > 1, [own.plans for own in asked.model.laid_out])
+        except (InputError, InfeasibleError):
+            continue
+        own = next((others for other, others in apart if other == plan), None)
+        if own is None:
+            apart.append((plan, [asked]))
+        else:
+            own.append(asked)
+    yield from (own for _, own in apart if len(own) > 1)
 
 
 def _parts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:

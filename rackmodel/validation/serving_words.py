@@ -142,7 +142,8 @@ class SettingWords(Spec):
     def _asked(self) -> list[tuple[str, list[str]]]:
         """Facts that it asks for, and what each may be."""
         asked: dict[str, list[str | int]] = {"role": ["together"], **self.when}
-        return [(name, [str(one).lower() for one in allowed]) for name, allowed in asked.items()]
+        by_use = sorted(asked.items(), key=lambda pair: pair[0] != "model")  # few are of a row's model
+        return [(name, [str(one).lower() for one in allowed]) for name, allowed in by_use]
 
     @staticmethod
     def _allows(name: str, said: str, allowed: list[str]) -> bool:
