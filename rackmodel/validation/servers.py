@@ -240,9 +240,7 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
     more = tuple(one.deployment for one in others)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
-        return ServedModel(
-            workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile, shared=_SHARED
-        )
+        return ServedModel(workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile, shared=_SHARED)
 
     def served(profile: ProfileSpec) -> Served:
         target, module = model(workload, profile), workload.module
