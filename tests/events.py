@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
 from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob, LayerPass
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, order
+from rackmodel.cost.step.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, order
+from rackmodel.model.schedules import FOLDED
 
-SENDS = {FORWARD: "send forward", BACKWARD: "send backward"}
+SENDS = ("send forward", "send backward")  # to the next stage, to the one before
 Layer = tuple[int, LayerPass]  # section, pass
 
 
@@ -39,7 +40,7 @@ class Task:
 @dataclass
 class Pass:
     """One entry of a stage's order, the layers it runs, what each of them spreads (rule 6), its begin on the device and what brings its
-    result to its reader."""
+    result to its reader. paired: a forward pass whose result is released later."""
 
     kind: int
     micro_batch: int
@@ -48,6 +49,12 @@ class Pass:
     spread: list[list[Task]] = field(default_factory=list)
     begin: Task | None = None
     arrives: Task | None = None
+    paired: bool = False
+
+    @property
+    def way(self) -> int:
+        """0 where what it makes, or waits for, goes forward in the model, 1 back."""
+        return int(self.kind not in (FORWARD, RELEASE))
 
 
 def simulate(jobs: StepJobs, column: int = 0) -> tuple[float, list[Task]]:
@@ -106,15 +113,16 @@ class _Writer:
             begin = len(self.found)
             self._stage(stage, own)
             done.append([task for task in self.found[begin:] if not task.name.startswith("send")])
-        made = {(one.kind, one.micro_batch, one.virtual): one.arrives for own in passes for one in own}
-        for one in (one for own in passes for one in own if one.kind != WEIGHT):  # rule 3: it begins when what it takes has arrived
-            source = made.get((one.kind, one.micro_batch, one.virtual + (-1 if one.kind == FORWARD else 1)))
-            one.begin.after.extend([source] if source else [])
+        every = sorted((one for own in passes for one in own), key=lambda one: one.kind)  # what is released is so for its forward pass
+        made = {(one.way, one.micro_batch, one.virtual): one.arrives for one in every if one.kind not in (WEIGHT, AWAIT)}
+        for one in every:  # rule 3: it begins when what it takes has arrived
+            source = made.get((one.way, one.micro_batch, one.virtual + (1 if one.way else -1)))
+            one.begin.after.extend([source] if source and one.kind not in (WEIGHT, RELEASE) else [])
         tied = self._one(jobs.tied_s)
         if jobs.stages > 1 and tied > 0:
             done[0] = done[-1] = [self._add("tied", 0, tied, "", [*done[0], *done[-1]])]
         for stage, tasks in enumerate(done):
-            layers = jobs.counts[stage :: jobs.stages].sum(axis=0)
+            layers = sum(jobs.counts[virtual] for virtual in range(len(jobs.counts)) if self._device(virtual) == stage)
             seconds = sum(int(count) * self._one(s) for count, s in zip(layers, jobs.update_s, strict=True))
             self._add("update", stage, seconds, "", tasks)
         return self.found
@@ -131,19 +139,29 @@ class _Writer:
         """A stage's passes in their order with their layers (rules 3, 5, 6)."""
         jobs, plan = self.jobs, order(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         rows = zip(plan.kind[stage].tolist(), plan.micro_batch[stage].tolist(), plan.chunk[stage].tolist(), strict=True)
-        found = [Pass(kind, k, chunk * jobs.stages + stage) for kind, k, chunk in rows if kind == FORWARD or jobs.backward]
+        runs = [row for row in rows if row[0] in (FORWARD, RELEASE) or jobs.backward]
+        found = [Pass(kind, k, self._virtual(stage, chunk)) for kind, k, chunk in runs]
+        released = {(one.micro_batch, one.virtual) for one in found if one.kind == RELEASE}
         for one in found:
+            one.paired = one.kind == FORWARD and (one.micro_batch, one.virtual) in released
             first, last = one.micro_batch == 0, one.micro_batch == jobs.micro_batches - 1
-            name = {
-                FORWARD: "first" if first else "forward",
-                BACKWARD: "last" if last else "backward",
-                WEIGHT: "last weight" if last else "weight",
-            }[one.kind]
+            back, weight = "last" if last else "backward", "last weight" if last else "weight"
+            names = {FORWARD: ["first" if first else "forward"], BACKWARD: [back], WEIGHT: [weight], WHOLE: [back, weight]}
             sections = list(enumerate(jobs.sections))
             for section, passes in sections if one.kind == FORWARD else reversed(sections):
-                if passes[name]:
-                    one.layers += [(section, passes[name])] * int(jobs.counts[one.virtual, section])
+                layer = [(section, passes[name]) for name in names.get(one.kind, []) if passes[name]]
+                one.layers += layer * int(jobs.counts[one.virtual, section])
         return found
+
+    def _virtual(self, stage: int, chunk: int) -> int:
+        """The virtual stage of a chunk: the stages in turn, or down them and back up."""
+        back = chunk == 1 and self.jobs.schedule in FOLDED
+        return 2 * self.jobs.stages - 1 - stage if back else chunk * self.jobs.stages + stage
+
+    def _device(self, virtual: int) -> int:
+        """The stage that runs a virtual stage."""
+        pairs = ((stage, chunk) for stage in range(self.jobs.stages) for chunk in range(self.jobs.chunks))
+        return next(stage for stage, chunk in pairs if self._virtual(stage, chunk) == virtual)
 
     def _stage(self, stage: int, passes: list[Pass]) -> None:
         for one in sorted(passes, key=lambda one: (one.kind, one.micro_batch, one.virtual)):  # rule 6: at 0, before all else
@@ -162,9 +180,7 @@ class _Writer:
                 gathered = following
             one.arrives = self._sent(stage, one, self._add("end", stage, 0.0, DEVICE, []))
 
-    def _layer(
-        self, stage: int, layer: Layer, began: Task, spread: list[Task], gathered: list[Task], reductions: list[Task]
-    ) -> list[Task]:
+    def _layer(self, stage: int, layer: Layer, began: Task, spread: list[Task], gathered: list[Task], reductions: list[Task]) -> list[Task]:
         """One layer's own tasks, no sooner than it began, and its host's time (rules 5 and 8); its reductions."""
         body: list[Task] = []
         issued = iter(spread)
@@ -196,12 +212,15 @@ class _Writer:
         """What brings a pass's result to its reader (rule 9)."""
         seconds = self._one(self.jobs.send_s)
         if self.jobs.hops_s is not None:  # forward over the link to the next stage, back over the one from the stage before
-            seconds = self._one(self.jobs.hops_s[stage if one.kind == FORWARD else stage - 1])
-        if one.kind == WEIGHT or self.jobs.stages == 1:
+            seconds = self._one(self.jobs.hops_s[stage - one.way])
+        if one.kind in (WEIGHT, AWAIT) or self.jobs.stages == 1:
             return end
         if not self.jobs.sends_overlap:
-            return self._add("hand-over", stage, seconds, DEVICE, [])
-        if one.virtual == (len(self.jobs.counts) - 1 if one.kind == FORWARD else 0):  # nobody reads it
+            return end if one.kind == RELEASE else self._add("hand-over", stage, seconds, DEVICE, [])
+        reader = one.virtual + (-1 if one.way else 1)
+        if not 0 <= reader < len(self.jobs.counts) or self._device(reader) == stage:  # nobody reads it, or it is there
             return end
-        way = SENDS[one.kind]
+        if one.paired:  # what a pair's forward pass made leaves with the pair
+            return end
+        way = SENDS[one.way if self.jobs.schedule not in FOLDED or one.virtual < self.jobs.stages else 1 - one.way]
         return self._add(way, stage, seconds, way, [end])

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import StepJobs
 from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, LaneJob, LayerPass
-from rackmodel.model.schedules import SCHEDULES
+from rackmodel.model.schedules import FOLDED, SCHEDULES, TABLE
 
 SIDE = (WEIGHTS, REDUCTIONS, UP, HOME)
 
@@ -62,9 +62,11 @@ class Maker:
     def step(self, schedule: str = "") -> StepJobs:
         schedule = schedule or str(self.random.choice(SCHEDULES))
         stages, m = int(self.random.integers(1, 5)), int(self.random.integers(1, 9))
-        chunks = int(self.random.integers(2, 4)) if schedule == "interleaved" else 1
+        folded = schedule in FOLDED
+        chunks = int(self.random.integers(2, 4)) if schedule == "interleaved" else 2 if folded else 1
         if schedule == "interleaved":
             m = max(1, m // stages) * stages
+        m = max(m, TABLE[schedule].fewest(stages))
         sections = int(self.random.integers(1, 4))
         counts = self.random.integers(0 if self.chance(0.3) else 1, 5, (stages * chunks, sections))
         return StepJobs(
@@ -79,5 +81,5 @@ class Maker:
             sends_overlap=self.chance(0.5),
             update_s=tuple(self.seconds(3.0) for _ in range(sections)),
             tied_s=self.seconds() if self.chance(0.5) else np.zeros(self.n),
-            hops_s=np.stack([self.seconds() for _ in range(stages)]) if self.chance(0.4) else None,
+            hops_s=np.stack([self.seconds() for _ in range(stages)]) if self.chance(0.4) and not folded else None,
         )

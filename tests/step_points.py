@@ -20,7 +20,7 @@ from rackmodel.cost.step.pricer import Setting
 from rackmodel.inputs.read import read_inputs
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.profile import Buckets, Host, Overlap, ProfileSpec, Window
-from rackmodel.model.schedules import SCHEDULES
+from rackmodel.model.schedules import CHUNKED, FOLDED, SCHEDULES, TABLE
 from rackmodel.model.workload import Section
 
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
@@ -170,11 +170,11 @@ def draw(name: str, seed: int, profiles: Sequence[int] = range(4)) -> Drawn:
         column, plan = int(random.integers(len(columns))), int(random.integers(len(variants)))
         m, stages = int(columns.micro_batches[column]), int(columns.stages[column])
         schedule = str(random.choice(SCHEDULES)) if stages > 1 or below > 1 else "1f1b"
-        if below > 1 and schedule == "interleaved":
+        if below > 1 and schedule in CHUNKED | FOLDED:
             continue
-        chunks = int(random.choice([2, 4])) if schedule == "interleaved" else 1
-        made = cut_by_counts(np.eye(below, dtype=np.int64)) if below > 1 else even(sections, stages, chunks)
-        if schedule == "interleaved" and (m % stages or made is None):
+        chunks = int(random.choice([2, 4])) if schedule == "interleaved" else 2 if schedule in FOLDED else 1
+        made = cut_by_counts(np.eye(below, dtype=np.int64)) if below > 1 else even(sections, stages, chunks, schedule)
+        if chunks > 1 and (made is None or not TABLE[schedule].takes(stages, m)):
             continue
         if made is None or (chunks == 1 and stages > 1 and below == 1 and random.random() < 0.3):
             made = _uneven(random, sections, stages)
@@ -192,9 +192,9 @@ def draw(name: str, seed: int, profiles: Sequence[int] = range(4)) -> Drawn:
     return Drawn(name, group, profile, made, structure, plan, column)
 
 
-def even(sections: Sequence[Section], stages: int, chunks: int) -> Cut | None:
+def even(sections: Sequence[Section], stages: int, chunks: int, schedule: str = "1f1b") -> Cut | None:
     """An even cut; None where the layers do not divide."""
-    return even_cut(tuple(one.repeat for one in sections), tuple(one.layer for one in sections), stages, chunks)
+    return even_cut(tuple(one.repeat for one in sections), tuple(one.layer for one in sections), stages, chunks, schedule in FOLDED)
 
 
 def _uneven(random: np.random.Generator, sections: Sequence[Section], stages: int) -> Cut:

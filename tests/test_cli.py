@@ -268,7 +268,7 @@ def test_each_point_of_a_front_has_words_and_a_mapping_of_its_own(run, tmp_path:
 
 
 def test_a_front_of_carbon_and_money_shows_them(run, tmp_path: Path) -> None:
-    """Beside what `evaluate` says of each mapping: its use, idle and embodied carbon. They were left out of the table and pareto.csv."""
+    """Beside what `evaluate` says of each mapping: its use, idle and embodied carbon. They were not in the table, pareto.csv and --json."""
     words = ("search", "dgx_h100", "attention", "data_tensor", "--set", "accelerators=16", "--pareto", "total_carbon,memory,money,tcdp")
     code, out, _ = run(*words, "-o", str(tmp_path))
     assert code == 0
@@ -276,6 +276,9 @@ def test_a_front_of_carbon_and_money_shows_them(run, tmp_path: Path) -> None:
     assert head.split() == ["#", "mapping", "memory", "total_carbon", "tcdp", "money"]
     rows = list(csv.DictReader((tmp_path / "pareto.csv").read_text().splitlines()))
     assert len(rows) > 1
+    said = json.loads(run(*words, "--json")[1])["front"]
+    for key in ("total_carbon_g", "tcdp_g_s", "money_usd", "latency_s"):
+        assert [point[key] for point in said] == [float(row[key]) for row in rows]
     for row in rows:
         words = ("evaluate", "dgx_h100", "attention", str(tmp_path / f"pareto{row['number']}.mapping.yaml"))
         again = json.loads(run(*words, "--set", "accelerators=16", "--json")[1])["result"]

@@ -17,7 +17,7 @@ from rackmodel.cost.step.critical_path import HOST, critical_path
 from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, UP, WEIGHTS, LaneJob, LayerPass, TimedTask, lanes_of, layer_passes
 from rackmodel.cost.step.pipeline_orders import FORWARD, order
 from rackmodel.model.profile import Host, Overlap, ProfileSpec
-from rackmodel.model.schedules import SCHEDULES
+from rackmodel.model.schedules import FOLDED, SCHEDULES, TABLE
 from tests import samples
 from tests.events import simulate
 from tests.step_cases import Maker
@@ -204,7 +204,8 @@ def test_later_chunks_find_what_the_optimizer_left_sharded_long_gathered() -> No
 def test_first_passes_run_chunk_by_chunk(schedule: str) -> None:
     for stages in (1, 2, 3, 4):
         for m in (1, 2, 3, 5, 8):
-            chunks, m = (3, m * stages) if schedule == "interleaved" else (1, m)
+            chunks, m = (3, m * stages) if schedule == "interleaved" else (2 if schedule in FOLDED else 1, m)
+            m = max(m, TABLE[schedule].fewest(stages))
             plan = order(schedule, stages, m, chunks)
             for kind, micro_batch, chunk in zip(plan.kind, plan.micro_batch, plan.chunk, strict=True):
                 assert chunk[(kind == FORWARD) & (micro_batch == 0)].tolist() == list(range(chunks))

@@ -41,15 +41,16 @@ def asked(schedule: str, interleave: int, **more: object) -> rm.Answer:
     return rm.search("dgx_h100", "llama", mapper(schedule, interleave, **more), set={**MODEL, "accelerators": 4})
 
 
-@pytest.mark.parametrize(("schedule", "chunks"), [("interleaved", 2), ("zb_h1", 1)])
+@pytest.mark.parametrize(("schedule", "chunks"), [("interleaved", 2), ("zb_h1", 1), ("zb_v", 2)])
 def test_the_schedule_is_kept_and_no_cut_is_below_the_bound(schedule: str, chunks: int) -> None:
     found = asked(schedule, chunks).result
     assert found.mapping.step is not None
     assert (found.mapping.step.schedule, found.mapping.step.interleave) == (schedule, chunks)
+    here = [[0, 3], [1, 2]] if schedule == "zb_v" else [range(stage, 2 * chunks, 2) for stage in (0, 1)]  # virtual stages of each
     every = [
         one
         for one in itertools.product(range(4), repeat=2 * chunks)
-        if sum(one) == MODEL["layers"] and all(sum(one[stage::2]) for stage in (0, 1))
+        if sum(one) == MODEL["layers"] and all(sum(one[virtual] for virtual in own) for own in here)
     ]
     steps = [found.mapping.step.model_copy(update={"layers": list(one)}) for one in every]
     mappings = [found.mapping.model_copy(update={"step": step}) for step in steps]

@@ -18,6 +18,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.read import read_profile, read_workload
 from rackmodel.model.mapping import HomeSpec, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.schedules import FOLDED
 from rackmodel.model.workload import Op, Workload
 from rackmodel.report.flags import FRAMEWORKS, launch_flags, translation
 from rackmodel.report.launch.arguments import Launch
@@ -289,6 +290,17 @@ def test_interleaving_says_the_layers_of_a_virtual_stage() -> None:
     assert noted(translation("deepspeed", GPT, found), "schedule interleaved has no argument")
 
 
+@pytest.mark.parametrize(("stages", "chunks", "schedule"), [(8, 1, "1f1b"), (8, 2, "interleaved"), (6, 2, "zb_v")])
+def test_torchtitan_makes_as_many_stages_as_were_priced(stages: int, chunks: int, schedule: str) -> None:
+    """torchtitan/distributed/pipeline_parallel.py: ceil((layers + what both ends count, 1 each where nothing is said) / layers a stage)."""
+    said = words(translation("torchtitan", GPT, mapping(GPT, {}, stages=stages, interleave=chunks, schedule=schedule)))
+    ends = sum(int(said.get(f"parallelism.pipeline_parallel_{end}_stage_less_layers", 1)) for end in ("first", "last"))
+    each = int(said["parallelism.pipeline_parallel_layers_per_stage"])
+    assert -(-(96 + ends) // each) == stages * chunks
+    notes = translation("torchtitan", GPT, mapping(GPT, {}, stages=stages, interleave=chunks, schedule=schedule)).notes
+    assert any("PyTorch refuses" in note for note in notes) == (schedule == "zb_v")
+
+
 @pytest.mark.parametrize(
     ("schedule", "without"),
     [
@@ -296,10 +308,12 @@ def test_interleaving_says_the_layers_of_a_virtual_stage() -> None:
         ("gpipe", ["megatron", "deepspeed"]),
         ("zb_h1", ["megatron", "torchtitan"]),
         ("zb_h2", ["megatron", "torchtitan", "deepspeed"]),
+        ("zb_v", ["megatron", "deepspeed"]),
+        ("dualpipe_v", ["megatron", "deepspeed"]),
     ],
 )
 def test_a_schedule_that_a_framework_lacks_is_said(schedule: str, without: list[str]) -> None:
-    found = mapping(GPT, {}, stages=8, schedule=schedule)
+    found = mapping(GPT, {}, stages=8, schedule=schedule, interleave=2 if schedule in FOLDED else 1)
     assert [name for name in FRAMEWORKS if noted(translation(name, GPT, found), f"schedule {schedule} has no")] == without
     assert ("enable-zbh1-pipeline" in words(translation("deepspeed", GPT, found))) == (schedule == "zb_h1")
 
@@ -318,6 +332,9 @@ def test_an_uneven_cut_is_a_layout_string() -> None:
 def test_recomputing_and_offload() -> None:
     selective, full = (mapping(GPT, {}, recompute=policy) for policy in ("selective", "full"))
     assert words(translation("megatron", GPT, selective))["recompute-granularity"] == "selective"
+    flash = translation("megatron", GPT, selective, read_profile("megatron_core"))  # (priced as none)
+    assert "recompute-granularity" not in words(flash)
+    assert any("flash attention keeps no scores" in note for note in flash.notes)
     said = words(translation("megatron", GPT, full))
     assert (said["recompute-granularity"], said["recompute-method"], said["recompute-num-layers"]) == ("full", "uniform", "1")
     launch = translation("megatron", GPT, mapping(GPT, {}, recompute="pointwise"))

@@ -9,7 +9,7 @@ from rackmodel.cost.step.cut import cut
 from rackmodel.cost.step.figures import HELD, Holding
 from rackmodel.cost.step.memory import BUFFERS, device_memory, least_in_flight, memory_of
 from rackmodel.cost.step.pipeline_orders import order
-from rackmodel.model.schedules import SPLIT
+from rackmodel.model.schedules import FOLDED, SPLIT
 from tests.samples import some
 
 EMBED, LAYER, HEAD = 100.0, 10.0, 1.0
@@ -61,17 +61,18 @@ def test_least_in_flight_is_below_every_deal_of_layers_to_chunks() -> None:
             assert least * 3 * LAYER <= saved("interleaved", stages, chunks, tuple(layers.reshape(-1).tolist()), 8)[device]
 
 
-@pytest.mark.parametrize("draw", some(range(42), 7))
+@pytest.mark.parametrize("draw", some(range(56), 8))
 def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int) -> None:
     """Drawn holdings, cuts and schedules, against a walk of every device through its order that adds and frees what each chunk holds."""
     rng = np.random.default_rng(draw)
-    schedule, chunks = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zb_h1", 1), ("zb_h2", 1)][draw % 6]
+    kinds = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zb_h1", 1), ("zb_h2", 1), ("zb_v", 2), ("dualpipe_v", 2)]
+    schedule, chunks = kinds[draw % len(kinds)]
     stages, micro_batches, shape = int(rng.integers(2, 5)), 12, (3, 1)
     layers = tuple(rng.integers(0, 4, stages * chunks).tolist()) if draw % 2 else (int(rng.integers(1, 4)),) * stages * chunks
     held = [{what: rng.integers(0, 50, shape) * float(rng.random() < 0.7) for what in HELD} for _ in range(3)]
     sections = [Holding(layer, own) for layer, own in zip((False, True, False), held, strict=True)]
-    made = cut((1, sum(layers), 1), (False, True, False), stages, chunks, layers)
-    plan, frees = order(schedule, stages, micro_batches, chunks), 2 if schedule in SPLIT else 1
+    made = cut((1, sum(layers), 1), (False, True, False), stages, chunks, layers, schedule in FOLDED)
+    plan, frees = order(schedule, stages, micro_batches, chunks), (2, 3) if schedule in SPLIT else (1,)
     most, away = np.zeros(shape), np.zeros(shape)
     for device in range(stages):
         counts = made.of_chunks(device)
@@ -84,7 +85,7 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
         now = {what: np.zeros(shape) for what in sizes}
         for kind, chunk in zip(plan.kind[device], plan.chunk[device], strict=True):
             for what, each in sizes.items():
-                now[what] = now[what] + each[chunk] * {0: 1, frees: -1}.get(int(kind), 0)
+                now[what] = now[what] + each[chunk] * (1 if kind == 0 else -1 if kind in frees else 0)
             most = np.maximum(most, stays + now["activations"])
             away = np.maximum(away, sum(own["host"] * n for own, n in zip(held, counts.sum(axis=0), strict=True)) + now["host in flight"])
     memory, host = memory_of(sections, made, schedule, np.array([micro_batches]))

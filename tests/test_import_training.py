@@ -127,6 +127,27 @@ def test_a_sequence_is_no_longer_than_a_model_has_positions(name: str, tokens: i
     assert read_workload(trained(name, tmp_path)).sizes["s"] == tokens
 
 
+def test_a_module_that_predicts_one_token_further_ends_the_model_beside_its_head(tmp_path: Path) -> None:
+    """DeepSeek-V3's: 671 billion weights and 11.6 of its own; a layer of experts, a join of 2 d and a second head by hand."""
+    config, plain = CONFIGS / "deepseek_v3.json", trained("deepseek_v3", tmp_path)
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(import_config(config, training=True, mtp=True).text, encoding="utf-8")
+    assert import_config(config, training=True, mtp=True).parameters == pytest.approx(671.03e9 + 11.6e9, rel=1e-3)
+    d, h, inner, v = 7168, 128, 2048, 129280
+    latents = d * 1536 + 1536 * h * 192 + d * (512 + 64) + 512 * h * (128 + 128) + h * 128 * d
+    experts = d * 256 + 8 * 3 * d * inner + 8 * d + 3 * d * inner  # router, eight a token, their sum, the shared one
+    both = [ledger(path).where(component="compute", action="mac", phase="forward").total("amount") for path in (whole, plain)]
+    more = TOKENS * (latents + experts + 2 * d * d + d * v) + 8 * h * (192 + 128) * ATTENDED
+    assert both[0] - both[1] == pytest.approx(2 * more, rel=1e-9)
+
+
+def test_a_module_that_is_not_there_is_refused(run) -> None:
+    with pytest.raises(InputError, match="without a layer that predicts one token further"):
+        import_config(CONFIGS / "llama3_8b.json", training=True, mtp=True)
+    code, _, err = run("import", str(CONFIGS / "deepseek_v3.json"), "--mtp")
+    assert (code, "it goes with --training" in err) == (2, True)
+
+
 def test_an_architecture_is_not_trained(run) -> None:
     code, _, err = run("import", "arch.yaml", "--training")
     assert (code, "--training: an architecture is not trained" in err) == (2, True)

@@ -304,6 +304,30 @@ def test_extends_merges_mappings_and_replaces_the_rest(write):
     assert child.phases == ("forward",)
 
 
+def test_sections_that_are_new_stand_before_the_next_that_is_extended(write):
+    """A layer of one's own goes before the head; what is named after all others follows them."""
+    path = write(
+        "child.yaml",
+        """\
+        workload: child
+        extends: llama3_8b
+        sections:
+          adapter:
+            einsums:
+              low: LO[b,s,r] = Y[b,s,d] * WLO[d,r]
+              high: LY[b,s,d] = LO[b,s,r] * WLY[r,d]
+          head:
+            einsums:
+              norm: N[b,s,d] = rmsnorm(LY[b,s,d], WN[d]) over d
+          after:
+            einsums:
+              more: LX[b,s] = relu(C[b,s])
+        sizes: {r: 64}
+        """,
+    )
+    assert [section.name for section in read_workload(path).sections] == ["embed", "block", "adapter", "head", "after"]
+
+
 def test_extends_merges_the_levels_of_a_tree_by_name(write):
     write("base.yaml", ARCHITECTURE)
     path = write(

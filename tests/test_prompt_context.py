@@ -227,19 +227,14 @@ def refused(*words: str) -> str:
 
 
 def test_who_cannot_is_refused_with_its_place() -> None:
-    assert "--prompt-context: is of workers that take prompts alone: say --pools" in refused(
-        GQA, "--engine", "sglang", "--prompt-context", "2"
-    )
     shared = ("--pools", "--prompt-context", "2", "--engine")
     assert "has gqa attention, and of prompts over accelerators vllm shares out that of mla, dsa alone" in refused(GQA, *shared, "vllm")
     assert "trtllm shares out none" in refused(MLA, *shared, "trtllm")
-    assert "shared out over 8 tensor groups fits the 8 accelerators, one of decodes beside it" in refused(
-        "llama3_8b_decoder", "--engine", "sglang", "--pools", "--prompt-context", "1,8", "--set", "accelerators=8"
+    assert "shared out over 8 tensor groups fits the 4 accelerators, one of decodes beside it" in refused(
+        "llama3_8b_decoder", "--engine", "sglang", "--pools", "--prompt-context", "1,8", "--set", "accelerators=4"
     )
     check_shared_out(read_workload(GQA), read_profile("vllm", ["engine.prompt_context=[gqa]"]))
     assert "keeps 'CQ', a state that each new token changes" in refused("qwen35_397b_decoder", *shared, "sglang")
-    with pytest.raises(InputError, match="take prompts alone"):
-        served(GQA, prompt_context=2).price(Steps.of(decodes=1, context=10))
     with pytest.raises(InputError, match="do not share out prompts' new tokens"):
         Deployment(tensor=4, context=2, prompt_context=2)
 

@@ -121,6 +121,7 @@ def test_a_router_that_keeps_to_some_groups_sends_less_between_nodes() -> None:
         ("{f: {groups: 4, kept: 2}}", "'f' counts no experts"),
         ("{x: {groups: 3, kept: 2}}", "8 experts in 3 groups"),
         ("{x: {groups: 4, kept: 5}}", "5 of 4 groups"),
+        ("{x: {groups: 8, kept: 1}}", "1 of 8 groups hold 1 of 8 experts, a token takes 2"),
     ],
 )
 def test_groups_that_cannot_be_are_refused(said: str, problem: str) -> None:

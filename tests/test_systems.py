@@ -34,6 +34,8 @@ SHEET = {
     "tpu_v5p": (459, 102.00547328, 2.765, 100, 100),
     "tpu_v5e": (197, 17.179869184, 0.819, 50, 3.125),
     "tpu_v6e": (918, 34.359738368, 1.638, 100, 12.5),
+    "tpu_v7x": (2307, 206.158430208, 7.38, 100, 100),
+    "trn2_ultra": (667, 103.079215104, 2.9, 128, 25),
 }
 
 
@@ -98,12 +100,22 @@ def test_a_tpu_v4_pod_has_4096_chips_in_cubes_of_64() -> None:
     assert inner.network.shape == outer.network.shape == (4, 4, 4)
 
 
-@pytest.mark.parametrize(("name", "chips", "both_ways"), [("tpu_v5e", 256, 400e9), ("tpu_v6e", 256, 800e9), ("tpu_v5p", 64, 1200e9)])
+@pytest.mark.parametrize(
+    ("name", "chips", "both_ways"), [("tpu_v5e", 256, 400e9), ("tpu_v6e", 256, 800e9), ("tpu_v5p", 64, 1200e9), ("tpu_v7x", 64, 1200e9)]
+)
 def test_links_of_a_chip_in_all_dimensions_are_those_that_google_counts_both_ways(name: str, chips: int, both_ways: float) -> None:
     inner = machine(name).tiers[0]
     assert inner.network.shape is not None
     assert inner.children == chips
     assert inner.network.bandwidth_bytes_per_s * inner.network.links * len(inner.network.shape) * 2 == pytest.approx(both_ways)
+
+
+def test_links_of_a_trainium2_chip_inside_and_between_instances_are_1280_gigabytes_both_ways() -> None:
+    inside, between = (machine("trn2_ultra").tiers[number].network for number in (0, 1))
+    assert inside.shape == (4, 4)
+    one_way = inside.bandwidth_bytes_per_s * inside.links * 2 + between.bandwidth_bytes_per_s * between.links / 16
+    assert one_way * 2 == pytest.approx(1280e9)
+    assert (machine("tpu_v7x").available, machine("trn2_ultra").available) == (9216, 16384)
 
 
 def test_72_gpus_of_a_rack_share_one_nvlink_domain_whatever_node_they_are_in() -> None:

@@ -14,6 +14,7 @@ from rackmodel.model.result import Result
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.training import TrainingCase, training_case
+from rackmodel.validation.training_models import model_of
 from rackmodel.validation.words import Refused, words
 
 TWO = """
@@ -221,3 +222,47 @@ def test_a_lone_accelerator_runs_under_every_framework(tmp_path: Path, profile: 
     """(Hand-overs of frameworks that cost a host's time ended in a traceback where there is no network.)"""
     (tmp_path / "two.yaml").write_text(TWO % "")
     assert api.search("h100", str(tmp_path / "two.yaml"), "data", profile=profile).result.latency_s > 0
+
+
+def test_sizes_of_hybrids_are_those_that_are_published() -> None:
+    """550 and 121 billion parameters: state-space layers d (2 hmp + 2 hn + hm) + hmp d, experts d x + 2 d l + 2 x l f + 2 d y, attention
+    2 d e (gq + g), two tables of v d; two layers of attention and two of experts predict further tokens."""
+
+    def whole(model: str, **cells: str) -> float:
+        built = model_of(_case(model=model, seq_len="8192", **cells).key.model, 8)
+        return sum(
+            math.prod(tensor.sizes) * part.repeat
+            for part in built.sections
+            for tensor in part.workload.tensors.values()
+            if tensor.kind == "weight"
+        )
+
+    def by_hand(d: int, m: int, q: int, f: int, y: int, latent: int, space: int, experts: int, attention: int) -> int:
+        heads = 8 * m * 64
+        mixer = d * (2 * heads + 2 * 8 * 128 + 8 * m) + heads * d
+        mixture = d * 512 + 2 * d * latent + 2 * 512 * latent * f + 2 * d * y
+        return space * mixer + experts * mixture + attention * 2 * d * 128 * (2 * q + 2) + 2 * 131072 * d
+
+    ultra, trained = by_hand(8192, 32, 32, 5120, 10240, 2048, 48, 48, 12), by_hand(8192, 32, 32, 5120, 10240, 2048, 48, 50, 14)
+    assert ultra == pytest.approx(550e9, rel=0.005)
+    assert whole("Nemotron_3_Ultra") == pytest.approx(trained, rel=1e-3)  # (norms and convolutions are no products)
+    assert whole("Nemotron_3_Super") == pytest.approx(by_hand(4096, 16, 16, 2688, 5376, 1024, 40, 42, 10), rel=1e-3)
+    assert whole("Nemotron_3_Super") == pytest.approx(whole("Nemotron_3_Super", precision="nvfp4"), rel=1e-9)
+
+
+def test_what_a_recipe_keeps_wider_stays_so() -> None:
+    """Of 88 layers the last fourteen are of 16 bits, and so are attention and the projections around experts of the others; what leaves a
+    state-space layer is of 8."""
+    built = model_of(_case(model="Nemotron_3_Super", precision="nvfp4").key.model, 8)
+    bits = {name: tensor.bits for part in built.sections for name, tensor in part.workload.tensors.items()}
+    assert {bits[name] for name in ("WXS", "NS", "WU", "DX", "WSD", "SS")} == {4}
+    assert {bits[name] for name in ("WOS", "NG")} == {8}
+    assert {bits[name] for name in ("WQ", "WO", "WLD", "WLU", "WXS_2", "WOS_2", "WU_2", "WSD_2", "WQ_2", "WR")} == {16}
+    assert {part.name: part.repeat for part in built.sections if part.name.endswith("_2")} == {
+        "space_2": 6,
+        "attention_2": 2,
+        "experts_2": 9,
+    }
+    narrow = model_of(_case(model="Nemotron_3_Super", precision="mxfp8").key.model, 8)
+    bits = {name: tensor.bits for part in narrow.sections for name, tensor in part.workload.tensors.items()}
+    assert (bits["WU"], bits["WQ"], bits["WU_2"], bits["WQ_2"]) == (8, 8, 16, 16)

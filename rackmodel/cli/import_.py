@@ -27,6 +27,9 @@ def import_(
     training: Annotated[
         bool, typer.Option("--training", help="Of a config.json the step that trains the model, not the one that serves it.")
     ] = False,
+    mtp: Annotated[
+        bool, typer.Option("--mtp", help="With --training: with the layer and the head that predict one token further, where it has them.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Import an architecture of another tool, or a published model's config as the workload of a decoder's step, or of a training step.
@@ -38,10 +41,11 @@ def import_(
     from rackmodel.inputs.importers import import_files
 
     if any(file.endswith(".json") for file in files):
-        _import_config(files, output, name, clock, training=training, as_json=as_json)
+        _import_config(files, output, name, clock, training=training, mtp=mtp, as_json=as_json)
         return
-    if training:
-        raise InputError("an architecture is not trained: it goes with a model's config.json", path="--training")
+    if training or mtp:
+        asked = "--training" if training else "--mtp"
+        raise InputError("an architecture is not trained: it goes with a model's config.json", path=asked)
     imported = import_files(files, name=name, clock=clock)
     for line in imported.warnings:
         echo(f"warning: {line}", err=True)
@@ -54,7 +58,7 @@ def import_(
 
 
 def _import_config(
-    files: list[str], output: Path | None, name: str | None, clock: str | None, *, training: bool, as_json: bool
+    files: list[str], output: Path | None, name: str | None, clock: str | None, *, training: bool, mtp: bool, as_json: bool
 ) -> None:
     from rackmodel.errors import InputError
     from rackmodel.inputs.hf_config import import_config
@@ -63,7 +67,9 @@ def _import_config(
         raise InputError(f"{len(files)} files: a model's config is imported alone", path="FILE")
     if clock is not None:
         raise InputError("a model has no clock", path="--clock")
-    model = import_config(files[0], name=name, training=training)
+    if mtp and not training:
+        raise InputError("of a step that serves a model it is there already, in `mtp`: it goes with --training", path="--mtp")
+    model = import_config(files[0], name=name, training=training, mtp=mtp)
     path = _written(output, model.name, model.text)
     if as_json:
         data = {"workload": model.name, "family": model.family, "parameters": model.parameters}

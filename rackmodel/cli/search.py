@@ -112,7 +112,7 @@ def search(
         if trace is not None and inputs is not None:
             write(lambda: write_trace(answer.result, inputs, profile, trace))
         if as_json:
-            print_json(_data(answer, run, launch, fronted=pareto is not None))
+            print_json(_data(answer, front, run, launch, fronted=pareto is not None))
             return
         _print(answer, front, run, launch, verbose)
 
@@ -152,11 +152,15 @@ def write_top(answer: Answer, where: Path) -> list[Path]:
     return [write_whole(where / "top.csv", top_csv(rows)), *others]
 
 
-def _data(answer: Answer, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:
-    """The answer as JSON has it. fronted: whether a front was asked for."""
+def _data(answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:
+    """The answer as JSON has it. fronted: whether a front was asked for, whose mappings have all figures that it is of."""
+    from rackmodel.report.beside import asked_columns
+
     data: dict[str, Any] = {"result": result_data(answer.result), "top": [result_data(result) for result in answer.top]}
     if fronted:
-        data |= {"front": [result_data(result) for result in answer.front], "front_status": answer.front_status}
+        told = [{key: point[key] for key in asked_columns(front)} for point in front["points"]] if front else []
+        points = [result_data(result) | own for result, own in zip(answer.front, told, strict=True)]
+        data |= {"front": points, "front_status": answer.front_status}
     data |= {"run": run.to_dict()} if run else {}
     return data | ({"flags": launch.to_dict()} if launch else {})
 

@@ -43,9 +43,7 @@ def serve(
     concurrency: Annotated[
         str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
     ] = "",
-    rate: Annotated[
-        str, typer.Option("--rate", metavar="R[,R]", help="Requests a second that come at random, in place of clients.")
-    ] = "",
+    rate: Annotated[str, typer.Option("--rate", metavar="R[,R]", help="Requests a second that come at random, in place of clients.")] = "",
     tensor: Annotated[str, DegreesOption] = "",
     pipeline: Annotated[str, DegreesOption] = "",
     attention_data: Annotated[str, typer.Option(metavar="N[,N]", help="Ranks of attention data parallelism to try.")] = "1",
@@ -54,7 +52,7 @@ def serve(
         str, typer.Option(metavar="N[,N]", help="Ranks of each tensor group that keep different tokens of the cache, to try.")
     ] = "1",
     prompt_context: Annotated[
-        str, typer.Option("--prompt-context", metavar="N[,N]", help="Tensor groups of a worker of prompts that share out their new tokens.")
+        str, typer.Option("--prompt-context", metavar="N[,N]", help="Tensor groups that share out new tokens of prompts, to try.")
     ] = "1",
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",

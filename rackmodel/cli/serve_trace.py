@@ -46,6 +46,9 @@ def serve_trace(
     attention_data: Annotated[int, typer.Option("--attention-data", min=1, help="Ranks of attention data parallelism.")] = 1,
     expert: Annotated[int, typer.Option("--expert", min=1, help="Degree of expert parallelism.")] = 1,
     context: Annotated[int, typer.Option("--context", min=1, help="Tensor ranks that keep different tokens of the cache.")] = 1,
+    prompt_context: Annotated[
+        int, typer.Option("--prompt-context", metavar="N", min=1, help="Tensor groups that share out new tokens of prompts.")
+    ] = 1,
     precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
     kv: CacheOption = "",
     drafts: DraftsOption = 0,
@@ -71,10 +74,12 @@ def serve_trace(
     said = [option for name, option in DRAWN.items() if getattr(said_by.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if trace is not None and said:
         raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
-    if tensor * attention_data % expert:
-        raise InputError(f"{expert} ranks of experts do not divide {tensor * attention_data}, tensor x attention data", path="--expert")
+    stage = tensor * attention_data * prompt_context
+    if stage % expert:
+        more = " x prompts' context" if prompt_context > 1 else ""
+        raise InputError(f"{expert} ranks of experts do not divide {stage}, tensor x attention data{more}", path="--expert")
     degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
-    deployment = Deployment(**degrees, expert_tensor=tensor * attention_data // expert)
+    deployment = Deployment(**degrees, expert_tensor=stage // expert, prompt_context=prompt_context)
     lengths = isl, osl, 0.0
     service = service_of(architecture, model, sets or (), engine, lengths, accelerators=deployment.accelerators)
     service = replace(service, **drafted(drafts, accept, draft_model))

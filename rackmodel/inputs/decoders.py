@@ -54,12 +54,14 @@ class _Workload:
     stream: str = "X"
     module: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None, shared: Sequence[str] = ()) -> None:
-        """A section of some blocks, one after another. shared: tensors that are another section's."""
+    def add(
+        self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None, shared: Mapping[str, str] | None = None
+    ) -> None:
+        """A section of some blocks, one after another. shared: of tensors that are another section's, what they are called there."""
         einsums: dict[str, str] = {}
         prompts: dict[str, str | None] = {}
         renames = {"X": self.stream, "Y": f"Y{suffix}"} if repeat is not None else {"Y": self.stream}
-        renames |= {name: name for name in shared}
+        renames |= shared or {}
         for spec in map(block, blocks):
             mine = {op: text for op, text in spec.einsums.items() if text is not None}
             einsums |= {f"{op}{suffix}": _renamed(text, renames, suffix) for op, text in mine.items()}
@@ -79,12 +81,14 @@ class _Workload:
         if repeat is not None:
             self.stream = f"Y{suffix}"
 
-    def add_module(self, layer: LayerCount, head: str) -> None:
-        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head."""
+    def add_module(self, layer: LayerCount, head: str, *, beside: bool) -> None:
+        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head. beside:
+        it runs in the step of the model, where what the last layer made is a tensor."""
+        made = {"H": self.stream} if beside else None
         sections, self.sections, self.stream = self.sections, {}, f"X{NEXT}"
-        self.add("join", ["next_token"], NEXT)
+        self.add("join", ["next_token"], NEXT, shared=made)
         self.add(layer.name, layer.blocks, NEXT, 1)
-        self.add("head", [head], NEXT, shared=HEAD)
+        self.add("head", [head], NEXT, shared={name: name for name in HEAD})
         self.sections, self.module = sections, self.sections
 
     def used_sizes(self) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def compose_decoder(
     head = f"{ends}{'tied_head' if tied else 'head'}"
     made.add("head", [head], "")
     if module is not None:
-        made.add_module(module, head)
+        made.add_module(module, head, beside=bool(ends))
     skewed = {"skew": family.skew} if family.skew and "x" in made.used_sizes() else {}
     return {
         "phases": ["forward"],

@@ -64,9 +64,9 @@ class _Config:
     numbers: dict[str, float]
 
 
-def import_config(path: str | Path, *, name: str | None = None, training: bool = False) -> ImportedModel:
-    """The workload of a config.json, of a server's step or of a training step. Raises InputError for an unknown model_type, a key that may
-    matter, or a size that is not there."""
+def import_config(path: str | Path, *, name: str | None = None, training: bool = False, mtp: bool = False) -> ImportedModel:
+    """The workload of a config.json, of a server's step or of a training step. mtp: of training, with what predicts one token further.
+    Raises InputError for an unknown model_type, a key that may matter, or a size that is not there."""
     shown = str(path)
     text = read_text(Path(path), shown)
     try:
@@ -88,7 +88,8 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
     tied = bool(config.numbers.get("tie_word_embeddings", 0))
     label = name or _label(Path(path))
     if training:
-        made = compose_decoder(config.family, sizes, layers, tied=tied, ends="trained_")
+        module = _trained_module(config) if mtp else None
+        made = compose_decoder(config.family, sizes, layers, tied=tied, module=module, ends="trained_")
         step = trained_step(_checked_sizes(config, made), most_tokens=_positions(config).get("positions"))
         return _written(label, step | _routing(config), config, PRECISION, Path(path).name)
     data = compose_decoder(config.family, sizes, layers, tied=tied, module=_module(config))
@@ -131,6 +132,16 @@ def _module(config: _Config) -> LayerCount | None:
     if kind is None or not _known(config, kind.count) or not _whole(config, kind.count, "mtp"):
         return None
     return LayerCount(kind.name, kind.blocks, 1)
+
+
+def _trained_module(config: _Config) -> LayerCount:
+    """The same, where it is asked for. Raises InputError where there is none, or are several."""
+    module, kind = _module(config), config.family.mtp
+    if module is None or kind is None:
+        raise InputError(f"a model of family {config.family.name} without a layer that predicts one token further", where=config.node.where)
+    if (count := _whole(config, kind.count, "mtp")) > 1:
+        raise InputError(f"predicts {count} tokens further: training is put together with one", where=config.node.where)
+    return module
 
 
 def _config(root: Marked) -> _Config:

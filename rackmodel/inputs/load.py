@@ -6,6 +6,7 @@ Mappings merge key by key, everything else replaces; levels merge by name. Marks
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -117,19 +118,34 @@ def _check_ours(kind: str, source: Source, where: Where, path: str) -> None:
         raise InputError(f"{source.shown} is no file of rackmodel: {a(kind)} file begins with the key '{kind}'", where=where, path=path)
 
 
-def merge(base: Marked, over: Marked) -> Marked:
-    """`over` laid over `base`: mappings merge, everything else replaces (a quantity is one value, not a mapping)."""
+def merge(base: Marked, over: Marked, *, ordered: bool = False) -> Marked:
+    """`over` laid over `base`: mappings merge, everything else replaces (a quantity is one value, not a mapping). ordered: whether a new
+    key stands before the next of `over` that the base has, as sections of a model follow one another; else new ones stand at the end."""
     if not isinstance(base.value, dict) or not isinstance(over.value, dict) or _is_quantity(over):
         return over
     values, keys = dict(base.value), dict(base.keys)
     for key, value in over.value.items():
         if key in values:
             both = key == "children" and isinstance(values[key].value, list) and isinstance(value.value, list)
-            values[key] = _merge_levels(values[key], value) if both else merge(values[key], value)
+            values[key] = _merge_levels(values[key], value) if both else merge(values[key], value, ordered=key == "sections")
         else:
             values[key] = value
         keys[key] = over.keys[key]
+    if ordered:
+        values = {key: values[key] for key in _before_the_next(base.value, over.value)}
     return Marked(values, over.where, keys)
+
+
+def _before_the_next(base: Iterable[str], over: Iterable[str]) -> list[str]:
+    """Keys of both: a new one before the next of `over` that the base has, or else at the end."""
+    ahead = {key: list[str]() for key in base}
+    waiting: list[str] = []
+    for key in over:
+        if key in ahead:
+            ahead[key], waiting = waiting, []
+        else:
+            waiting.append(key)
+    return [*(key for old, new in ahead.items() for key in (*new, old)), *waiting]
 
 
 def _is_quantity(node: Marked) -> bool:

@@ -4,6 +4,7 @@ cache of keys and values    what wrote it is read in its place, every token by e
 state of a mixer            a sequence begins with none: its scan and convolutions read the sequence alone
 prompts' operations         in the place of those of single tokens: latents are expanded
 experts                     tokens are counted by b and s there, too, and experts by x alone, as mappers of training split them
+module                      what predicts one token further ends the model beside its head, from what the last layer made (MTP)
 widths                      of weights and activations those of mixed precision, whatever a checkpoint was quantised to afterwards
 """
 
@@ -31,6 +32,7 @@ WIDTHS = {"y": "fx", "p": "fs"}
 def trained_step(step: Mapping[str, Any], *, most_tokens: int | None = None) -> dict[str, Any]:
     """The workload file of a training step as plain data, from that of a decoder's step (`compose_decoder`). most_tokens: of a sequence,
     where a model has no more positions. Raises InputError for layers that share another's cache, or choose what they attend to."""
+    step = _module_at_the_end(step)
     aliases = _aliases(step)
     renames = aliases | {index: name for index, name in WIDTHS.items() if index in step["sizes"]}
     caches = {name for name, said in step["tensors"].items() if said.get("kind") == "kv_cache"}
@@ -46,6 +48,18 @@ def trained_step(step: Mapping[str, Any], *, most_tokens: int | None = None) -> 
         "sections": sections,
         "tensors": tensors,
     }
+
+
+def _module_at_the_end(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The step with the operations of a module in its last section, where pipelines run both."""
+    if "mtp" not in step:
+        return step
+    (*_, end), parts = step["sections"], [*step["mtp"].values()]
+    together = {
+        table: {op: text for said in (step["sections"][end], *parts) for op, text in said.get(table, {}).items()}
+        for table in ("einsums", "prompts")
+    }
+    return {**step, "sections": {**step["sections"], end: together}}
 
 
 def _aliases(step: Mapping[str, Any]) -> dict[str, str]:

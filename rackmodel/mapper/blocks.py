@@ -31,7 +31,7 @@ from rackmodel.mapper.points import Point
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.room import room_of
-from rackmodel.model.schedules import TABLE
+from rackmodel.model.schedules import CHUNKED, FOLDED, TABLE, chunk_counts
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -236,15 +236,10 @@ class Blocks:
     def _schedules(self, price: GroupPrice, stages: int) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth; one for no pipeline."""
         if price.staged:
-            return [(schedule, 1) for schedule in self.space.schedules if not TABLE[schedule].chunked] or [(PLAIN, 1)]
+            return [(schedule, 1) for schedule in self.space.schedules if schedule not in CHUNKED | FOLDED] or [(PLAIN, 1)]
         if stages == 1:
             return [(PLAIN, 1)]
-        found = []
-        for schedule in self.space.schedules:
-            if TABLE[schedule].chunked:
-                found += [(schedule, v) for v in self.space.interleave if v > 1]
-            else:
-                found.append((schedule, 1))
+        found = [(schedule, v) for schedule in self.space.schedules for v in chunk_counts(schedule, self.space.interleave)]
         return found or [(PLAIN, 1)]
 
     # -- which fit -----------------------------------------------------------------------------------------------------------
@@ -260,7 +255,7 @@ class Blocks:
             sends = families.sends.columns(columns)
             listed: list[_Open] = []
             for schedule, chunks in self._schedules(price, stages):
-                made, points = price.cut(stages, chunks), plans * len(columns) * len(self.overlaps)
+                made, points = price.cut(stages, chunks, schedule=schedule), plans * len(columns) * len(self.overlaps)
                 self.counts["space"] += 0 if self.groups[group].found else points
                 if made is None:
                     self._miss("layers do not divide", points)
@@ -301,10 +296,9 @@ class Blocks:
             plan, column = (int(i) for i in np.unravel_index(int(np.argmin(memory)), memory.shape))
             point = self._point((group, plan, int(columns[column]), 0, 0), made, schedule)
             self.nearest = Nearest(least, point, float(host.min()), price.host_bytes)
-        is_open = np.ones(len(columns), dtype=bool)
-        if TABLE[schedule].chunked:
-            is_open = counts % made.stages == 0
-            self._miss("micro-batches are no multiple of the stages", float((~is_open).sum()) * len(memory) * overlaps)
+        is_open = np.asarray(TABLE[schedule].takes(made.stages, counts), dtype=bool)
+        why = "no multiple of the stages" if schedule in CHUNKED else "fewer than the schedule takes"
+        self._miss(f"micro-batches are {why}", float((~is_open).sum()) * len(memory) * overlaps)
         fits = (memory <= self.capacity) & (host <= price.host_bytes) & self.home_fits[group][0][:, None]
         self._miss("memory", float((~fits & is_open).sum()) * overlaps)
         self.counts["priced"] += float(is_open.sum()) * len(memory) * overlaps

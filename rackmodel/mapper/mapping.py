@@ -19,6 +19,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import REPLICATE, Choice, Layout, batch_choice, choice_of, rank_split, shard
 from rackmodel.model.mapping import POLICIES, REGIONS, MappingSpec, PlacedAxis, StepSpec
 from rackmodel.model.plan import MICRO, Plan, default_boundary
+from rackmodel.model.schedules import FOLDED
 from rackmodel.model.workload import Workload
 
 
@@ -228,15 +229,16 @@ def _cut(plan: Plan, step: StepSpec, workload: Workload) -> tuple[Cut, tuple[tup
     if plan.stage_count > 1:
         return cut_by_counts(np.eye(plan.stage_count, dtype=np.int64)), ((0, plan),)
     repeats, layers = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
+    folded = step.schedule in FOLDED
     if step.mixes:
         used = [policy for policy in POLICIES if any(policy in section for stage in step.mixes for section in stage.values())]
         dealt = partition(layers, repeats, _counts(step, workload, used))
         parts = tuple((x, replace(plan, recompute=used[policy] if sections[x].layer else plan.recompute)) for x, policy, _ in dealt)
         return cut_by_counts(np.stack([where for *_, where in dealt], axis=1)), parts
     if step.layers:
-        made: Cut | None = cut(repeats, layers, step.pipeline.degree, step.interleave, tuple(step.layers))
+        made: Cut | None = cut(repeats, layers, step.pipeline.degree, step.interleave, tuple(step.layers), folded)
     else:
-        made = even_cut(repeats, layers, step.pipeline.degree, step.interleave)
+        made = even_cut(repeats, layers, step.pipeline.degree, step.interleave, folded)
     if made is None:
         parts_ = step.pipeline.degree * step.interleave
         raise InfeasibleError(

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
+import numpy as np
+
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError, together
+from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.pooled import pool_problems
 from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
 from rackmodel.model.mapping import REGIONS, HandoverSpec, MappingSpec, StepSpec
-from rackmodel.model.schedules import runs_as
+from rackmodel.model.schedules import TABLE, device_of, runs_as
 from rackmodel.model.workload import Op, Workload
 
 
@@ -245,9 +248,10 @@ def _step(architecture: Architecture, workload: Workload, mapping: MappingSpec, 
     yield from _offload(architecture, step)
     stages = step.pipeline.degree
     try:
-        check(runs_as(step.schedule, step.interleave), stages, stages, step.interleave)
+        check(runs_as(step.schedule, step.interleave), stages, TABLE[step.schedule].fewest(stages) * stages, step.interleave)
     except InputError as problem:
         yield InputError(problem.message, path="step.interleave")
+    yield from fold_problems(workload, [step.schedule], below=bool(mapping.stages), path="step.schedule")
     if mapping.stages and stages > 1:
         yield InputError("a cut below the layer and a pipeline over layers are two pipelines", path="step.pipeline")
     if step.mixes:
@@ -277,10 +281,12 @@ def _layers(workload: Workload, step: StepSpec) -> Iterator[InputError]:
     if len(step.layers) != chunks or sum(step.layers) != workload.layers:
         fact = f"{len(step.layers)} numbers that add up to {sum(step.layers)}: want {chunks} that add up to {workload.layers}"
         yield InputError(fact, path="step.layers")
+    devices = device_of(np.arange(chunks), step.schedule, stages)
+    here = [[count for count, device in zip(step.layers, devices, strict=False) if device == stage] for stage in range(stages)]
     for number, count in enumerate(step.layers):
         if count < 0 or (count == 0 and step.interleave == 1):
             yield InputError(f"{count} must be above 0", path=f"step.layers.{number}")
-        elif number < stages < chunks and not any(step.layers[number::stages]):
+        elif number < stages < chunks and not any(here[number]):
             yield InputError(f"stage {number} of {stages} holds no layer in any chunk", path=f"step.layers.{number}")
 
 

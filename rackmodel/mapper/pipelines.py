@@ -36,8 +36,8 @@ class Pipelines:
 
     def joules(self) -> Array:
         """Joules without static power."""
-        stages, chunks = (count[..., 0] for count in (self.rows.stages, self.rows.chunks))
-        return step_joules(self.layers.sections, self.sends, stages, chunks, self.micro_batches)
+        stages, hops = (count[..., 0] for count in (self.rows.stages, self.rows.sent))
+        return step_joules(self.layers.sections, self.sends, stages, hops, self.micro_batches)
 
     def _apart(self, seconds: Array) -> Array:
         """Stages of a cut below the layer may run side by side: a step lasts at least as long as the busiest of them."""

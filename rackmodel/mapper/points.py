@@ -65,7 +65,7 @@ def cut_of(point: Point, group: Group, price: GroupPrice) -> tuple[Cut, tuple[tu
         dealt = partition(price.layers, price.repeats, point.mixes)
         parts = tuple((x, group.variants[point.plans[policy]].plan) for x, policy, _ in dealt)
         return cut_by_counts(np.stack([where for *_, where in dealt], axis=1)), parts
-    made = price.cut(point.stages, point.chunks, point.layers)
+    made = price.cut(point.stages, point.chunks, point.layers, point.schedule)
     assert made is not None
     plan = group.variants[point.variant].plan
     return made, ((0, plan),) if price.staged else tuple((x, plan) for x in range(len(price.sections)))
@@ -221,7 +221,7 @@ def sums_of(point: Point, price: GroupPrice, group: Group) -> Sums:
     sends = price.sends.columns(column).plans(np.array([point.variant]))
     sections, count = _sections(point, price), price.columns.micro_batches[column]
     memory, host = memory_of(sections, made, point.schedule, count)
-    return Sums(float(step_joules(sections, sends, made.stages, made.chunks, count).item()), float(memory.item()), float(host.item()))
+    return Sums(float(step_joules(sections, sends, made.stages, made.hops, count).item()), float(memory.item()), float(host.item()))
 
 
 def held_by(point: Point, price: GroupPrice, group: Group) -> dict[str, float]:

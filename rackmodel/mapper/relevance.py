@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from rackmodel.errors import InputError, together
+from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.rules import wrong_names
 from rackmodel.model.mapper_check import check_split
 from rackmodel.model.mapping import REGIONS, LayoutSpec, MapperSpec, homes_of, is_called
-from rackmodel.model.schedules import CHUNKED
+from rackmodel.model.schedules import CHUNKED, FOLDED, FOLDS
 from rackmodel.model.workload import Workload
 
 Check = Callable[[MapperSpec, Workload], Iterable[InputError]]
@@ -40,10 +41,14 @@ def _cut(mapper: MapperSpec) -> bool:
 def _schedule(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     if not _cut(mapper):
         yield InputError("a schedule orders the stages of a pipeline: no axis says `stages`", path="schedule")
+    below = any(axis.stages not in (None, "layers") for axis in mapper.axes.values())
+    yield from fold_problems(workload, _listed(mapper.schedule), below=below, path="schedule")
 
 
 def _interleave(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
-    if mapper.interleave != 1 and not any(name in CHUNKED for name in _listed(mapper.schedule)):
+    listed = _listed(mapper.schedule)
+    always = 1 if not FOLDED.isdisjoint(listed) and mapper.interleave == FOLDS else mapper.interleave  # (what those hold is no choice)
+    if always != 1 and CHUNKED.isdisjoint(listed):
         yield InputError(f"chunks are of schedules that `schedule` does not list: {', '.join(sorted(CHUNKED))}", path="interleave")
 
 

@@ -214,7 +214,7 @@ class MapperSpec(Spec):
     )
     schedule: Schedule | list[Schedule] = Field(default="1f1b", description=f"pipeline schedules to choose from: {', '.join(SCHEDULES)}")
     interleave: PositiveInt | list[PositiveInt] | Literal["free"] = Field(
-        default=1, description="chunks of layers a pipeline stage holds, for the interleaved schedule"
+        default=1, description="chunks of layers a pipeline stage holds, for the interleaved schedule (zb_v, dualpipe_v: always two)"
     )
     cut: Literal["even", "free"] = Field(default="even", description="layers of each stage: the same, or as balances the stages best")
     overlap: Literal["profile", "free"] = Field(

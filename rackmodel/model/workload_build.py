@@ -130,12 +130,22 @@ def _unknown_crowds(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError]
             yield InputError(f"{whole.sizes[index]} experts in {one.groups} groups: want equal ones", path=f"routing.{index}.groups")
         elif one.kept > one.groups:
             yield InputError(f"{one.kept} of {one.groups} groups", path=f"routing.{index}.kept")
+        elif index in experts and one.kept * whole.sizes[index] < one.groups * (taken := _experts_a_token(index, whole)) * (1 - 1e-9):
+            there = one.kept * whole.sizes[index] // one.groups
+            fact = f"{one.kept} of {one.groups} groups hold {there} of {whole.sizes[index]} experts, a token takes {taken:g}"
+            yield InputError(fact, path=f"routing.{index}.kept")
     for index, most in spec.imbalance.items():
         path = f"imbalance.{index}"
         if most < 1:
             yield InputError(f"the most over the mean is {most:g}: it must be 1 or more", path=path)
         elif spec.serving is not None:
             yield InputError("a decoder's step says how tokens choose experts in `serving.skew`", path=path)
+
+
+def _experts_a_token(index: str, whole: Workload) -> float:
+    """Experts that a token takes: of what is there for some experts alone, the least (a capacity may send more)."""
+    sparse = [tensor.density for tensor in whole.tensors.values() if index in tensor.ranks and tensor.density < 1]
+    return whole.sizes[index] * min(sparse, default=0.0)
 
 
 def _quantised(op: Op, whole: Workload) -> bool:
@@ -362,8 +372,22 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
     if not said.trained and kind not in ("weight", "input"):
         raise InputError(f"weights and inputs are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
     return Tensor(
-        name, ranks, extents, bits, kind, density, said.format, scale, page, said.read == "routed", said.held, said.trained, first,
-        said.density, width(said.gradient) if said.gradient is not None else 0, _crowded(spec, kind, ranks, density),
+        name,
+        ranks,
+        extents,
+        bits,
+        kind,
+        density,
+        said.format,
+        scale,
+        page,
+        said.read == "routed",
+        said.held,
+        said.trained,
+        first,
+        said.density,
+        width(said.gradient) if said.gradient is not None else 0,
+        _crowded(spec, kind, ranks, density),
     )
 
 

@@ -7,8 +7,8 @@ Model sizes are read off the ranks in the same way. Arguments that would start a
 
 Names checked against: Megatron-LM megatron/training/arguments.py (commit 000c4ac, Core 0.14 or later) and
 core/transformer/transformer_config.py (limits of query groups and offloading); torchtitan torchtitan/config/job_config.py
-(commit 000204a, 2025); Megatron-DeepSpeed megatron/arguments.py (commit 207b2d5), DeepSpeed docs "DeepSpeed Configuration
-JSON" and runtime/pipe/engine.py (no ZeRO-2 or 3 with a pipeline).
+(commit 000204a, 2025; what ends count where stages are dealt: 6404b93); Megatron-DeepSpeed megatron/arguments.py (commit 207b2d5),
+DeepSpeed docs "DeepSpeed Configuration JSON" and runtime/pipe/engine.py (no ZeRO-2 or 3 with a pipeline).
 """
 
 from __future__ import annotations

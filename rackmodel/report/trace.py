@@ -116,12 +116,13 @@ def _memory(step: ExactStep, spans: Sequence[Span]) -> Iterator[dict[str, Any]]:
 def _in_flight(step: ExactStep, spans: Sequence[Span], each: Array) -> dict[int, list[tuple[float, float]]]:
     """Stage → (time, bytes of the passes that it holds from then on): from a forward pass's start to the end of the pass that frees it.
     each: [virtual stages] bytes of a pass."""
-    freeing = "forward" if not step.job.workload.backward else "weight" if step.structure.schedule in SPLIT else "backward"
+    ends = ("weight", "whole backward") if step.structure.schedule in SPLIT else ("backward",)
+    freeing = ends if step.job.workload.backward else ("forward",)
     found: dict[int, list[tuple[float, float]]] = defaultdict(lambda: [(0.0, 0.0)])
     there: dict[int, Ints] = defaultdict(lambda: np.zeros(len(each), dtype=np.int64))
     for span in spans:  # a stage runs one pass at a time
-        for name, time, change in (("forward", span.start, 1), (freeing, span.end, -1)):
-            if span.kind == "pass" and span.name == name:
+        for names, time, change in ((("forward",), span.start, 1), (freeing, span.end, -1)):
+            if span.kind == "pass" and span.name in names:
                 there[span.stage][span.section] += change
                 found[span.stage].append((time, float(there[span.stage] @ each)))
     return dict(found)

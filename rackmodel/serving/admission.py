@@ -63,7 +63,7 @@ class Rules:
         def one(name: str) -> float:
             return float(np.ravel(np.asarray(getattr(schedule, name)))[0])
 
-        self.stages = int(one("stages"))
+        self.stages, self.mesh = int(one("stages")), int(one("mesh"))
         self.budget = one("token_budget") * one("ranks")
         self.chunk = one("token_budget") if one("chunked") else inf
         self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0

@@ -62,16 +62,38 @@ class Batches(Admission):
 
     def _scheduled(self) -> bool:
         """Whether a lane that has waited, the longest first, has something to do."""
-        flying = sum(len(one.lane.decoding) + len(one.done) for one in self.under_way)
-        there = flying + sum(len(lane.decoding) for lane in self.idle)
-        share = ceil((there + len(self.queue)) / self.rules.stages)
+        alone = [lane for lane in self.idle if lane.decoding] if not self.queue and not self.under_way else []
+        if len(alone) == 1:
+            self._stride(alone[0])
+            return True
+        there, share = self._there() if self.queue else (0, 0)
         for lane in self.idle:
-            chosen = self.chosen(len(lane.decoding), there, share)
+            chosen = self.chosen(len(lane.decoding), there, share) if self.queue else []
             if chosen or lane.decoding:
                 self.idle.remove(lane)
                 self._go(lane, chosen)
                 return True
         return False
+
+    def _stride(self, lane: Lane) -> None:
+        """Batches of the only sequences that are there, one after the other, until one ends or something comes."""
+        size, mean, stages = len(lane.decoding), lane.mean_context, self.rules.stages
+        steps = lane.decoding[0][0] - lane.step
+        if self.coming:
+            once, _ = self.table.decode(size, mean)
+            steps = max(min(steps, ceil((self.coming[0][0] - self.clock) / (stages * once))), 1)
+        seconds, joules = self.table.decode(size, mean + (steps - 1) / 2.0 * self.rules.pace)
+        self.clock += stages * self.worked(seconds * steps, joules * steps)
+        self.free = [self.clock] * stages
+        self.count += steps
+        for number in lane.decoded(steps, self.rules.pace, self.trace):
+            self.end(number)
+
+    def _there(self) -> tuple[int, int]:
+        """Sequences in the engine, and how many of these and of the queue a batch may have."""
+        flying = sum(len(one.lane.decoding) + len(one.done) for one in self.under_way)
+        there = flying + sum(len(lane.decoding) for lane in self.idle)
+        return there, ceil((there + len(self.queue)) / self.rules.stages)
 
     def _go(self, lane: Lane, chosen: list[tuple[Waiting, float]]) -> None:
         decoded = bool(lane.decoding) and (self.rules.mixed or not chosen)

@@ -17,9 +17,7 @@ import numpy as np
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Array, StepFigures, Steps
-
-AMOUNTS = ("amount", "joules", "seconds", "exposed_seconds")
+from rackmodel.serving.steps import AMOUNTS, Array, StepFigures, Steps
 
 
 @dataclass(frozen=True, kw_only=True)

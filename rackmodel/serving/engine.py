@@ -21,11 +21,10 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.served_model import ServedModel, without_launches
-from rackmodel.serving.steps import Served, StepFigures, Steps
+from rackmodel.serving.steps import Served, StepFigures, Steps, joined_figures
 from rackmodel.units import bytes_text
 
 Array = NDArray[np.float64]
-FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
 ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the library that are one
 
 
@@ -243,14 +242,8 @@ class ServingEngine:
 
     def _apart(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
         """Of any two models."""
-        seconds, joules = np.zeros(len(steps)), np.zeros(len(steps))
-        charges: list[Charge] = []
-        for model, chosen in ((self.captured, as_graph), (self.launched, ~as_graph)):
-            if chosen.any():
-                figures = model.price(steps.at(chosen))
-                seconds[chosen], joules[chosen] = figures.seconds, figures.joules
-                charges += [_spread(row, chosen) for row in figures.ledger.rows]
-        return StepFigures(seconds=seconds, joules=joules, ledger=Ledger(tuple(charges)))
+        ways = (self.captured, as_graph), (self.launched, ~as_graph)
+        return joined_figures([(chosen, model.price(steps.at(chosen))) for model, chosen in ways if chosen.any()])
 
 
 def engine_facts(profile: ProfileSpec) -> Engine:
@@ -295,13 +288,3 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
     if facts.budget_of == "replica":
         found["token_budget"] = np.maximum(found["token_budget"] // ranks, 1)
     return Schedule.of(count, **found)
-
-
-def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:
-    """A charge of some of the steps as one of all."""
-    found = {}
-    for name in FIGURES:
-        figure = np.zeros(len(chosen))
-        figure[chosen] = getattr(row, name)
-        found[name] = figure
-    return Charge(row.phase, row.einsum, row.tensor, row.level, row.component, row.action, unit=row.unit, **found)

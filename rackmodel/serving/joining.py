@@ -175,30 +175,6 @@ def _exits(crowd: Crowd, stages: Array, own: Array | None = None) -> Array:
     return np.asarray(empty + (1.0 - empty) * exits)
 
 
-def open_joining(stages: Array, there: Array, dense: Array) -> tuple[Array, Array]:
-    """[n] of a pipeline that requests come to at random, means over the others that one finds, of whom there is one at least: S-th parts of
-    a step from one batch to the next, and those that pass, besides, before one has room. Fewer others than stages go one by one.
-
-    there: [n] others in the mean, of a Poisson number · dense: [n] requests that end a step.
-    """
-    most = int(np.max(stages))
-    if most == 1:
-        return np.ones_like(there), np.zeros_like(there)
-    gaps, more, chance, left = np.zeros_like(there), np.zeros_like(there), np.exp(-there), 1.0 - np.exp(-there)
-    last = 4 * most
-    for count in range(1, last + most):
-        chance = chance * there / count
-        share = (
-            np.minimum(chance, left) if count < last else left / np.where(count - last < stages, stages, np.inf)
-        )  # as many of each remainder
-        crowd = Crowd(decodes=there, others=there, dense=dense, seen=dense, clients=np.full_like(there, float(count)))
-        gap = stages / np.minimum(stages, count)
-        gaps, more = gaps + share * gap, more + share * gap * (_exits(crowd, stages) - 1.0)
-        left = np.maximum(left - share, 0.0) if count < last else left
-    any_there = np.maximum(-np.expm1(-there), 1e-300)
-    return gaps / any_there, more / any_there
-
-
 def _met(window: Array, batches: Array) -> Array:
     """[n] share of so many batches before one of a clump that are of the clump, too. window: batches of the clump."""
     met = np.where(window > batches, 1.0 - (batches + 1.0) / (2.0 * window), (window - 1.0) / (2.0 * np.maximum(batches, 1.0)))

@@ -30,7 +30,8 @@ from rackmodel.serving.engine import ServingEngine, serving_engine
 from rackmodel.serving.replica import of_one_plan, serving_mapper, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steady import closed_loop, open_arrivals
+from rackmodel.serving.shared_prompts import check_shared_out
+from rackmodel.serving.steady import SHORT, closed_loop, closed_loop_of_short, open_arrivals
 from rackmodel.serving.steps import DEGREES, Deployment, Served
 
 Array = NDArray[np.float64]
@@ -173,7 +174,8 @@ class Offer:
     def order(self) -> tuple[int, ...]:
         """Of two alike the smaller degrees: the same answer every time."""
         one = self.deployment
-        return one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, one.context, self.budget
+        sizes = one.accelerators, one.pipeline, one.attention_data, one.tensor, one.expert, one.context, one.prompt_context
+        return (*sizes, self.budget)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -237,6 +239,9 @@ def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], 
         check_stages(workload, drafter, one.pipeline)
         check_tensor(workload, one.tensor)
         check_context(workload, one.context)
+    if first.prompt_context > 1:
+        for each in (workload, drafter):
+            check_shared_out(each, service.profile)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
         more = tuple(others)
@@ -362,7 +367,7 @@ def _together(
         return found
     meshes, each, budget = (np.array(part, dtype=np.float64) for part in zip(*asked, strict=True))
     requests, schedule = _points(service, engine, len(asked), {"token_budget": budget, "mesh": meshes})
-    settle = open_arrivals if load.rates else closed_loop
+    settle = open_arrivals if load.rates else closed_loop_of_short if service.output <= SHORT else closed_loop
     steady = settle(engine, requests, schedule, each, engine.room(requests, schedule))
     there = steady.requests_per_s * (steady.ttft_s + requests.gaps * steady.tpot_s) if load.rates else each
     named = {"tpot": steady.tpot_s, "ttft": steady.ttft_s, "joules_per_token": steady.joules_per_token, "tokens_per_s": steady.tokens_per_s}

@@ -96,6 +96,15 @@ def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Depl
     return found
 
 
+def repeating(mapper: MapperSpec, workload: Workload) -> MapperSpec:
+    """The mapper of steps of decodes: ranks that share out new tokens of prompts have all tokens of decodes, each its part of the experts,
+    as tensor ranks have, whose results are summed."""
+    tokens, (experts, inside) = workload.new_tokens, PROMPT_CONTEXT
+    dealt = [one for one in mapper.split["te"] if isinstance(one, str) and workload.aliases.get(one, one) == EXPERTS]
+    rest = [one for one in mapper.split[inside] if not (isinstance(one, str) and one in tokens)]
+    return mapper.model_copy(update={"split": {**mapper.split, experts: dealt, inside: rest}})
+
+
 def _without(axes: Collection[str], of_axes: Mapping[str, Value]) -> dict[str, Value]:
     return {axis: value for axis, value in of_axes.items() if axis not in axes}
 

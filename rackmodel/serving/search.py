@@ -19,9 +19,8 @@ from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
 from rackmodel.serving.engine import engine_facts
-from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, check_positions, drafter_of, engine_of, offers_of, workload_of
+from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, check_positions, engine_of, offers_of, workload_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
-from rackmodel.serving.shared_prompts import check_shared_out
 from rackmodel.serving.steps import Deployment
 
 OBJECTIVES = {
@@ -38,9 +37,9 @@ LIMITED = ("ttft", "tpot")
 
 @dataclass(frozen=True, kw_only=True)
 class ServingSpace:
-    """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. prompt_context: of workers of prompts ·
-    clients: of all replicas together; None: of each replica the powers of two that its cache holds · rates: requests a second in their
-    place."""
+    """What is enumerated. Empty lists of degrees: every power of two that divides the accelerators. prompt_context: of replicas and of
+    workers of prompts · clients: of all replicas together; None: of each replica the powers of two that its cache holds · rates: requests a
+    second in their place."""
 
     tensor: tuple[int, ...] = ()
     pipeline: tuple[int, ...] = ()
@@ -99,7 +98,7 @@ def search_service(
     if service.output <= 1.0 and "tpot" in (name, *(limits or {})):
         raise InputError("an answer of one token has none after it", path="--minimize" if name == "tpot" else "--limit")
     if max(space.prompt_context, default=1) > 1:
-        _check_shared_out(service, space, prompts_on)
+        _check_shared_out(space)
     longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
     check_positions(workload_of(service, Widths()), longest, "--isl")
     begun = perf_counter()
@@ -108,7 +107,7 @@ def search_service(
     infeasible: Counter[str] = Counter()
     problems: list[InfeasibleError] = []
     if prompts_on is not None:
-        sizes = [tuple(deployments(space, prompts_on, fill=False, prompts=True)), tuple(deployments(space, service, fill=False))]
+        sizes = [tuple(deployments(space, prompts_on, fill=False)), tuple(deployments(space, service, fill=False, prompts=False))]
         _check_some_fit(space, prompts_on, sizes, service)
         apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
         offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
@@ -157,22 +156,22 @@ def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple
     return OBJECTIVES[word]
 
 
-def _check_shared_out(service: Service, space: ServingSpace, prompts_on: Service | None) -> None:
-    """Raise InputError where no worker of prompts alone shares out their new tokens: there is none, or it cannot."""
-    if prompts_on is None:
-        raise InputError("is of workers that take prompts alone: say --pools or --prompts-on as well", path="--prompt-context")
-    for widths in space.widths:
-        workload = workload_of(prompts_on, widths)
-        for one in (workload, drafter_of(service, workload)):
-            if one is not None:
-                check_shared_out(one, prompts_on.profile)
+def _check_shared_out(space: ServingSpace) -> None:
+    """Raise InputError where ranks of context and groups that share out prompts are always both there."""
+    if min(space.prompt_context) > 1 and min(space.context, default=1) > 1:
+        fact = "tensor groups that share out prompts keep whole caches, and --context splits them: let one of both be 1, too"
+        raise InputError(fact, path="--prompt-context")
 
 
 def _check_some_fit(space: ServingSpace, prompts_on: Service, sizes: Sequence[Sequence[Deployment]], service: Service) -> None:
-    """Raise InputError where no worker of prompts that are shared out leaves room for one of decodes. sizes: deployments of both."""
+    """Raise InputError where prompts that are shared out fit neither a worker that leaves room for one of decodes nor, on the same machine,
+    a replica. sizes: deployments of both pools."""
     beside = min((one.accelerators for one in sizes[1]), default=0) if prompts_on is service else 0
     shared = [one.accelerators + beside for one in sizes[0] if one.prompt_context > 1]
-    if max(space.prompt_context, default=1) > 1 and min(shared, default=prompts_on.machine.used + 1) > prompts_on.machine.used:
+    replicas = deployments(space, service) if prompts_on is service else ()
+    if max(space.prompt_context, default=1) == 1 or any(one.prompt_context > 1 for one in replicas):
+        return
+    if min(shared, default=prompts_on.machine.used + 1) > prompts_on.machine.used:
         ranks = ", ".join(str(one) for one in space.prompt_context if one > 1)
         fact = f"no worker of prompts shared out over {ranks} tensor groups fits the {prompts_on.machine.used} accelerators"
         raise InputError(f"{fact}{', one of decodes beside it' if beside else ''}", path="--prompt-context")
@@ -216,9 +215,9 @@ def _seen_s(one: Offered) -> float:
     return one.figures.get("tpot", one.figures["ttft"])
 
 
-def deployments(space: ServingSpace, service: Service, *, fill: bool = True, prompts: bool = False) -> Iterator[Deployment]:
+def deployments(space: ServingSpace, service: Service, *, fill: bool = True, prompts: bool = True) -> Iterator[Deployment]:
     """Every deployment of the space whose replicas fill the machine, small ones first; without `fill`, of those that fit into it. prompts:
-    of workers that take these alone."""
+    whether they take these."""
     total = service.machine.used
     powers = (2**power for power in range(total.bit_length()))
     divisors = tuple(one for one in powers if not fill or total % one == 0)
@@ -285,10 +284,11 @@ def _holds_one(service: Service, deployment: Deployment, widths: Widths) -> bool
 
 def _none_divides(space: ServingSpace, service: Service) -> InfeasibleError:
     """Why a space has no deployment: its replicas do not divide the machine, or ranks of context or experts do not divide a stage."""
-    total, ranks = service.machine.used, space.attention_data or (1,)
+    total, ranks, groups = service.machine.used, space.attention_data or (1,), space.prompt_context or (1,)
     powers = tuple(2**power for power in range(total.bit_length()))
-    sizes = product(space.tensor or powers, ranks, space.pipeline or powers)
-    stages = [(tensor * data, pipeline) for tensor, data, pipeline in sizes]
+    more = " x prompts' context" if max(groups) > 1 else ""
+    sizes = product(space.tensor or powers, ranks, groups, space.pipeline or powers)
+    stages = [(tensor * data * shared, pipeline) for tensor, data, shared, pipeline in sizes]
     dividing = [stage for stage, pipeline in stages if total % (stage * pipeline) == 0]
     contexts, tensors = space.context or (1,), space.tensor or powers
     if dividing and all(tensor % context for tensor in tensors for context in contexts):
@@ -297,11 +297,11 @@ def _none_divides(space: ServingSpace, service: Service) -> InfeasibleError:
         return InfeasibleError(fact, resource="ranks of context", need=min(contexts), have=max(tensors), unit="ranks", change=change)
     if dividing:
         stage = max(dividing)
-        fact = f"experts over {min(space.expert)} ranks, where a stage has {stage} (tensor x attention data)"
+        fact = f"experts over {min(space.expert)} ranks, where a stage has {stage} (tensor x attention data{more})"
         change = f"--expert {math.gcd(min(space.expert), stage)}"
         return InfeasibleError(fact, resource="experts' ranks", need=min(space.expert), have=stage, unit="ranks", change=change)
     need = min(stage * pipeline for stage, pipeline in stages)
-    fact = f"replicas of {need} accelerators (tensor x pipeline x attention data) do not divide the {total} there are"
+    fact = f"replicas of {need} accelerators (tensor x pipeline x attention data{more}) do not divide the {total} there are"
     change = f"--set accelerators={max(total - total % need, need)}"
     return InfeasibleError(fact, resource="accelerators", need=need, have=total, unit="accelerators", change=change)
 

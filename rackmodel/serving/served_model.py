@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
@@ -39,9 +39,21 @@ from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
-from rackmodel.serving.replica import Replica, replica_of, serving_mapper
-from rackmodel.serving.step_layers import Bools, Programs, StepGraph, StepLayers, graphs_of, serving_of, sized, sizings, stream_bytes
-from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps
+from rackmodel.serving.replica import Replica, repeating, replica_of, serving_mapper
+from rackmodel.serving.step_layers import (
+    Bools,
+    Programs,
+    StepGraph,
+    StepLayers,
+    graphs_of,
+    graphs_of_shared,
+    graphs_repeated,
+    serving_of,
+    sized,
+    sizings,
+    stream_bytes,
+)
+from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps, joined_figures
 from rackmodel.setting import setting_of
 
 FAR = 2.0**20
@@ -72,13 +84,19 @@ class ServedModel:
 
     def price(self, steps: Steps, captured: Bools | None = None) -> StepFigures:
         """Seconds, joules of all accelerators and ledger of n steps at once. captured: [n] those that run as graphs, which the host does
-        not launch, None = none. Raises InputError for a negative count, and for decodes where prompts' tokens are shared out."""
+        not launch, None = none. Raises InputError for a negative count."""
         for name in ("decodes", "context", "prefill", "prompts", "before"):
             if not np.all(getattr(steps, name) >= 0):
                 raise InputError(f"{name} must be numbers from 0 up", path=f"steps.{name}")
-        if np.any(steps.decodes > 0) and self.deployment.prompt_context > 1:
-            raise InputError("ranks that share out prompts' new tokens take prompts alone", path="deployment.prompt_context")
-        return _PricedSteps(self, steps, captured).figures()
+        if self.deployment.prompt_context == 1:
+            return _PricedSteps(self, self.laid_out, steps, captured).figures()
+        prompts = steps.prefill > 0
+        found = []
+        for laid_out, those in ((self.laid_out, prompts), (self.repeated, ~prompts)):
+            if those.any():
+                as_graph = None if captured is None else captured[those]
+                found.append((those, _PricedSteps(self, laid_out, steps.at(those), as_graph).figures()))
+        return joined_figures(found)
 
     def under(self, profile: ProfileSpec) -> ServedModel:
         """The same under a profile that differs in the host's times alone: it goes on from what is laid out here."""
@@ -227,11 +245,22 @@ class ServedModel:
     def laid_out(self) -> tuple[_LaidOut, ...]:
         """What a step runs, on the mesh: decodes and prompts in one graph, or each in its own."""
         if "laid out" not in self.known:
-            self.known["laid out"] = tuple(self._laid_out(graph) for graph in graphs_of(self.workload))
+            graphs = graphs_of if self.deployment.prompt_context == 1 else graphs_of_shared
+            self.known["laid out"] = tuple(self._laid_out(graph) for graph in graphs(self.workload))
         return self.known["laid out"]
 
+    @property
+    def repeated(self) -> tuple[_LaidOut, ...]:
+        """What a step of decodes alone runs where ranks share out new tokens of prompts, which all have these."""
+        if "repeated" not in self.known:
+            self.known["repeated"] = tuple(self._laid_out(graph) for graph in graphs_repeated(self.workload))
+        return self.known["repeated"]
+
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
-        replica = replica_of(self.mapper, graph.workload, self.deployments, self.shared)
+        mapper = self.mapper
+        if graph.repeats:
+            mapper = self.shared.once((mapper, graph.workload), "repeating", lambda: repeating(self.mapper, graph.workload))
+        replica = replica_of(mapper, graph.workload, self.deployments, self.shared)
         plans = tuple(plan_of(section, replica.plan, self.merging) for section in graph.workload.sections)
         pricer = Pricer(self.setting, graph.workload, replica.plan, replica.columns, self.profile.buckets)
         return _LaidOut(graph, replica, plans, pricer, self._programs(graph.workload, plans, pricer))
@@ -281,6 +310,11 @@ class _LaidOut:
     pricer: Pricer
     programs: Programs
 
+    @property
+    def plans_of(self) -> dict[str, Plan]:
+        """The same by section."""
+        return {section.name: plan for section, plan in zip(self.graph.workload.sections, self.plans, strict=True)}
+
 
 class StepPricer(Pricer):
     """Prices tasks of n steps, whose meshes' links are asked once. meshes: of a column each · which: [n] the mesh of each step · prompts:
@@ -303,19 +337,25 @@ class StepPricer(Pricer):
 class _PricedSteps:
     """n steps of a model."""
 
-    def __init__(self, model: ServedModel, steps: Steps, captured: Bools | None) -> None:
-        self.model, self.n = model, len(steps)
+    def __init__(self, model: ServedModel, laid_out: Sequence[_LaidOut], steps: Steps, captured: Bools | None) -> None:
+        self.model, self.laid_out, self.n = model, laid_out, len(steps)
         self.profile = model.profile if captured is None else without_launches(model.profile, captured)
         which = steps.mesh.astype(np.int64)
         self.stages = model.stages_each[which]
         self.steps = replace(steps, **{name: getattr(steps, name) / self.stages for name in ("decodes", "prefill", "prompts")})
-        first = model.deployment
+        shared = np.array([float(one.prompt_context) for one in model.deployments])[which]
+        repeats = all(own.graph.repeats for own in laid_out)
+        shared_out = None if repeats or model.deployment.prompt_context == 1 else shared
         ranks = np.array([float(one.attention_data) for one in model.deployments])[which]
-        passes = sizings(self.steps, model.workload, ranks, shared_out=first.prompt_context > 1)
+        passes = sizings(self.steps, model.workload, ranks, shared_out)
         prompts = passes["chunks"].there
         self.layers = [
-            StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs) for own in model.laid_out
+            StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs, own.plans_of)
+            for own in laid_out
         ]
+        for one, other in permutations(self.layers, 2):
+            if one.workload is other.workload:
+                one.walking |= dict.fromkeys(other.graph.walks, other)
         self.lanes = lanes_of(self.profile.overlap, hide=True)
         self.hide = 1.0 - self.profile.overlap.contention
 
@@ -325,7 +365,7 @@ class _PricedSteps:
         found = []
         for x in range(len(self.model.workload.sections)):
             items: list[Item] = []
-            for own, layers in zip(self.model.laid_out, self.layers, strict=True):
+            for own, layers in zip(self.laid_out, self.layers, strict=True):
                 items += _behind(layers.items(own.graph.workload.sections[x], own.plans[x]), len(items))
             found.append(tuple(items))
         return tuple(found)

@@ -1,5 +1,5 @@
-"""Whether workers may share out the new tokens of prompts: an engine does it over some kinds of attention, and every cache must be one to
-which a step appends, for only then its keys and values can be made apart and gathered."""
+"""Whether tensor groups may share out the new tokens of prompts: an engine does it over some kinds of attention, and every cache must be
+one to which a step appends, for only then its keys and values can be made apart and gathered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from rackmodel.model.workload import Workload
 OPTION = "--prompt-context"
 
 
-def check_shared_out(workload: Workload, profile: ProfileSpec) -> None:
-    """Raise InputError where an engine does not share out the new tokens of a model's prompts."""
+def check_shared_out(workload: Workload | None, profile: ProfileSpec) -> None:
+    """Raise InputError where an engine does not share out the new tokens of a model's prompts; None: of no model."""
+    if workload is None:
+        return
     for name in workload.caches:
         maker = workload.ops.get(workload.producer.get(name, ""))
         if maker is None and workload.tensors[name].held:

@@ -19,7 +19,7 @@ Clumps. The first prompts of all clients come at once, so the k-th ones come wit
 lengths (the spread of a sum of k of them), and no sooner than the first ones were worked off: C / m steps, or one where decodes stand
 still. Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
 
-Open arrivals at rate X: a chain of batches (random_arrivals.py); of pipelines R - d = d rho / (2 (1 - rho)) (M/D/1); B = X Z. What the
+Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_runs.py). What the
 cache does not hold waits outside: R = C Z / B - Z.
 """
 
@@ -30,7 +30,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits, open_joining
+from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
+from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
@@ -39,6 +40,8 @@ from rackmodel.serving.steps import Served, Steps
 Array = NDArray[np.float64]
 ROUNDS, MOST_ROUNDS = 8, 64
 MOST_WAVES = 32
+SHORT = 3.0
+"""Tokens of an answer, up to which clients' groups stay as they fell."""
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
@@ -197,7 +200,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
     Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Batches of one stage are a chain
-    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, they are in the mean (_among_means).
+    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
@@ -226,7 +229,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     if chain is not None:
         inside, queue = chain.wait_s(schedule.before_join) + chain.own_s, chain.queue_s
     else:
-        inside, queue = _among_means(beat, schedule, rate, busy)
+        inside, queue = _to_a_step(beat, schedule) + beat.own_s, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9))
     queue = np.where(overloaded, 0.0, queue)
     times = _Times(
         per_s=np.where(overloaded, np.minimum(room / busy, 1.0 / beat.drain_s), rate),
@@ -236,16 +239,46 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         overloaded=overloaded,
         burst_s=np.zeros_like(rate),
     )
-    return _steady(model, beat, requests, schedule, decodes, times)
+    settled = _steady(model, beat, requests, schedule, decodes, times)
+    return settled if chain is not None else _of_arrivals(settled, model, requests, schedule, room)
 
 
-def _among_means(beat: Rhythm, schedule: Schedule, rate: Array, busy: Array) -> tuple[Array, Array]:
-    """[n] seconds from a request's arrival to its first token but for its queue, and in that: each as batches are in the mean. It finds a
-    Poisson number of others, so that in exp(-rate (its steps + decoding)) of all cases it waits for no step to end."""
-    load, there = rate * beat.drain_s, rate * (beat.own_s + busy)
-    gaps, more = open_joining(beat.group.stages, np.maximum(there, 1e-9), rate * beat.step_s)
-    to_a_step = _to_a_step(beat, schedule) + (gaps - 1.0) * beat.residual_s + more * beat.step_s / beat.group.stages
-    return -np.expm1(-there) * to_a_step + beat.own_s, beat.drain_s * load / (2.0 * np.maximum(1.0 - load, 1e-9))
+def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: Schedule, room: Array) -> Steady:
+    """The same with what requests meet that are run one by one, as far as they are served."""
+    some = ~settled.overloaded
+    if not some.any():
+        return settled
+    expected = settled.rhythm.step_s[some], settled.ttft_s[some] + requests.at(some).gaps * settled.tpot_s[some]
+    runs = drawn_arrivals(model, requests.at(some), schedule.at(some), settled.requests_per_s[some], room[some], expected)
+    return _of_runs(settled, requests, some, runs)
+
+
+def closed_loop_of_short(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+    """As `closed_loop`, but with what requests meet that are run one by one: of answers of a few tokens (SHORT), whose clients' groups stay
+    as they fell. Work: a run of each point."""
+    settled = closed_loop(model, requests, schedule, clients, room)
+    runs = drawn_loops(model, requests, schedule, np.asarray(clients, dtype=np.float64), room)
+    return _of_runs(settled, requests, np.ones(len(settled.tpot_s), dtype=bool), runs)
+
+
+def _of_runs(settled: Steady, requests: Requests, some: NDArray[np.bool_], runs: DrawnRuns) -> Steady:
+    """The same with figures of runs of some points."""
+    asked = requests.at(some)
+    of_runs = {
+        "tpot_s": runs.decoding_s / asked.gaps,
+        "ttft_s": runs.first_s,
+        "decodes": runs.per_s * runs.decoding_s,
+        "waiting": runs.per_s * runs.first_s,
+        "requests_per_s": runs.per_s,
+        "tokens_per_s": runs.per_s * asked.output,
+        "joules_per_token": runs.watts / (runs.per_s * asked.output),
+        "queue_s": runs.queue_s,
+        "overloaded": runs.growing,
+    }
+    found = {name: getattr(settled, name).copy() for name in of_runs}
+    for name, values in of_runs.items():
+        found[name][some] = values
+    return replace(settled, **found)
 
 
 def _of_a_prompt(requests: Requests, schedule: Schedule, decodes: Array) -> tuple[Array, Steps]:

@@ -24,7 +24,7 @@ from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
-from rackmodel.cost.program.tasks import Program, Task, local, size_of
+from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
 from rackmodel.cost.step.items import Priced
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.merged import taken_together
@@ -38,8 +38,8 @@ from rackmodel.serving.steps import Array, Steps
 
 Bools = NDArray[np.bool_]
 Programs = dict[object, Program]
-PARTS = {"tokens": ("tokens",), "sequences": ("sequences",), "cached": ("decodes", "chunks")}
-"""What an operation runs on → the passes that price it, where decodes and prompts run the same operations."""
+WALKS = ("decodes", "chunks")
+"""Passes that walk a cache."""
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,18 @@ def sized(workload: Workload, sizes: dict[str, Array]) -> Workload:
     return replace(workload, sizes=found, tensors=_SizedTensors(workload.tensors, found))
 
 
-def sizings(steps: Steps, workload: Workload, ranks: Array, *, shared_out: bool = False) -> dict[str, Sizing]:
+def sizings(steps: Steps, workload: Workload, ranks: Array, shared_out: Array | None = None) -> dict[str, Sizing]:
     """The passes of some steps. ranks: [n] over which sequences are dealt; the fullest of them has what counts outside the experts ·
-    shared_out: whether further ranks share out new tokens, so that a pass over all tokens counts them as these."""
+    shared_out: [n] further ranks that share out new tokens of prompts, so that a pass over all tokens counts them as these; each of them
+    has all tokens of decodes, so that there are as many copies of each."""
     serving = serving_of(workload)
     shared = [name for name, of in workload.aliases.items() if of == serving.sequences]
     prompts = np.where(steps.prefill > 0, steps.prompts, 0.0)
     chunk = np.divide(steps.prefill, prompts, out=np.ones_like(steps.prefill), where=prompts > 0)
-    dealt = np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0)
-    fullest = np.where(ranks > 1, dealt, steps.tokens)
+    copies = 1.0 if shared_out is None else shared_out
+    tokens = copies * steps.decodes + steps.prefill
+    dealt = copies * np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0)
+    fullest = np.where(ranks > 1, dealt, tokens)
 
     def sizing(sequences: Array, new: Array, cached: Array, everywhere: Array) -> Sizing:
         there = sequences > 0
@@ -102,10 +105,10 @@ def sizings(steps: Steps, workload: Workload, ranks: Array, *, shared_out: bool 
 
     one = np.ones(len(steps))
     emitting = steps.decodes + prompts
-    together = sizing(fullest * ranks, one, one, steps.tokens)
-    if shared_out:
+    together = sizing(fullest * ranks, one, one, tokens)
+    if shared_out is not None:
         each = np.maximum(fullest, 1.0)
-        together = sizing(np.where(fullest > 0, ranks, 0.0), each, each, steps.tokens / each)
+        together = sizing(np.where(fullest > 0, ranks, 0.0), each, each, tokens / each)
     return {
         "tokens": together,
         "sequences": sizing(emitting, one, one, emitting),
@@ -131,21 +134,22 @@ def runs_on(task: Task, workload: Workload) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StepGraph:
-    """Operations that decodes, prompts or both run. only: the passes that price what the other graph has not, '' = there is no other ·
-    apart: names of those operations."""
+    """Operations that decodes, prompts or both run. walks: the passes that price what walks a cache · apart: names of operations that
+    another graph has not, of these passes, too · rest: whether all else is priced here · repeats: whether ranks that share out new tokens
+    of prompts run all of it alike."""
 
     workload: Workload
-    only: str = ""
+    walks: tuple[str, ...] = WALKS
     apart: frozenset[str] = frozenset()
+    rest: bool = True
+    repeats: bool = False
 
     def passes(self, task: Task, section: Workload) -> tuple[str, ...]:
         """The passes that price a task of a section."""
         kind = runs_on(task, section)
-        if not self.only:
-            return PARTS[kind]
         if kind == "cached" or task.einsum in self.apart:
-            return (self.only,)
-        return PARTS[kind] if self.only == "decodes" else ()
+            return self.walks
+        return (kind,) if self.rest else ()
 
 
 def graphs_of(workload: Workload) -> tuple[StepGraph, ...]:
@@ -154,7 +158,21 @@ def graphs_of(workload: Workload) -> tuple[StepGraph, ...]:
     if other is None:
         return (StepGraph(workload=workload),)
     pairs = (("decodes", workload, other), ("chunks", other, workload))
-    return tuple(StepGraph(workload=mine, only=only, apart=_apart(mine, theirs)) for only, mine, theirs in pairs)
+    return tuple(
+        StepGraph(workload=mine, walks=(only,), apart=_apart(mine, theirs), rest=only == "decodes") for only, mine, theirs in pairs
+    )
+
+
+def graphs_of_shared(workload: Workload) -> tuple[StepGraph, ...]:
+    """The same where ranks share out new tokens of prompts: decodes beside these walk their caches on all of them alike."""
+    first, *prompts = graphs_of(workload)
+    shared = replace(first, walks=() if prompts else ("chunks",))
+    return (shared, *prompts, replace(first, walks=("decodes",), rest=False, repeats=True))
+
+
+def graphs_repeated(workload: Workload) -> tuple[StepGraph, ...]:
+    """What steps of decodes alone run there: all of it on all of these ranks alike, but for experts, of which each has its part."""
+    return tuple(replace(one, repeats=True) for one in graphs_of(workload)[:1])
 
 
 def _apart(mine: Workload, theirs: Workload) -> frozenset[str]:
@@ -162,13 +180,23 @@ def _apart(mine: Workload, theirs: Workload) -> frozenset[str]:
 
 
 class StepLayers(LayerPricer):
-    """Prices the layers of a decoder in n steps at once, as far as one of its graphs goes: a column is a step."""
+    """Prices the layers of a decoder in n steps at once, as far as one of its graphs goes: a column is a step. plans: of its sections ·
+    walking: a pass that walks a cache → what prices the same operations in it, where another graph does."""
 
     alike = False  # a pass's sizes follow from the plan
 
-    def __init__(self, pricer: Pricer, graph: StepGraph, profile: ProfileSpec, passes: dict[str, Sizing], programs: Programs) -> None:
+    def __init__(
+        self,
+        pricer: Pricer,
+        graph: StepGraph,
+        profile: ProfileSpec,
+        passes: dict[str, Sizing],
+        programs: Programs,
+        plans: Mapping[str, Plan],
+    ) -> None:
         super().__init__(pricer, graph.workload, profile, programs)
-        self.graph, self.passes = graph, passes
+        self.graph, self.passes, self.plans = graph, passes, plans
+        self.walking: dict[str, StepLayers] = {}
         self._made: dict[tuple[int, str], tuple[Task, Task]] = {}
         self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
 
@@ -209,12 +237,20 @@ class StepLayers(LayerPricer):
             return None
         if not {"chunks", "decodes"} <= set(self.sized):
             return None
-        chunks, decodes = (self._resized(task, plan, section.workload, name).local_op for name in ("chunks", "decodes"))
+        decodes, chunks = (self._walks(name, task, section, plan) for name in WALKS)
         assert chunks is not None
         assert decodes is not None
         both = self.passes["chunks"].there & self.passes["decodes"].there
         parts = self.pricer.inside(chunks)[2], self.pricer.inside(decodes)[2]
         return np.where(both, inside.longer(self.pricer.architecture, (chunks, decodes), parts, self.pricer.degrees), 1.0)
+
+    def _walks(self, name: str, task: Task, section: Section, plan: Plan) -> LocalOp | None:
+        """What an operation does in a pass that walks a cache."""
+        by = self.walking.get(name, self)
+        if by is not self:
+            plan = by.plans[section.name]
+            task = next(one for one in by.program(section, plan).tasks if one.kind == "op" and one.einsum == task.einsum)
+        return by._resized(task, plan, section.workload, name).local_op
 
 
 def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task:

@@ -34,13 +34,18 @@ class Extent:
     before: float
     prompt: float
 
+    def covers(self, other: Extent) -> bool:
+        """Whether whatever another asks for is in it."""
+        return all(getattr(self, name) >= getattr(other, name) for name in ("sequences", "context", "tokens", "before"))
+
 
 class StepTable:
     """Seconds and joules of single steps. wide: tokens of a sequence in a step of decodes, drafted ones included, which share its cache ·
-    stages: of a pipeline, whose batches are asked for: seconds of one at its slowest stage, joules of all stages."""
+    stages: of a pipeline, whose batches are asked for: seconds of one at its slowest stage, joules of all stages · mesh: which of the
+    model's deployments."""
 
-    def __init__(self, model: Served, extent: Extent, wide: float = 1.0, stages: int = 1) -> None:
-        self.wide, self.stages = wide, stages
+    def __init__(self, model: Served, extent: Extent, wide: float = 1.0, stages: int = 1, mesh: int = 0) -> None:
+        self.extent, self.wide, self.stages, self.mesh = extent, wide, stages, mesh
         captured, launched, self.graph_tokens, most = _ways(model, wide)
         self.batches = _batches(extent.sequences, most)
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)
@@ -55,7 +60,7 @@ class StepTable:
     def _priced_plain(self, model: Served) -> Array:
         """[2, batches, contexts] seconds and joules of steps of decodes."""
         b, c = np.meshgrid(self.batches, self.contexts, indexing="ij")
-        steps = Steps.of(decodes=b.ravel() * self.wide * self.stages, new=self.wide, context=c.ravel())
+        steps = Steps.of(decodes=b.ravel() * self.wide * self.stages, new=self.wide, context=c.ravel(), mesh=self.mesh)
         return np.asarray(np.where(b > 0, _both(model, steps, b.shape) / self.stages, 0.0))
 
     def _priced_extra(self, model: Served, few: Array, prompt: float) -> Array:
@@ -64,7 +69,7 @@ class StepTable:
         middle = np.where(b > 0, self.contexts[CONTEXTS // 2], 0.0)
         prompts = np.maximum(np.round(p / prompt), 1.0)
         many = [one * self.stages for one in (b * self.wide, p, prompts)]  # a batch at every stage
-        steps = Steps.of(decodes=many[0], new=self.wide, context=middle, prefill=many[1], prompts=many[2], before=q)
+        steps = Steps.of(decodes=many[0], new=self.wide, context=middle, prefill=many[1], prompts=many[2], before=q, mesh=self.mesh)
         joined = _both(model, steps, (len(few), len(self.tokens), len(self.after))) / self.stages
         alone = np.array([self.decode(size, float(self.contexts[CONTEXTS // 2])) for size in few]).T
         return np.asarray(joined - alone[:, :, None, None])

@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context", "prompt_context")
 STEP_FIELDS = ("decodes", "new", "context", "prefill", "prompts", "before", "mesh")
+AMOUNTS = ("amount", "joules", "seconds", "exposed_seconds")
+"""Of a charge, that are arrays over the steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,12 +95,32 @@ class StepFigures:
     ledger: Ledger
 
 
+def joined_figures(parts: Sequence[tuple[NDArray[np.bool_], StepFigures]]) -> StepFigures:
+    """Figures of n steps from those of parts of them, each with which [n] it has."""
+    seconds, joules = (np.zeros(len(parts[0][0])) for _ in range(2))
+    charges: list[Charge] = []
+    for chosen, figures in parts:
+        seconds[chosen], joules[chosen] = figures.seconds, figures.joules
+        charges += [_spread(row, chosen) for row in figures.ledger.rows]
+    return StepFigures(seconds=seconds, joules=joules, ledger=Ledger(tuple(charges)))
+
+
+def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:
+    """A charge of some of the steps as one of all."""
+    found = {}
+    for name in AMOUNTS:
+        figure = np.zeros(len(chosen))
+        figure[chosen] = getattr(row, name)
+        found[name] = figure
+    return Charge(row.phase, row.einsum, row.tensor, row.level, row.component, row.action, unit=row.unit, **found)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
     """Degrees of one replica: tensor x pipeline x attention_data x prompt_context accelerators.
 
     context: so many neighbours of each tensor group keep different tokens of the caches that they would all keep else.
-    prompt_context: so many tensor groups share out the new tokens of each prompt; of workers that take prompts alone.
+    prompt_context: so many tensor groups share out the new tokens of each prompt; decodes run on all of them alike.
     expert, expert_tensor: how the experts of a mixture are split over one stage's accelerators: by expert, and inside an expert. Both 1
     with several accelerators is short for expert_tensor = all of them.
     """

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.serving.engine import FIGURES, ServingEngine
+from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Deployment, StepFigures, Steps
+from rackmodel.serving.steps import AMOUNTS, Deployment, StepFigures, Steps
 
 MOST = 2048  # steps that are priced at once, with their ledger in memory
 
@@ -74,8 +74,10 @@ def _of_one_plan(group: Sequence[_Asked]) -> Iterator[list[_Asked]]:
     apart: list[tuple[object, list[_Asked]]] = []
     for asked in group:
         one = asked.model.deployment
+        if one.prompt_context > 1:  # which have a plan of decodes besides
+            continue
         try:
-            plan = (one.attention_data > 1, one.pipeline > 1, one.prompt_context > 1, [own.plans for own in asked.model.laid_out])
+            plan = (one.attention_data > 1, one.pipeline > 1, [own.plans for own in asked.model.laid_out])
         except (InputError, InfeasibleError):
             continue
         own = next((others for other, others in apart if other == plan), None)
@@ -117,7 +119,7 @@ def _some(ledger: Ledger, own: slice) -> Ledger:
     """That of some of the steps."""
 
     def charge(row: Charge) -> Charge:
-        figures = {name: getattr(row, name) for name in FIGURES}
+        figures = {name: getattr(row, name) for name in AMOUNTS}
         some = {name: figure[own] if isinstance(figure, np.ndarray) and figure.size > 1 else figure for name, figure in figures.items()}
         return Charge(row.phase, row.einsum, row.tensor, row.level, row.component, row.action, unit=row.unit, **some)
 

@@ -116,9 +116,11 @@ def simulate(
     kv_tokens: float,
     clients: int | None = None,
     held_by: Callable[[Array], Array] = np.asarray,
+    tables: dict[int, StepTable] | None = None,
 ) -> RequestFigures:
     """Every request's figures. kv_tokens: that the cache of the replica holds · clients: a closed loop of so many; None: as the trace
-    says · held_by: tokens of requests [n] → what they keep of kv_tokens, absent = as many (ServingEngine.held_tokens).
+    says · held_by: tokens of requests [n] → what they keep of kv_tokens, absent = as many (ServingEngine.held_tokens) · tables: of runs of
+    this model before, by deployment, whose steps have as many tokens of a sequence; the largest are kept.
 
     Raises InfeasibleError where a request alone does not fit the cache.
     """
@@ -135,13 +137,16 @@ def simulate(
     extent = Extent(
         sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
     )
-    table = StepTable(model, extent, rules.wide, rules.stages)
+    tables = {} if tables is None else tables
+    if rules.mesh not in tables or not tables[rules.mesh].extent.covers(extent):
+        tables[rules.mesh] = StepTable(model, extent, rules.wide, rules.stages, rules.mesh)
+    table = tables[rules.mesh]
     engine = (_Steps if rules.stages == 1 else Batches)(trace, rules, table, clients)
     engine.run()
     first, total = engine.first - engine.asked + rules.way_s, engine.ended - engine.asked + rules.way_s
     gaps = np.maximum(trace.output - 1.0, 1.0)
     seconds = float((engine.asked + total).max() - engine.asked.min())
-    idle, mesh = np.array([max(seconds - engine.worked_s, 0.0)]), np.zeros(1)
+    idle, mesh = np.array([max(seconds - engine.worked_s, 0.0)]), np.array([float(rules.mesh)])
     rows = (*model.waiting(idle, mesh), *model.idling(idle, mesh))
     return RequestFigures(
         queue_s=engine.admitted - engine.asked,

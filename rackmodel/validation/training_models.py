@@ -71,6 +71,8 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
         tensors[name] = said.model_copy(update={"density": f"({said.density})/2"})
     if key.width != "16 bit":
         for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
+            if name in spec.tensors and spec.tensors[name].precision is not None:
+                continue  # (its recipe keeps it so)
             gradient = None if _weight(name) or width(key.width) >= width(GRADIENT) else GRADIENT
             tensors[name] = tensors.get(name, TensorSpec()).model_copy(update={"precision": key.width, "gradient": gradient})
     for name in _attended(key.workload) if key.attention else ():

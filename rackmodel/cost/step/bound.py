@@ -78,17 +78,17 @@ def compose(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_batches
     rows = CutRows.of([(cut, schedule, least_of(cut, micro_batches))])
     return StepBound(
         seconds=least_seconds(layers, sends, rows, micro_batches),
-        joules=step_joules(layers.sections, sends, cut.stages, cut.chunks, micro_batches)[..., None],
+        joules=step_joules(layers.sections, sends, cut.stages, cut.hops, micro_batches)[..., None],
         memory=memory[..., None],
         host=host[..., None],
     )
 
 
-def step_joules(sections: Sequence[AnyFigures], sends: Sends, stages: Any, chunks: Any, micro_batches: Ints) -> Array:
-    """[plans, columns] joules of a step without static power. stages, chunks: of all of them, or of each column or cell."""
+def step_joules(sections: Sequence[AnyFigures], sends: Sends, stages: Any, hops: Any, micro_batches: Ints) -> Array:
+    """[plans, columns] joules of a step without static power. stages, hops: of all of them, or of each column or cell; hand-overs of a
+    micro-batch one way."""
     joules = sum((one.repeat * (micro_batches * one.joules + one.joules_once) for one in sections), np.zeros_like(sends.joules))
-    hops = 2.0 * (stages * chunks - 1)
-    return np.asarray(joules + hops * micro_batches * sends.joules + np.where(np.asarray(stages) > 1, sends.tied_joules, 0.0))
+    return np.asarray(joules + 2.0 * hops * micro_batches * sends.joules + np.where(np.asarray(stages) > 1, sends.tied_joules, 0.0))
 
 
 def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
@@ -126,15 +126,19 @@ def _seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -
     found: Array | None = None
     out: Array | None = None  # the way out of the devices before
     for of in rows.kinds:
-        update, left = paths.update(of.busy, of.ends, tied), paths.left(of.busy, of.delay)
-        end = left + paths.lag(of.chunk) + update
-        if (of.last > of.first).any():  # backward passes of the stages before follow (of a run of one it is the same again)
-            over = paths.left(of.first_busy, of.first_delay) + paths.lag(of.first_chunk) + paths.update(of.first_busy, of.first_ends, tied)
-            end = np.maximum(end, over + total(of.run, back) + (of.last - of.first) * send)
-        if out is not None:
-            end = np.maximum(end, out + total(of.gap, back) + of.hops * send)
-        out = end
-        own = np.maximum(paths.follows(of) + update, end - left)
+        update = paths.update(of.busy, of.ends, tied)
+        own = paths.follows(of) + update
+        if not rows.folded:  # (whose orders tell how many weight gradients a stage leaves behind its last backward pass)
+            left = paths.left(of.busy, of.delay)
+            end = left + paths.lag(of.chunk) + update
+            if (of.last > of.first).any():  # backward passes of the stages before follow (of a run of one it is the same again)
+                once_left = paths.left(of.first_busy, of.first_delay) + paths.lag(of.first_chunk)
+                over = once_left + paths.update(of.first_busy, of.first_ends, tied)
+                end = np.maximum(end, over + total(of.run, back) + (of.last - of.first) * send)
+            if out is not None:
+                end = np.maximum(end, out + total(of.gap, back) + of.hops * send)
+            out = end
+            own = np.maximum(own, end - left)
         here = lead + total(of.before, forward) + of.last * send + m * (total(of.busy, both) + waits)
         here = here + total(of.busy, once) + paths.warm_up(of) + paths.turns(of) + paths.detour(of, send) + own
         here = np.maximum(here, paths.lanes(of) + update)

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.jobs import PASSES, LayerPass
 from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
-from rackmodel.cost.step.pass_plan import PassPlan, pass_name, pass_plan
+from rackmodel.cost.step.pass_plan import HANDS, LAYER_PASSES, PassPlan, pass_name, pass_plan
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
 from rackmodel.cost.step.wave_run import WIDE, Ended, Waiting, run_together
-from rackmodel.model.schedules import SPLIT, TABLE
+from rackmodel.model.schedules import SPLIT, TABLE, device_of
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -156,7 +156,9 @@ class Clock:
         """Run the layers of these jobs: the same but for their counts, so that the matrices of layers are kept."""
         self.jobs = jobs
         self.__dict__.pop("_planned", None)
-        self.layers = jobs.counts.reshape(jobs.chunks, jobs.stages, -1).sum(axis=0)  # [stages, sections]
+        self.devices = device_of(np.arange(len(jobs.counts)), jobs.schedule, jobs.stages)  # of each virtual stage
+        self.layers = np.zeros((jobs.stages, jobs.counts.shape[1]), dtype=np.int64)  # [stages, sections]
+        np.add.at(self.layers, self.devices, jobs.counts)
 
     def device_seconds(self, step: Step) -> Array:
         """[n] seconds of a layer's pass on its device: the longest way from its begin to its end there, nothing gathered beside it."""
@@ -189,10 +191,14 @@ class Clock:
 
     def _steps(self, counts: Sequence[int], name: str) -> Steps:
         """What a pass runs of so many layers of each section; layers with nothing to do in it are left out."""
+        names = LAYER_PASSES[name]
         if not self.jobs.backward and name not in FORWARDS:
             return ()
         sections = range(len(counts)) if name in FORWARDS else range(len(counts) - 1, -1, -1)
-        return tuple((self.alike[(x, name)], counts[x]) for x in sections if counts[x] and self.steps[(x, name)])
+        found = [tuple((self.alike[(x, each)], counts[x]) for each in names if self.steps[(x, each)]) for x in sections if counts[x]]
+        if len(names) < 2:
+            return tuple(step for steps in found for step in steps)
+        return tuple((step, 1) for steps in found for _, times in steps[:1] for _ in range(times) for step, _ in steps)
 
     def _layer(self, step: Step, following: Step | None) -> Matrix:
         """The matrix of one layer's pass, which issues the gathers of the next."""
@@ -286,14 +292,14 @@ class Clock:
         """The order of a pipeline's passes with what they run."""
         jobs = self.jobs
         rows = [tuple(row) for row in jobs.counts.tolist()]  # of each virtual stage; most are alike
-        layers = {(row, name): self._steps(row, name) for row in dict.fromkeys(rows) for name in PASSES}
-        idle = frozenset((virtual, name) for virtual, row in enumerate(rows) for name in PASSES if not layers[row, name])
+        layers = {(row, name): self._steps(row, name) for row in dict.fromkeys(rows) for name in LAYER_PASSES}
+        idle = frozenset((virtual, name) for virtual, row in enumerate(rows) for name in LAYER_PASSES if not layers[row, name])
         plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
         known: dict[object, int] = {}
         matrices: list[tuple[Matrix | None, tuple[int, int] | None]] = []
         matrix = np.empty(len(plan.alike), dtype=np.int64)
         for number, ((virtual, name), then) in enumerate(plan.alike):
-            hop = None if "weight" in name else (virtual % jobs.stages, int(name in ("backward", "last")))
+            hop = (int(self.devices[virtual]), HANDS[name]) if name in HANDS else None
             key = rows[virtual], name, None if then is None else (rows[then[0]], then[1]), None if jobs.hops_s is None else hop
             if key not in known:
                 known[key] = len(matrices)

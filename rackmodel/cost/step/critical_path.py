@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.step.clock import Clock, StepJobs, Timeline, pieces, run_size
 from rackmodel.cost.step.jobs import LaneJob
 from rackmodel.cost.step.max_plus import NEVER, Matrix
-from rackmodel.cost.step.pipeline_orders import WEIGHT, waves
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, RELEASE, WHOLE, Waves, waves
 from rackmodel.cost.step.stage_state import Step
 from rackmodel.cost.step.timelines import timelines
 from rackmodel.cost.step.wave_run import run_together
@@ -153,37 +153,36 @@ class _Walk:
         while True:  # (a path goes through few of the passes)
             kind, before = total.kind.item(number), total.before.item(number)
             feed, entry = none, list[float]()
-            if self.jobs.backward or kind == 0:
-                if place == 0 and hands and kind != WEIGHT:
-                    self._count(number, kind)
+            if self.jobs.backward or kind in (FORWARD, RELEASE):
+                if place == 0 and hands and kind in (FORWARD, BACKWARD, WHOLE):
+                    self._count(total, number)
                 feed, entry = total.feeds.item(number), self.ran.entry(number, self.column)
                 place = self._through(number, place, entry)
             if place == 0 and feed < none and entry[0] == arrivals.item(feed):
-                number = self._sent(feed, total.kind.item(feed))
+                number = self._sent(total, feed)
             elif before < none:
                 number = before
             else:
                 self._begin(int(total.device[number]), place)
                 return
 
-    def _sent(self, number: int, kind: int) -> int:
+    def _sent(self, total: Waves, number: int) -> int:
         """The pass at whose end the path takes to the links; sends that are not hand-overs are counted."""
         if self.jobs.sends_overlap and self.jobs.stages > 1:
             assert self.ran.ended is not None
-            self._count(number, kind)
+            self._count(total, number)
             behind = self.ran.ended.behind
             while behind.item(number, self.column) < len(behind):
                 number = behind.item(number, self.column)
-                self._count(number, kind)
+                self._count(total, number)
         return number
 
-    def _count(self, number: int, kind: int) -> None:
+    def _count(self, total: Waves, number: int) -> None:
         """What a pass hands over is on the path."""
-        self.other[f"{SEND} {kind}"] += 1
+        way = total.way.item(number)
+        self.other[f"{SEND} {way}"] += 1
         if self.jobs.hops_s is not None:
-            jobs = self.jobs
-            total = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
-            self.other[f"{SEND} {kind} {int(total.device[number])}"] += 1
+            self.other[f"{SEND} {way} {int(total.device[number])}"] += 1
 
     def _through(self, number: int, place: int, entry: list[float]) -> int:
         """The place of the state before a pass (entry) from which the path came to one of the state after it."""

@@ -1,6 +1,7 @@
 """Which layers each pipeline device holds: a cut of the model's sequence of layers into chunks, dealt out in turns.
 
-Virtual stage k of p·v runs on device k mod p. The embedding belongs to the first, the head to the last. An even cut gives
+Virtual stage k of p·v runs on device k mod p, or where a schedule folds the model on device k, and 2p - 1 - k on the way back
+(model/schedules). The embedding belongs to the first, the head to the last. An even cut gives
 every virtual stage the same number of layers, in the order of the sections.
 """
 
@@ -19,7 +20,8 @@ Counts = NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Cut:
     """counts: [p·v, sections] layers of each virtual stage · busy: [p, sections] of each device · before: [p, sections] of the
-    virtual stages before a device's first · kinds: (first, last) device of each run of devices whose chunks are equal."""
+    virtual stages before a device's first · kinds: (first, last) device of each run of devices whose chunks are equal · folded: whether
+    the second of two chunks lies on the way back."""
 
     stages: int
     chunks: int
@@ -27,10 +29,22 @@ class Cut:
     busy: Counts
     before: Counts
     kinds: tuple[tuple[int, int], ...]
+    folded: bool = False
 
     def of_chunks(self, device: int) -> Counts:
         """[chunks, sections] layers of each chunk of a device."""
-        return self.counts[device :: self.stages]
+        return self.counts[[device, -1 - device]] if self.folded else self.counts[device :: self.stages]
+
+    @property
+    def fullest(self) -> list[int]:
+        """Devices of which one holds most: the first of each run of equal ones, which has most passes under way; where a schedule folds
+        the model every one, as it has more of one chunk, less of the other."""
+        return list(range(self.stages)) if self.folded else [first for first, _ in self.kinds]
+
+    @property
+    def hops(self) -> int:
+        """Hand-overs of a micro-batch on its way through the stages: none where it turns."""
+        return self.stages * self.chunks - 1 - self.folded
 
 
 def cut_by_counts(counts: Counts) -> Cut:
@@ -63,16 +77,18 @@ def layers_of(repeats: Sequence[int], is_layer: Sequence[bool]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def even_cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int) -> Cut | None:
+def even_cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int, folded: bool = False) -> Cut | None:
     """The even cut; None where the layers do not divide, or a pipeline has none to cut."""
     total, parts = layers_of(repeats, is_layer), stages * chunks
     if total % parts or (parts > 1 and not total):
         return None
-    return cut(repeats, is_layer, stages, chunks, (total // parts,) * parts)
+    return cut(repeats, is_layer, stages, chunks, (total // parts,) * parts, folded)
 
 
 @lru_cache(maxsize=4096)
-def cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int, layers: tuple[int, ...]) -> Cut:
+def cut(
+    repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunks: int, layers: tuple[int, ...], folded: bool = False
+) -> Cut:
     """The cut that gives virtual stage k `layers[k]` layers."""
     sequence = [x for x, (repeat, layer) in enumerate(zip(repeats, is_layer, strict=True)) if layer for _ in range(repeat)]
     counts = np.zeros((stages * chunks, len(repeats)), dtype=np.int64)
@@ -85,7 +101,9 @@ def cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunk
     for x, (repeat, layer) in enumerate(zip(repeats, is_layer, strict=True)):
         if not layer:
             counts[0 if x < first else -1, x] += repeat
-    of_chunks = counts.reshape(chunks, stages, -1)
+    of_chunks = counts.reshape(chunks, stages, -1).copy()
+    if folded:
+        of_chunks[1] = of_chunks[1, ::-1]
     before = np.vstack([np.zeros((1, len(repeats)), dtype=np.int64), np.cumsum(counts, axis=0)])[:stages]
     kinds: list[tuple[int, int]] = []
     for device in range(stages):
@@ -93,4 +111,4 @@ def cut(repeats: tuple[int, ...], is_layer: tuple[bool, ...], stages: int, chunk
             kinds[-1] = (kinds[-1][0], device)
         else:
             kinds.append((device, device))
-    return Cut(stages, chunks, counts, of_chunks.sum(axis=0), before, tuple(kinds))
+    return Cut(stages, chunks, counts, of_chunks.sum(axis=0), before, tuple(kinds), folded)

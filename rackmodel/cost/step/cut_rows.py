@@ -64,15 +64,18 @@ class Devices:
 @dataclass(frozen=True, kw_only=True)
 class CutRows:
     """Cuts that are alike in what branches: split: weight gradients have passes of their own · piped: there are several stages · chunked:
-    several chunks. Numbers: stages, chunks. Counts: whole: of the model · outside: of the last stage, outside the time between its first
+    several chunks · folded: the second of two lies on the way back. Numbers: stages, chunks, sent: hand-overs of a micro-batch one way.
+    Counts: whole: of the model · outside: of the last stage, outside the time between its first
     turn and its last (Paths.chain) · closing: of the last device · entry: of the first virtual stage · rest, group, after: of virtual
     stages behind it, of the group that ends, and of it with those between (Paths._corners)."""
 
     split: bool
     piped: bool
     chunked: bool
+    folded: bool
     stages: Array
     chunks: Array
+    sent: Array
     whole: Counts
     outside: Counts
     closing: Counts
@@ -93,8 +96,8 @@ class CutRows:
         there = [*map(bool, np.any(values, axis=1))]
         read = _Reader(shown, there, parts[0][0].counts.shape[1])
         whole, devices = read.record(OF_ALL), tuple(Devices(**read.record(OF_DEVICES)) for _ in range(kinds))
-        split, piped, chunked = branch(*parts[0][:2])
-        return cls(split=split, piped=piped, chunked=chunked, kinds=devices, **whole)
+        split, piped, chunked, folded = branch(*parts[0][:2])
+        return cls(split=split, piped=piped, chunked=chunked, folded=folded, kinds=devices, **whole)
 
 
 NUMBERS = frozenset(field.name for one in (Devices, CutRows) for field in fields(one) if field.type == "Array")
@@ -102,14 +105,15 @@ OF_DEVICES = tuple(field.name for field in fields(Devices))
 OF_ALL = tuple(field.name for field in fields(CutRows) if field.type in ("Array", "Counts"))
 
 
-def branch(cut: Cut, schedule: str) -> tuple[bool, bool, bool]:
-    """What cuts of one array have in common: whether weight gradients have passes of their own, there are several stages, and chunks."""
-    return schedule in SPLIT, cut.stages > 1, cut.chunks > 1
+def branch(cut: Cut, schedule: str) -> tuple[bool, bool, bool, bool]:
+    """What cuts of one array have in common: whether weight gradients have passes of their own, there are several stages, and chunks, and
+    whether the second of two lies on the way back."""
+    return schedule in SPLIT, cut.stages > 1, cut.chunks > 1, cut.folded
 
 
 def least_of(cut: Cut, micro_batches: Any) -> int:
     """Micro-batches, at least; of chunks they fill groups of one a stage, or the order does not exist."""
-    if cut.chunks == 1:
+    if cut.chunks == 1 or cut.folded:
         return int(micro_batches.min())
     full = micro_batches[micro_batches % cut.stages == 0]
     return int(full.min()) if full.size else cut.stages
@@ -158,6 +162,7 @@ def _of_all(cut: Cut) -> dict[str, Any]:
     return {
         "stages": p,
         "chunks": cut.chunks,
+        "sent": cut.hops,
         "whole": counts.sum(axis=0).tolist(),
         "outside": (p * counts[p - 1 : end : p].sum(axis=0) + counts[-1]).tolist(),
         "closing": cut.busy[-1].tolist(),
@@ -170,7 +175,7 @@ def _of_all(cut: Cut) -> dict[str, Any]:
 
 def _of_devices(cut: Cut, schedule: str, least: int, first: int, last: int, previous: int) -> dict[str, Any]:
     p, v = cut.stages, cut.chunks
-    row, mine = TABLE[runs_as(schedule, v)], cut.counts[last::p].tolist()
+    row, mine = TABLE[runs_as(schedule, v)], cut.of_chunks(last).tolist()
     none, before = [0] * len(mine[0]), cut.before[last]
     ends = [[x for x, count in enumerate(chunk) if count] for chunk in mine]
     turns = all(ends)

@@ -26,6 +26,7 @@ from rackmodel.cost.step.pricer import Pricer, Setting
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.schedules import FOLDED
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
@@ -73,13 +74,14 @@ class GroupPrice:
     priced: LayerPricer | None = field(default=None, compare=False, repr=False)
     tasks: Pricer | None = field(default=None, compare=False, repr=False)
 
-    def cut(self, stages: int, chunks: int, layers: Sequence[int] = ()) -> Cut | None:
-        """The cut of a model: even (None where the layers do not divide), or as `layers` says."""
+    def cut(self, stages: int, chunks: int, layers: Sequence[int] = (), schedule: str = "1f1b") -> Cut | None:
+        """The cut of a model: even (None where the layers do not divide), or as `layers` says. schedule: places the chunks."""
+        folded = schedule in FOLDED
         if self.staged:
             return cut_by_counts(np.eye(len(self.sections), dtype=np.int64))
         if layers:
-            return cut(self.repeats, self.layers, stages, chunks, tuple(layers))
-        return even_cut(self.repeats, self.layers, stages, chunks)
+            return cut(self.repeats, self.layers, stages, chunks, tuple(layers), folded)
+        return even_cut(self.repeats, self.layers, stages, chunks, folded)
 
 
 def price_group(

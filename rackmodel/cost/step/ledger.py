@@ -99,7 +99,7 @@ class _StepLedger:
         rows = []
         for kind, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
             for number, handed in enumerate(step.handed):
-                many = cut.stages * cut.chunks - 1 if not last else cut.chunks - (number == last)
+                many = cut.hops if not last else cut.chunks - (number == last)
                 here = own if number == self.exposure.own(kind) else 0
                 for message in handed.messages:
                     rows += self._linked(message, phase, many * self.m, here, self.exposure.sends[kind][number])

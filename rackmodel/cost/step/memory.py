@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.figures import AnyFigures, Holding
-from rackmodel.cost.step.pipeline_orders import fullest_moments, held, moments, undominated
+from rackmodel.cost.step.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.model.schedules import runs_as
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 IN_FLIGHT = ("activations", "host in flight")
-STEADY = 2  # micro-batches a stage beyond which no schedule of chunks holds more of any of them (tests/test_pipeline)
 BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once
 
 
@@ -45,7 +44,7 @@ def memory_of(
     share."""
     worst = np.zeros_like(sections[0].held["weights"])
     host = np.zeros_like(worst)
-    devices = [first for first, _ in cut.kinds]
+    devices = cut.fullest
     for place, device in enumerate(devices):
         if any(_covers(cut, schedule, micro_batches, before, device) for before in devices[:place]):
             continue
@@ -66,8 +65,8 @@ def _covers(cut: Cut, schedule: str, micro_batches: Ints, other: int, device: in
 def fullest_device(sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
     """Bytes by what holds them on the device that holds most, of one plan on one column."""
     found: dict[str, float] = {}
-    for first, _ in cut.kinds:
-        parts = device_memory(sections, cut, schedule, micro_batches, first)
+    for device in cut.fullest:
+        parts = device_memory(sections, cut, schedule, micro_batches, device)
         here = {what: float(size.reshape(-1)[0]) for what, size in parts.items() if size.any() and what != "host"}
         if sum(here.values()) > sum(found.values()):
             found = here
@@ -93,14 +92,9 @@ def least_in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints
     """[columns] passes of a layer that are under way at least, at some one moment, whichever chunks a device's layers lie in."""
     if chunks == 1:
         return np.asarray(in_flight(schedule, stages, 1, micro_batches, device), dtype=float)
-    alike = _alike(micro_batches, stages)
-    fullest = {count: fullest_moments(schedule, stages, count, chunks, device) for count in np.unique(alike).tolist()}
-    return np.array([float(fullest[count].min(axis=1).max()) for count in alike.tolist()])
-
-
-def _alike(micro_batches: Ints, stages: int) -> Ints:
-    """[columns] micro-batches, none more than it takes to hold as many passes of every chunk."""
-    return np.asarray(np.minimum(-(-micro_batches // stages), STEADY) * stages)
+    counts = alike(schedule, stages, micro_batches)
+    fullest = {count: fullest_moments(schedule, stages, count, chunks, device) for count in np.unique(counts).tolist()}
+    return np.array([float(fullest[count].min(axis=1).max()) for count in counts.tolist()])
 
 
 def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> Array:
@@ -110,11 +104,11 @@ def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: I
     if (chunks == chunks[0]).all():
         flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
         return sum((sizes[x] * (flying * count) for x, count in zip(some, chunks[0].tolist(), strict=True) if count), most)
-    alike = _alike(micro_batches, cut.stages)
-    for count in np.unique(alike).tolist():
+    counts = alike(schedule, cut.stages, micro_batches)
+    for count in np.unique(counts).tolist():
         held_then = _layers_under_way(cut, schedule, count, device, some).tolist()
         then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(some, layers, strict=True))) for layers in held_then))
-        most = np.where(alike == count, then, most)
+        most = np.where(counts == count, then, most)
     return most
 
 

@@ -12,10 +12,21 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, Waves, waves
+from rackmodel.cost.step.jobs import PASSES
+from rackmodel.cost.step.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
 
 Ints = NDArray[np.int64]
 Kind = tuple[int, str]  # virtual stage, name of the pass
+LAYER_PASSES: dict[str, tuple[str, ...]] = {
+    **{name: (name,) for name in PASSES},
+    "whole": ("backward", "weight"),
+    "last whole": ("last", "last weight"),
+    "await": (),
+    "release": (),
+}
+"""The name of a pass → the passes of each of its layers (`jobs.PASSES`), one after another."""
+HANDS = {"first": 0, "forward": 0, "backward": 1, "last": 1, "whole": 1, "last whole": 1}
+"""Passes that end with a hand-over, and the way it goes (rule 9)."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,8 @@ class PassPlan:
     each stage runs first.
 
     Of the passes that run, wave by wave: wave: its number · passes: their numbers · device: of each · feeds: the pass whose result it
-    takes · sending: places in this row of those that someone takes from · way, sender: the kind and the device of those.
+    takes · sending: places in this row of those that someone takes from · way, sender: of those, whether it goes to the next device (0)
+    or to the one before (1), and the device.
     """
 
     alike: tuple[tuple[Kind, Kind | None], ...]
@@ -40,20 +52,24 @@ class PassPlan:
 
 
 def pass_name(kind: int, micro_batch: int, micro_batches: int) -> str:
-    """The layer passes (`jobs.PASSES`) that a pass of a micro-batch runs."""
-    last = micro_batch == micro_batches - 1
+    """What a pass of a micro-batch is called (LAYER_PASSES)."""
     if kind == FORWARD:
         return "first" if micro_batch == 0 else "forward"
-    if kind == BACKWARD:
-        return "last" if last else "backward"
-    return "last weight" if last else "weight"
+    plain, at_last = {
+        BACKWARD: ("backward", "last"),
+        WEIGHT: ("weight", "last weight"),
+        WHOLE: ("whole", "last whole"),
+        AWAIT: ("await", "await"),
+        RELEASE: ("release", "release"),
+    }[kind]
+    return at_last if micro_batch == micro_batches - 1 else plain
 
 
 @lru_cache(maxsize=64)
 def pass_plan(schedule: str, stages: int, micro_batches: int, chunks: int, backward: bool, idle: frozenset[Kind]) -> PassPlan:
     """The plan of a schedule. backward: whether there are backward passes · idle: passes with nothing to do."""
     total = waves(schedule, stages, micro_batches, chunks)
-    runs = np.flatnonzero((total.kind == FORWARD) | backward)
+    runs = np.flatnonzero(np.isin(total.kind, (FORWARD, RELEASE)) | backward)
     kinds, mine = _kinds(total, runs, micro_batches)
     busy = np.array([kind not in idle for kind in kinds])
     then, starts = _following(total.device[runs], mine, busy[mine], stages)
@@ -73,7 +89,7 @@ def pass_plan(schedule: str, stages: int, micro_batches: int, chunks: int, backw
         device=total.device[runs],
         feeds=total.feeds[runs],
         sending=sending,
-        way=total.kind[runs[sending]],
+        way=total.lane[runs[sending]],
         sender=total.device[runs[sending]],
     )
 
@@ -82,7 +98,7 @@ def _kinds(total: Waves, runs: Ints, micro_batches: int) -> tuple[list[Kind], In
     """(every kind of pass, which of them each pass is)."""
     kind, micro_batch = total.kind[runs], total.micro_batch[runs]
     ends = np.where(kind == FORWARD, micro_batch == 0, micro_batch == micro_batches - 1)
-    edge = {FORWARD: 0, BACKWARD: micro_batches - 1, WEIGHT: micro_batches - 1}
+    edge = {way: 0 if way == FORWARD else micro_batches - 1 for way in (FORWARD, BACKWARD, WEIGHT, WHOLE, AWAIT, RELEASE)}
     names = [pass_name(way, edge[way] if last else -1, micro_batches) for way in sorted(edge) for last in (False, True)]
     virtual = range(int(total.virtual.max()) + 1)
     return [(stage, name) for stage in virtual for name in names], total.virtual[runs] * len(names) + 2 * kind + ends

@@ -95,7 +95,7 @@ class Paths:
     def detour(self, of: Devices, send: Array) -> Array:
         """What a device waits for its first backward pass, where weight gradients are apart: the first micro-batch through the stages
         behind it and back, beyond the device's other forward passes before that one."""
-        if not self.apart or not of.behind:
+        if not self.apart or not of.behind or self.rows.folded:
             return NONE
         round_trip = [one.forward + one.first + one.backward - one.weight for one in self.times]
         away = total(of.behind, round_trip) + 2.0 * (self.rows.stages - 1 - of.last) * send

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock import Clock, StepJobs
 from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob
-from rackmodel.cost.step.pass_plan import pass_name
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT, Waves, waves
+from rackmodel.cost.step.pass_plan import LAYER_PASSES, pass_name
+from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
 from rackmodel.cost.step.stage_state import Run, Step, Times, in_a_row
 from rackmodel.cost.step.staged import StagedJobs, staged_visits
 
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 SENDS = ("send forward", "send backward")
 HOST = "host"
 NO_SECTION = -1
-WORDS = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weight"}
+WORDS = {FORWARD: "forward", BACKWARD: "backward", WEIGHT: "weight", WHOLE: "whole backward"}
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -134,7 +134,7 @@ class _Again:
     def __init__(self, jobs: StepJobs) -> None:
         self.jobs, self.clock = jobs, Clock(jobs)
         self.plan: Waves = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
-        self.runs = np.flatnonzero((self.plan.kind == FORWARD) | jobs.backward)
+        self.runs = np.flatnonzero(np.isin(self.plan.kind, (FORWARD, RELEASE)) | jobs.backward)
         self.hops_s = np.array([[float(jobs.hop_s(stage, way)[0]) for stage in range(jobs.stages)] for way in (0, 1)])
         self.counts: list[tuple[int, ...]] = [tuple(row) for row in jobs.counts.tolist()]
         self.layers: dict[Passed, list[Run]] = {}
@@ -182,8 +182,9 @@ class _Again:
         if passed not in self.layers:
             counts, name = passed
             sections = range(len(counts)) if name in (WORDS[FORWARD], "first") else range(len(counts) - 1, -1, -1)
-            named = [((x, name), self.jobs.sections[x][name]) for x in sections if self.jobs.sections[x][name]]
-            self.layers[passed] = [run for run in named for _ in range(counts[run[0][0]])]
+            each = [[((x, one), self.jobs.sections[x][one]) for one in LAYER_PASSES[name]] for x in sections]
+            named = [(x, [run for run in runs if run[1]]) for x, runs in zip(sections, each, strict=True)]
+            self.layers[passed] = [run for x, runs in named for _ in range(counts[x]) for run in runs]
         return self.layers[passed]
 
     def _passed(self, mine: Passed, then: Passed | None, numbers: Ints, following: Ints, entries: Array) -> tuple[Array, list[Spans]]:
@@ -222,10 +223,10 @@ class _Again:
     def _of_passes(self, begins: Array, ends: Array, arrivals: Array) -> list[Spans]:
         """Passes as wholes, and what they hand over (rule 9)."""
         jobs, plan, found = self.jobs, self.plan, list[Spans]()
-        kind, virtual = plan.kind[self.runs], plan.virtual[self.runs]
+        kind, virtual, lane = plan.kind[self.runs], plan.virtual[self.runs], plan.lane[self.runs]
         piped = jobs.stages > 1
-        sends = self.hops_s[(kind == BACKWARD).astype(np.int64), plan.device[self.runs]]
-        hands = piped & (not jobs.sends_overlap) & (kind != WEIGHT)
+        sends = self.hops_s[lane, plan.device[self.runs]]
+        hands = piped & (not jobs.sends_overlap) & np.isin(kind, (FORWARD, BACKWARD, WHOLE))
         if hands.any():
             found.append(self._some(hands, "hand-over", DEVICE, ends, ends + sends))
         ends = np.where(hands, ends + sends, ends)
@@ -237,10 +238,10 @@ class _Again:
         if piped and jobs.sends_overlap:
             read = np.zeros(plan.kind.size + 1, dtype=bool)
             read[plan.feeds[self.runs]] = True
-            for way in (FORWARD, BACKWARD):
-                here = read[self.runs] & ((kind == BACKWARD) == (way == BACKWARD))
+            for way, word in enumerate(SENDS):
+                here = read[self.runs] & (lane == way)
                 if here.any():
-                    found.append(self._some(here, "send", SENDS[way], arrivals - sends, arrivals))
+                    found.append(self._some(here, "send", word, arrivals - sends, arrivals))
         return found
 
     def _some(self, here: NDArray[np.bool_], kind: str, lane: str, start: Array, end: Array, **own: Any) -> Spans:

@@ -32,7 +32,7 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.room import room_of
-from rackmodel.model.schedules import SPLIT, TABLE
+from rackmodel.model.schedules import FOLDED, SPLIT, TABLE, chunk_counts
 from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
@@ -246,8 +246,8 @@ class LeastSteps:
         repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
         layers, found = self.layer.repeat / stages, set[tuple[float, float, bool]]()
         for schedule, chunks in self._schedules(stages):
-            made = even_cut(repeats, is_layer, stages, chunks)
-            if made is None or (TABLE[schedule].chunked and m % stages):
+            made = even_cut(repeats, is_layer, stages, chunks, schedule in FOLDED)
+            if made is None or not TABLE[schedule].takes(stages, m):
                 continue
             way = 0.0 if schedule in SPLIT or stages == 1 else self.layer.repeat * (stages - 1) / (stages * chunks)
             flying = float(in_flight(schedule, stages, chunks, np.array([m]), 0)[0]) * layers / chunks
@@ -259,12 +259,7 @@ class LeastSteps:
         """(schedule, chunks) of a pipeline depth."""
         if stages == 1:
             return [(PLAIN, 1)]
-        found = [
-            (schedule, chunks)
-            for schedule in self.space.schedules
-            for chunks in (self.space.interleave if TABLE[schedule].chunked else (1,))
-            if chunks > 1 or not TABLE[schedule].chunked
-        ]
+        found = [(schedule, chunks) for schedule in self.space.schedules for chunks in chunk_counts(schedule, self.space.interleave)]
         return found or [(PLAIN, 1)]
 
     # -- homes and policies -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from rackmodel.cost.step.memory import BUFFERS, least_in_flight, memory_of
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.points import Point, sums_of
 from rackmodel.mapper.stages.stage_cut import TIGHT
-from rackmodel.model.schedules import CHUNKED, SPLIT
+from rackmodel.model.schedules import CHUNKED, FOLDED, FOLDS, SPLIT, TABLE
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,14 +41,15 @@ TRIED = 64
 def apart(schedules: Sequence[str], interleave: Sequence[int]) -> list[tuple[str, int]]:
     """(schedule, chunks) of those listed whose cuts `stage_cut` does not bound."""
     chunked = [(name, chunks) for name in schedules if name in CHUNKED for chunks in interleave if chunks > 1]
-    return chunked + [(name, 1) for name in schedules if name in SPLIT]
+    return chunked + [(name, FOLDS if name in FOLDED else 1) for name in schedules if name in SPLIT]
 
 
-def dealt(layers: int, stages: int, chunks: int, first: float, last: float) -> list[tuple[int, ...]]:
+def dealt(layers: int, stages: int, chunks: int, first: float, last: float, *, folded: bool = False) -> list[tuple[int, ...]]:
     """Layers of every chunk, in the order of the model. first, last: what the ends are worth, in layers. None where a stage would hold no
-    layer."""
+    layer. folded: the second of two chunks lies on the way back, so that the first stage has both ends."""
     busy, held = np.zeros(stages), np.zeros(stages, dtype=np.int64)
-    busy[0], busy[-1] = first, busy[-1] + last
+    busy[0] = first
+    busy[0 if folded else -1] += last
     for _ in range(layers):
         least = stages - 1 - int(np.argmin(busy[::-1]))  # of equals the last, which holds fewest activations
         busy[least], held[least] = busy[least] + 1.0, held[least] + 1
@@ -63,6 +64,8 @@ def dealt(layers: int, stages: int, chunks: int, first: float, last: float) -> l
             table[:, stage] = each
             table[chunks - more :, stage] += fuller_last
             table[:more, stage] += not fuller_last
+        if folded:
+            table[1] = table[1, ::-1]
         found.append(tuple(int(count) for count in table.reshape(-1)))
     return list(dict.fromkeys(found))
 
@@ -149,7 +152,7 @@ class DealtCuts:
         for schedule, chunks in self.asked.kinds:
             if chunks > layers or stages > layers:
                 continue
-            mine = np.flatnonzero(counts % stages == 0) if schedule in CHUNKED else np.arange(len(columns))
+            mine = np.flatnonzero(np.ones(len(columns), dtype=bool) & TABLE[schedule].takes(stages, counts))
             split = schedule in SPLIT
             if split not in known:
                 known[split] = self._seconds(price, columns, split=split)
@@ -161,7 +164,7 @@ class DealtCuts:
                 continue
             some = runs[:, None] & (most_layers(holdings, schedule, stages, chunks, counts, self.asked.capacity) >= layers)
             self.least_s = min(self.least_s, float(np.where(some[..., None], whole, np.inf)[:, mine].min()) * (1 - TIGHT))
-            for made in self._cuts(price, stages, chunks, took):
+            for made in self._cuts(price, schedule, stages, chunks, took):
                 devices = [(last, counts[:, None] * _total(made.busy[last], took)) for _, last in made.kinds]
                 bounds = np.max([_total(made.before[device], fills) + work for device, work in devices], axis=0) * (1 - TIGHT)
                 self.listed += bounds.size
@@ -180,7 +183,7 @@ class DealtCuts:
         times = (device_times(one.columns(columns), self.choices, split=split) for one in price.sections)
         return [(one.forward, one.backward) for one in times]
 
-    def _cuts(self, price: GroupPrice, stages: int, chunks: int, took: Sequence[Array]) -> list[Cut]:
+    def _cuts(self, price: GroupPrice, schedule: str, stages: int, chunks: int, took: Sequence[Array]) -> list[Cut]:
         """Cuts that are not even."""
         layers, each = layers_of(price.repeats, price.layers), [float(np.median(one)) for one in took]
         inner = [x for x, layer in enumerate(price.layers) if layer]
@@ -190,8 +193,10 @@ class DealtCuts:
             for front in (True, False)
         ]
         worth = [(0.0, 0.0), (1.0, 1.0)] + ([(ends[0] / mean, ends[1] / mean)] if mean > 0 else [])
-        counts = dict.fromkeys(one for first, last in worth for one in dealt(layers, stages, chunks, first, last))
-        found = (price.cut(stages, chunks, one) for one in counts if len(set(one)) > 1)
+        counts = dict.fromkeys(
+            one for first, last in worth for one in dealt(layers, stages, chunks, first, last, folded=schedule in FOLDED)
+        )
+        found = (price.cut(stages, chunks, one, schedule) for one in counts if len(set(one)) > 1)
         return [one for one in found if one is not None]
 
     def _near(self, shape: _Shape) -> None:

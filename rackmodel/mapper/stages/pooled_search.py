@@ -209,7 +209,7 @@ class _PooledSearch:
         step = self.step(point)
         held = step.held
         made = step.structure.cut
-        joules = float(step_joules(step.figures, step.sends, made.stages, made.chunks, step.columns.micro_batches).item())
+        joules = float(step_joules(step.figures, step.sends, made.stages, made.hops, step.columns.micro_batches).item())
         fits = all(held[stage] <= self.rooms[kind] * (1 + 1e-9) for stage, kind in enumerate(candidate.stages))
         return replace(point, joules=joules + self.static_w * cut.seconds, memory=float(held.max())), fits
 
@@ -275,9 +275,7 @@ def _bound(price: GroupPrice, times: Array, order: Sequence[int], each: Sequence
     return found
 
 
-def _weighted(
-    price: GroupPrice, times: Array, weight: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints
-) -> Array:
+def _weighted(price: GroupPrice, times: Array, weight: Array, order: Sequence[int], each: Sequence[Ints], micro_batches: Ints) -> Array:
     """The same for one λ. weight: [kinds, columns, overlaps]."""
     work, passed = np.zeros(weight.shape[1:]), False
     for x, layer in enumerate(price.layers):
@@ -294,4 +292,3 @@ def _weighted(
 
 def _rank(point: Point) -> tuple[object, ...]:
     return float(f"{point.seconds:.11e}"), float(f"{point.joules:.11e}"), point.order
-

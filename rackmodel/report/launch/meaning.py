@@ -12,6 +12,8 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.report.launch.shape import Shape
 
+FLASH = "flash attention keeps no scores: selective recompute has nothing to make again, and as an argument would run attention twice"
+
 
 @dataclass(frozen=True)
 class Meaning:
@@ -55,6 +57,8 @@ def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profil
     stage, copies, doubts = _zero(mapping, roles)
     windows = profile is None or any(window.beside not in ("none", "sibling") for window in profile.overlap.windows.values())
     reductions = profile is None or profile.overlap.weights or profile.overlap.hides_gradients
+    flash = profile is not None and profile.attention == "flash"
+    told = mapping.recompute == "selective" and flash  # the kernel makes scores again; a framework's argument runs all of it once more
     return Meaning(
         degrees={
             "tensor": degree("tensor"),
@@ -71,16 +75,16 @@ def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profil
         accumulation=batch // (data * step.micro_batch),
         batch=batch,
         step=step,
-        recompute=mapping.recompute,
+        recompute="none" if told else mapping.recompute,
         layers=tuple(step.layers) if len(set(step.layers)) > 1 else (),
         windows=step.hide_activations and windows,
         reductions=step.hide_gradients and reductions,
-        flash=profile is not None and profile.attention == "flash",
+        flash=flash,
         exchange=(profile.collectives.exchange if profile is not None and profile.collectives is not None else None) or ALL_TO_ALL,
         gradient_bits=workload.gradient_bits,
         weight_bits=max(shape.body.tensors[weight].bits for weight in shape.body.weights),
         optimizer=workload.optimizer,
-        notes=tuple(_notes(workload, mapping)),
+        notes=(*_notes(workload, mapping), *([FLASH] if told else [])),
         cannot=(*_unsaid(workload, mapping, shape, roles), *doubts),
     )
 

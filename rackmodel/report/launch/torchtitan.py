@@ -6,11 +6,21 @@ import json
 from typing import Any
 
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED
+from rackmodel.model.schedules import SPLIT
 from rackmodel.report.launch.arguments import ORDERS, Launch
 from rackmodel.report.launch.meaning import Meaning
 from rackmodel.report.launch.shape import Shape
 
-TITAN_SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}
+TITAN_SCHEDULES = {
+    "gpipe": "GPipe",
+    "1f1b": "1F1B",
+    "interleaved": "Interleaved1F1B",
+    "zb_v": "ZBVZeroBubble",
+    "dualpipe_v": "DualPipeV",
+}
+
+ENDS = ("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers")
+"""Layers for which embedding and head count where stages are dealt, 1 each where nothing is said: of equal stages they count none."""
 
 
 def torchtitan(shape: Shape, found: Meaning) -> Launch:
@@ -40,6 +50,8 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         parallelism["pipeline_parallel_microbatch_size"] = step.micro_batch
         if step.schedule in TITAN_SCHEDULES:
             parallelism["pipeline_parallel_schedule"] = TITAN_SCHEDULES[step.schedule]
+            if step.schedule in SPLIT:
+                notes.append(f"{TITAN_SCHEDULES[step.schedule]} splits the backward pass, which PyTorch refuses with --training.compile")
         else:
             cannot.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
         if found.layers:
@@ -49,6 +61,7 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
                 cannot.append("chunks between the first and the last that hold no layer: split points are distinct")
         else:
             parallelism["pipeline_parallel_layers_per_stage"] = shape.layers // (degrees["pipeline"] * step.interleave)
+            parallelism |= dict.fromkeys(ENDS, 0)
     training: dict[str, Any] = {
         "local_batch_size": step.micro_batch * (found.accumulation if piped else 1),
         "global_batch_size": found.batch,

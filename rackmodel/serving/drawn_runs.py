@@ -1,0 +1,122 @@
+"""Requests that are drawn and run one by one, step by step (trace.py), where no law says what they meet: those that come at random to a
+pipeline, whose batches hold one another up, or to an engine whose prompts wait for company or a look (of others random_arrivals.py has a
+chain); and those of clients whose answers have a few tokens, so that who fell into one batch stays together. The same requests every time
+and at every rate, whose gaps scale.
+
+    count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
+              than RUNS times those that are there at once. Of clients WAVES each, FEWEST at least, less where that is more than LONGEST
+    read      all but the first, which find an engine that fills, and the last, behind whom nobody comes
+    growing   seconds to a first token that grow by more than a GROWTH-th of the seconds in which they come: more comes than is served
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rackmodel.serving.admission import LATEST_S, Trace
+from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.step_table import StepTable
+from rackmodel.serving.steps import Served
+from rackmodel.serving.trace import RequestFigures, simulate
+
+Array = NDArray[np.float64]
+BATCHES = 30_000
+FEWEST, MOST, LONGEST = 100, 6_000, 16_000
+"""Requests of a run; the longest where many are there at once."""
+RUNS, WAVES = 6, 24
+FEWEST_WAVES = 4
+GROWTH = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnRuns:
+    """n runs, [n] each: means of requests. per_s: that end a second · first_s: to a first token · decoding_s: from there to the last ·
+    queue_s: of the former, before its own batch · watts: of the replica all the time · growing: whether more comes than is served."""
+
+    per_s: Array
+    first_s: Array
+    decoding_s: Array
+    queue_s: Array
+    watts: Array
+    growing: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, rows: dict[int, tuple[float, ...]]) -> DrawnRuns:
+        """Of the fields of each run, by number."""
+        fields = zip(*(rows[at] for at in sorted(rows)), strict=True)
+        per_s, first, decoding, queue, watts, growing = (np.array(part) for part in fields)
+        return cls(per_s=per_s, first_s=first, decoding_s=decoding, queue_s=queue, watts=watts, growing=growing > 0)
+
+
+def drawn_arrivals(
+    model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array, expected: tuple[Array, Array]
+) -> DrawnRuns:
+    """Runs of n engines. rate: requests a second · room: that are held at once · expected: seconds of a decode step, and of a request."""
+    step_s, whole_s = expected
+    shared = schedule.stages / (step_s * rate)
+    own = schedule.decoding_steps(requests) + np.ceil(requests.fresh / np.maximum(schedule.token_budget, 1.0))
+    there = np.ceil(rate * whole_s)
+    counts = np.clip(BATCHES / np.minimum(shared, own), FEWEST, MOST)
+    counts = np.maximum(counts, np.minimum(RUNS * there, LONGEST)).astype(np.int64)
+    rows: dict[int, tuple[float, ...]] = {}
+    tables: dict[int, StepTable] = {}
+    for at in np.argsort(-counts).tolist():
+        count = int(counts[at])
+        draw = np.random.default_rng(0)
+        gap_s = min(1.0 / rate[at], LATEST_S / (4.0 * count))  # (at which nobody meets another)
+        arrivals = np.cumsum(draw.exponential(1.0, count)) * gap_s
+        trace = _trace(draw, requests.at([at]), arrivals)
+        run = simulate(model, trace, schedule.at([at]), float(room[at]), None, np.ones_like, tables)
+        edge = int(np.clip(there[at], count // 10, count // 4))
+        middle = slice(edge, count - edge // 2)
+        slope = np.polyfit(arrivals[middle], run.ttft_s[middle], 1)[0]
+        rows[at] = float(rate[at]), *_means(run, middle, trace), float(slope > GROWTH)
+    return DrawnRuns.of(rows)
+
+
+def drawn_loops(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> DrawnRuns:
+    """Runs of n engines, whose clients [n] each send the next request when the last one has ended; a mean over whole numbers of them.
+    room: requests that are held at once."""
+    rows: dict[int, tuple[float, ...]] = {}
+    tables: dict[int, StepTable] = {}
+    for at in np.argsort(-clients).tolist():
+        number = float(clients[at])
+        few = max(int(number), 1)
+        more = max(number - few, 0.0)
+        parts = ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
+        each = [(_loop(model, requests.at([at]), schedule.at([at]), (one, float(room[at])), tables), share) for one, share in parts]
+        rows[at] = tuple(sum(row[field] * share for row, share in each) for field in range(len(each[0][0])))
+    return DrawnRuns.of(rows)
+
+
+def _loop(
+    model: Served, requests: Requests, schedule: Schedule, held: tuple[int, float], tables: dict[int, StepTable]
+) -> tuple[float, ...]:
+    """The fields of DrawnRuns of one number of clients. held: clients, and requests that are held at once."""
+    clients, room = held
+    count = max(min(max(WAVES * clients, FEWEST), LONGEST), FEWEST_WAVES * clients)
+    trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
+    run = simulate(model, trace, schedule, room, clients, np.ones_like, tables)
+    middle = slice(clients, count - clients)
+    return (clients / float(run.total_s[middle].mean()), *_means(run, middle, trace), 0.0)
+
+
+def _trace(draw: np.random.Generator, requests: Requests, arrivals: Array) -> Trace:
+    prompts, outputs = (_lengths(draw, mean, requests.variation, len(arrivals)) for mean in (requests.prompt, requests.output))
+    return Trace(arrival_s=arrivals, prompt=prompts, output=outputs, reused=float(np.ravel(requests.reused)[0]))
+
+
+def _means(run: RequestFigures, middle: slice, trace: Trace) -> tuple[float, float, float, float]:
+    """first_s, decoding_s, queue_s and watts of a run."""
+    decoding = (run.total_s - run.ttft_s)[middle].mean()
+    return float(run.ttft_s[middle].mean()), float(decoding), float(run.queue_s[middle].mean()), run.joules / run.seconds
+
+
+def _lengths(draw: np.random.Generator, mean: Array, variation: Array, count: int) -> Array:
+    """Whole ones, even around their mean; of a mean between two whole numbers both, so that it stays."""
+    wide = mean * np.minimum(np.sqrt(3.0) * variation, 1.0)
+    about = draw.uniform(mean - wide, mean + wide, count)
+    return np.maximum(np.floor(about + (0.5 if float(mean[0]).is_integer() else draw.uniform(0.0, 1.0, count))), 1.0)
