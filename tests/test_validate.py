@@ -202,6 +202,21 @@ def test_models_of_one_plan_that_memory_sets_apart_are_priced_at_sizes_of_their_
     assert price_cases(cases) == alone
 
 
+def test_rows_of_unlike_machines_and_batches_have_one_workload_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch that is a multiple of theirs (24 and 32: 96), unless that is a monster."""
+    runs = (("24", "dgx_a100"), ("32", "dgx_h100"))
+    cases = [replace(case(vpp="1", sp="false", gbs=batch), brief=True) for batch, _ in runs]
+    cases = [replace(one, key=replace(one.key, machine=machine)) for one, (_, machine) in zip(cases, runs, strict=True)]
+    alone = [price_cases([one])[0] for one in cases]
+    batches: list[int] = []
+    monkeypatch.setattr(steps, "model_of", lambda *said, made=steps.model_of, **more: batches.append(said[1]) or made(*said, **more))
+    assert price_cases(cases) == alone
+    assert batches == [96]
+    monkeypatch.setattr(steps, "MOST_SAMPLES", 95)
+    assert price_cases(cases) == alone
+    assert batches == [96, 24, 32]
+
+
 @pytest.mark.parametrize("profile", ["megatron_sc21_t1", "megatron_core_h100_weak"])
 def test_rows_priced_together_are_what_each_is_alone(profile: str) -> None:
     cases = [case(dataset=profile, **{"vpp": "1", "sp": "false", **cells}) for cells in RUNS]

@@ -7,7 +7,7 @@ the batch of the workload is any multiple of what all of them run, so that steps
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -41,7 +41,7 @@ class GivenColumns:
 
 
 @dataclass(frozen=True)
-class _GivenShape:
+class GivenShape:
     """How the axes of a mapper factor: sub-axes, their parents, what they flatten, and the plan on them."""
 
     axes: tuple[str, ...]
@@ -51,13 +51,16 @@ class _GivenShape:
     plan: Plan
 
 
-def given_columns(mapper: MapperSpec, workload: Workload, meshes: Sequence[GivenMesh]) -> tuple[list[GivenColumns], dict[int, InputError]]:
-    """The columns of the meshes by how their axes factor, and why the others cannot be. The mapper leaves nothing else open.
+def given_columns(
+    mapper: MapperSpec, workload: Workload, meshes: Sequence[GivenMesh], known: dict[object, GivenShape] | None = None
+) -> tuple[list[GivenColumns], dict[int, InputError]]:
+    """The columns of the meshes by how their axes factor, and why the others cannot be. The mapper leaves nothing else open. known: plans
+    that meshes of this mapper and workload have, by how their axes factor.
 
     Raises InputError where the mapper contradicts the workload.
     """
     builder = MeshBuilder(mapper, workload, max(prod(mesh.degrees.values()) for mesh in meshes), frozenset())
-    shapes: dict[object, _GivenShape] = {}
+    shapes = {} if known is None else known
     rows: dict[object, list[tuple[int, tuple[list[int], ...]]]] = {}
     refused: dict[int, InputError] = {}
     for number, mesh in enumerate(meshes):
@@ -77,11 +80,12 @@ def given_columns(mapper: MapperSpec, workload: Workload, meshes: Sequence[Given
         columns = Columns(
             axes=shape.axes, degrees=degrees, strides=strides, stages=stages, stage_strides=gaps, micro_batch=size, micro_batches=count
         )
-        found.append(GivenColumns(tuple(number for number, _ in own), columns, shape.plan))
+        plan = replace(shape.plan, known={})  # what a plan knows of operations is of the profile and sizes that it was asked for
+        found.append(GivenColumns(tuple(number for number, _ in own), columns, plan))
     return found, refused
 
 
-def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _GivenShape:
+def _shape(builder: MeshBuilder, mesh: GivenMesh) -> GivenShape:
     """What the meshes that factor as this one share."""
     subs = builder.subs(dict(mesh.degrees))
     axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
@@ -91,10 +95,10 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> _GivenShape:
         raise InputError(f"{len(variants)} plans where one is meant: the mapper leaves a choice open", path="layouts")
     splits = splits_of(builder.workload, variants, flat)
     over_batch = frozenset(axis for own, on in splits if own == (builder.workload.batch,) for axis in on)
-    return _GivenShape(axes, parents, builder.shared_out(splits, axes, flat), over_batch, variants[0].plan)
+    return GivenShape(axes, parents, builder.shared_out(splits, axes, flat), over_batch, variants[0].plan)
 
 
-def _row(builder: MeshBuilder, shape: _GivenShape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:
+def _row(builder: MeshBuilder, shape: GivenShape, mesh: GivenMesh) -> tuple[list[int], list[int], list[int]]:
     """(degrees with the micro-batches behind them, strides, [stages, their stride, micro-batch, micro-batches]) of one mesh. Raises
     InputError where it does not divide."""
     strides = next(iter(strides_of(builder.mapper, list(builder.mapper.axes), dict(mesh.degrees))))

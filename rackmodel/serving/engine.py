@@ -10,7 +10,7 @@ clock), so that the model is given twice. Between steps the host schedules, prep
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,13 @@ ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the librar
 @dataclass(frozen=True, kw_only=True)
 class ServingEngine:
     """captured, launched: the model with steps as graphs, and launched by the host · facts: of the engine · ranks: of attention data
-    parallelism."""
+    parallelism · ahead: steps that were priced before who asks for them, and their figures."""
 
     captured: Served
     launched: Served
     facts: Engine
     ranks: int = 1
+    ahead: tuple[Steps, StepFigures] | None = field(default=None, compare=False, repr=False)
 
     @property
     def kv_each(self) -> Array:
@@ -151,17 +152,27 @@ class ServingEngine:
         return self.kv_bytes_per_token or 1.0
 
     def price(self, steps: Steps) -> StepFigures:
-        """Seconds, joules and ledger of n steps. What is captured, or padded, is a batch: of a pipeline one for each stage."""
+        """Seconds, joules and ledger of n steps."""
+        if self.ahead is not None and self.ahead[0].same(steps):
+            return self.ahead[1]
+        run, captured = self.as_run(steps)
+        figures = self._together(run, captured) if isinstance(self.launched, ServedModel) else self._apart(run, captured)
+        return self.with_host(figures, steps)
+
+    def as_run(self, steps: Steps) -> tuple[Steps, NDArray[np.bool_]]:
+        """Steps as the model runs them, and [n] whether as graphs. What is captured, or padded, is a batch: of a pipeline one for each
+        stage."""
         stages = self.stages_each[steps.mesh.astype(np.int64)]
         as_graph = np.where(
             steps.prefill > 0,
             steps.tokens <= self.facts.graph_tokens * stages,
             steps.decodes / self._each(steps.new) <= self.facts.graph_sequences * self.ranks * stages,
         )
-        sequences = steps.sequences + steps.prompts
-        steps = self._padded(steps, as_graph)
-        figures = self._together(steps, as_graph) if isinstance(self.launched, ServedModel) else self._apart(steps, as_graph)
-        figures = self._with_host(figures, self._waits(figures.seconds, sequences), steps.mesh)
+        return self._padded(steps, as_graph), as_graph
+
+    def with_host(self, figures: StepFigures, steps: Steps) -> StepFigures:
+        """The model's figures of n steps with what the host adds."""
+        figures = self._with_host(figures, self._waits(figures.seconds, steps.sequences + steps.prompts), steps.mesh)
         return self._with_idling(figures, steps.mesh)
 
     def _each(self, new: Array) -> Array:

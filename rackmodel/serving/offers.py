@@ -8,7 +8,7 @@ and owning).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import Any, Protocol
@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.costing import JobMoney, job_money
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_mapper, read_workload
+from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
-from rackmodel.serving.replica import of_one_plan, stages_of
+from rackmodel.serving.replica import of_one_plan, serving_mapper, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.shared_prompts import check_shared_out
@@ -86,7 +87,7 @@ class Service:
     machine, absent without a site · money: dollars a joule, and a second of the whole machine, absent without a price · settings: facts
     of the engine that are said otherwise · drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted
     token is kept, where all before it were · draft_model: workload that drafts, with the same deployment; '' = the model's own module,
-    where it has none drafts take no time; FREE = they take none."""
+    where it has none drafts take no time; FREE = they take none · shared: plans and programs that replicas have in common."""
 
     machine: Architecture
     workload: str
@@ -102,6 +103,7 @@ class Service:
     drafted: int = 0
     accepted: float = 0.0
     draft_model: str = ""
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
 
     @property
     def drafts(self) -> dict[str, float]:
@@ -243,7 +245,15 @@ def engine_of(service: Service, deployments: Deployment | Sequence[Deployment], 
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
         more = tuple(others)
-        return ServedModel(workload=of, architecture=service.machine, deployment=first, others=more, profile=profile, fills=True)
+        return ServedModel(
+            workload=of,
+            architecture=service.machine,
+            deployment=first,
+            others=more,
+            profile=profile,
+            fills=True,
+            shared=service.shared,
+        )
 
     def served(profile: ProfileSpec) -> Served:
         target = model(workload, profile)
@@ -333,7 +343,7 @@ def offers_of(
             found[number] = problem
     own = [deployments[number] for number in fitting]
     alone = [(place,) for place in range(len(own))]  # what drafts may lay itself out otherwise
-    for group in alone if drafter is not None else of_one_plan(read_mapper("serving"), workload, own):
+    for group in alone if drafter is not None else of_one_plan(serving_mapper(), workload, own, service.shared):
         made = _together(service, [own[place] for place in group], widths, load, budgets)
         for place, offers in zip(group, made, strict=True):
             found[fitting[place]] = offers

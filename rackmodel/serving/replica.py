@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from math import gcd
 from typing import TypeVar
 
+import numpy as np
+
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.mapper.given import GivenColumns, GivenMesh, given_columns
+from rackmodel.inputs import read_mapper
+from rackmodel.mapper.given import GivenColumns, GivenMesh, GivenShape, given_columns
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
@@ -24,6 +29,12 @@ CONTEXT, PROMPT_CONTEXT = ("ce", "ci"), ("ne", "ni")
 Value = TypeVar("Value")
 
 
+@cache
+def serving_mapper() -> MapperSpec:
+    """How axes lay out a replica (mappers/serving.yaml)."""
+    return read_mapper("serving")
+
+
 @dataclass(frozen=True)
 class Replica:
     """columns: one of each deployment's mesh · cuts: layers of the pipeline stages of each."""
@@ -33,17 +44,24 @@ class Replica:
     cuts: tuple[Cut, ...]
 
 
-def replica_of(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> Replica:
-    """The replicas of deployments of one plan. Raises InputError for degrees that contradict the workload or plans that differ,
-    InfeasibleError for too few layers."""
-    found = _laid_out(mapper, workload, deployments)
-    if len(found) > 1:
+def replica_of(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment], shared: Shared) -> Replica:
+    """The replicas of deployments of one plan. shared: knows plans of this mapper and workload. Raises InputError for degrees that
+    contradict the workload or plans that differ, InfeasibleError for too few layers."""
+    ranks = dict.fromkeys(one.attention_data for one in deployments)
+    alike = [[number for number, one in enumerate(deployments) if one.attention_data == each] for each in ranks]
+    parts = [_laid_out(mapper, workload, [deployments[number] for number in numbers], shared) for numbers in alike]
+    plan = parts[0][0].plan
+    if any(len(part) > 1 or part[0].plan != plan for part in parts):
         raise InputError("deployments of unlike plans are no one model", path="deployment")
-    return Replica(found[0].plan, found[0].columns, tuple(stages_of(workload, one.pipeline) for one in deployments))
+    columns = Columns.join([part[0].columns for part in parts]).pick(np.argsort([number for numbers in alike for number in numbers]))
+    return Replica(plan, columns, tuple(stages_of(workload, one.pipeline) for one in deployments))
 
 
-def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> list[tuple[int, ...]]:
+def of_one_plan(
+    mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment], shared: Shared | None = None
+) -> list[tuple[int, ...]]:
     """Numbers of the deployments that one model can price together: those of a plan, with a pipeline or without. Raises InputError."""
+    shared = shared or Shared()
     apart: dict[object, list[int]] = {}
     for number, one in enumerate(deployments):
         apart.setdefault((one.attention_data, one.pipeline > 1, one.context > 1, one.prompt_context > 1), []).append(number)
@@ -52,12 +70,12 @@ def of_one_plan(mapper: MapperSpec, workload: Workload, deployments: Sequence[De
         found = [
             [numbers[own] for own in alike.numbers]
             for numbers in found
-            for alike in _laid_out(mapper, graph.workload, [deployments[number] for number in numbers])
+            for alike in _laid_out(mapper, graph.workload, [deployments[number] for number in numbers], shared)
         ]
     return [tuple(numbers) for numbers in found]
 
 
-def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment]) -> list[GivenColumns]:
+def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Deployment], shared: Shared) -> list[GivenColumns]:
     """The meshes of deployments of as many ranks of sequences, all with ranks of a kind of context or all without, by plan.
     Raises InputError."""
     routed = any(EXPERTS in op.indices for op in workload.ops.values())
@@ -65,12 +83,14 @@ def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Depl
         raise InputError(f"{workload.name} has no experts to deal out", path="deployment.expert")
     degrees = [{"pp": one.pipeline, **_parts(one)} for one in deployments]
     kinds = ((CONTEXT, [one.context for one in deployments]), (PROMPT_CONTEXT, [one.prompt_context for one in deployments]))
-    unused = {axis for axes, ranks in kinds for axis in axes if max(ranks) == 1}  # nothing splits tokens, whose mean is no whole number
+    unused = frozenset(axis for axes, ranks in kinds for axis in axes if max(ranks) == 1)  # nothing splits tokens: no whole number of them
+    ranks = deployments[0].attention_data
+    known = shared.once((mapper, workload), "plans", dict[object, dict[object, GivenShape]]).setdefault((unused, ranks), {})
     mapper = mapper.model_copy(update={"axes": _without(unused, mapper.axes), "split": _without(unused, mapper.split)})
     degrees = [_without(unused, one) for one in degrees]
     meshes = [GivenMesh(one, 1, 1) for one in degrees]
-    whole = replace(workload, sizes={**workload.sizes, serving_of(workload).sequences: deployments[0].attention_data})
-    found, refused = given_columns(mapper, whole, meshes)
+    whole = replace(workload, sizes={**workload.sizes, serving_of(workload).sequences: ranks})
+    found, refused = given_columns(mapper, whole, meshes, known)
     if refused:
         raise next(iter(refused.values()))
     return found

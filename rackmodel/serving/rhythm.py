@@ -172,8 +172,14 @@ def _variation(requests: Requests) -> Array:
     return np.asarray(np.clip(requests.variation, 0.0, 0.5))
 
 
-def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Rhythm:
-    """The rhythm of n engines. also: n steps that are priced with its own. Work: one price of 4 n steps, or of 5 n."""
+def rhythm_steps(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Steps:
+    """The steps that `rhythm` prices."""
+    return _kinds(requests, schedule, crowd, also)[-1]
+
+
+def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None) -> tuple[Grouping, tuple[Array, Array], Steps]:
+    """How prompts come together; [n] prompt tokens of a batch in the mean, and of a prompt's own; the steps: without prompts, with those in
+    the mean, a prompt's own, full ones."""
     decodes, mixed = crowd.decodes, schedule.mixed > 0
     group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
     stages = group.stages
@@ -187,7 +193,15 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), stages * own),
         decode_steps(requests, schedule, beside, stages * group.room),
     ]
-    figures = model.price(Steps.joined(kinds if also is None else [*kinds, also]))
+    return group, (tokens, own), Steps.joined(kinds if also is None else [*kinds, also])
+
+
+def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Rhythm:
+    """The rhythm of n engines. also: n steps that are priced with its own. Work: one price of 4 n steps, or of 5 n."""
+    decodes, mixed = crowd.decodes, schedule.mixed > 0
+    group, (tokens, own), steps = _kinds(requests, schedule, crowd, also)
+    stages = group.stages
+    figures = model.price(steps)
     plain, joined, alone, full, *others = figures.seconds.reshape(-1, len(decodes))
     dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)

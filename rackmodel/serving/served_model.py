@@ -30,16 +30,16 @@ from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.pricer import Pricer, Setting, link_rows
+from rackmodel.cost.step.pricer import Pricer, Setting, backing_level, link_rows
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_mapper
 from rackmodel.mapper.mapspace import algorithms_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
-from rackmodel.serving.replica import Replica, repeating, replica_of
+from rackmodel.serving.replica import Replica, repeating, replica_of, serving_mapper
 from rackmodel.serving.step_layers import (
     Bools,
     Programs,
@@ -65,16 +65,18 @@ class ServedModel:
     """workload: a decoder's step (`serving`) · architecture: the machine, of which one replica takes what its deployment says · others:
     further deployments of the same plan (of_one_plan), whose steps are priced together (Steps.mesh) · mapper: how axes lay out the model
     (mappers/serving.yaml) · reserved_bytes: of an accelerator's memory that the engine keeps for itself · fills: whether replicas like it
-    fill the accelerators in use, so that it draws its share of what their nodes draw; else it is alone there."""
+    fill the accelerators in use, so that it draws its share of what their nodes draw; else it is alone there · shared: plans and programs
+    that models of this mapper and workload have in common."""
 
     workload: Workload
     architecture: Architecture
     deployment: Deployment = field(default_factory=Deployment)
     others: tuple[Deployment, ...] = ()
     profile: ProfileSpec
-    mapper: MapperSpec = field(default_factory=lambda: read_mapper("serving"))
+    mapper: MapperSpec = field(default_factory=serving_mapper)
     reserved_bytes: float = 0.0
     fills: bool = False
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
     known: dict[str, tuple[_LaidOut, ...]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """What models `under` profiles share; one that is made anew, by `replace` too, knows nothing."""
 
@@ -255,11 +257,22 @@ class ServedModel:
         return self.known["repeated"]
 
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
-        mapper = repeating(self.mapper, graph.workload) if graph.repeats else self.mapper
-        replica = replica_of(mapper, graph.workload, self.deployments)
+        mapper = self.mapper
+        if graph.repeats:
+            mapper = self.shared.once((mapper, graph.workload), "repeating", lambda: repeating(self.mapper, graph.workload))
+        replica = replica_of(mapper, graph.workload, self.deployments, self.shared)
         plans = tuple(plan_of(section, replica.plan, self.merging) for section in graph.workload.sections)
         pricer = Pricer(self.setting, graph.workload, replica.plan, replica.columns, self.profile.buckets)
-        return _LaidOut(graph, replica, plans, pricer)
+        return _LaidOut(graph, replica, plans, pricer, self._programs(graph.workload, plans, pricer))
+
+    def _programs(self, workload: Workload, plans: tuple[Plan, ...], pricer: Pricer) -> Programs:
+        """Programs of the sections under plans, which models of any machine and profile that come to the same have in common."""
+        known = self.shared.once((workload,), ("programs", backing_level(pricer.architecture)), list[tuple[tuple[Plan, ...], Programs]])
+        found = next((programs for others, programs in known if others == plans), None)
+        if found is None:
+            found = {}
+            known.append((plans, found))
+        return found
 
     @cached_property
     def setting(self) -> Setting:
@@ -295,7 +308,7 @@ class _LaidOut:
     replica: Replica
     plans: tuple[Plan, ...]
     pricer: Pricer
-    programs: Programs = field(default_factory=dict)
+    programs: Programs
 
     @property
     def plans_of(self) -> dict[str, Plan]:
@@ -333,7 +346,8 @@ class _PricedSteps:
         shared = np.array([float(one.prompt_context) for one in model.deployments])[which]
         repeats = all(own.graph.repeats for own in laid_out)
         shared_out = None if repeats or model.deployment.prompt_context == 1 else shared
-        passes = sizings(self.steps, model.workload, model.deployment.attention_data, shared_out)
+        ranks = np.array([float(one.attention_data) for one in model.deployments])[which]
+        passes = sizings(self.steps, model.workload, ranks, shared_out)
         prompts = passes["chunks"].there
         self.layers = [
             StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs, own.plans_of)

@@ -34,7 +34,7 @@ from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm
+from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
 from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
@@ -132,6 +132,12 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
         burst_s=beat.beside_s * count + before if at_once else np.zeros_like(clients),
     )
     return _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
+
+
+def loop_steps(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steps:
+    """The steps that `closed_loop` prices, the first prompts' too."""
+    most = np.minimum(np.asarray(clients, dtype=np.float64), room)
+    return rhythm_steps(requests, schedule, _cycle(requests, schedule, most).crowd, _burst(requests, schedule, most)[1])
 
 
 def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:

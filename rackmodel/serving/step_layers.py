@@ -85,8 +85,8 @@ def sized(workload: Workload, sizes: dict[str, Array]) -> Workload:
     return replace(workload, sizes=found, tensors=_SizedTensors(workload.tensors, found))
 
 
-def sizings(steps: Steps, workload: Workload, ranks: int, shared_out: Array | None = None) -> dict[str, Sizing]:
-    """The passes of some steps. ranks: over which sequences are dealt; the fullest of them has what counts outside the experts ·
+def sizings(steps: Steps, workload: Workload, ranks: Array, shared_out: Array | None = None) -> dict[str, Sizing]:
+    """The passes of some steps. ranks: [n] over which sequences are dealt; the fullest of them has what counts outside the experts ·
     shared_out: [n] further ranks that share out new tokens of prompts, so that a pass over all tokens counts them as these; each of them
     has all tokens of decodes, so that there are as many copies of each."""
     serving = serving_of(workload)
@@ -95,9 +95,8 @@ def sizings(steps: Steps, workload: Workload, ranks: int, shared_out: Array | No
     chunk = np.divide(steps.prefill, prompts, out=np.ones_like(steps.prefill), where=prompts > 0)
     copies = 1.0 if shared_out is None else shared_out
     tokens = copies * steps.decodes + steps.prefill
-    fullest = tokens
-    if ranks > 1:
-        fullest = copies * np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0)
+    dealt = copies * np.ceil(steps.sequences / ranks) * steps.new + np.ceil(prompts / ranks) * chunk * (prompts > 0)
+    fullest = np.where(ranks > 1, dealt, tokens)
 
     def sizing(sequences: Array, new: Array, cached: Array, everywhere: Array) -> Sizing:
         there = sequences > 0
@@ -109,7 +108,7 @@ def sizings(steps: Steps, workload: Workload, ranks: int, shared_out: Array | No
     together = sizing(fullest * ranks, one, one, tokens)
     if shared_out is not None:
         each = np.maximum(fullest, 1.0)
-        together = sizing(np.where(fullest > 0, float(ranks), 0.0), each, each, tokens / each)
+        together = sizing(np.where(fullest > 0, ranks, 0.0), each, each, tokens / each)
     return {
         "tokens": together,
         "sequences": sizing(emitting, one, one, emitting),
@@ -242,7 +241,8 @@ class StepLayers(LayerPricer):
         assert chunks is not None
         assert decodes is not None
         both = self.passes["chunks"].there & self.passes["decodes"].there
-        return np.where(both, inside.longer(self.pricer.architecture, chunks, decodes, self.pricer.degrees), 1.0)
+        parts = self.pricer.inside(chunks)[2], self.pricer.inside(decodes)[2]
+        return np.where(both, inside.longer(self.pricer.architecture, (chunks, decodes), parts, self.pricer.degrees), 1.0)
 
     def _walks(self, name: str, task: Task, section: Section, plan: Plan) -> LocalOp | None:
         """What an operation does in a pass that walks a cache."""

@@ -48,14 +48,22 @@ class StepPrices:
         seconds, joules = np.array([self.known[key] for key in keys]).reshape(-1, 2).T
         return seconds, joules
 
-    def _price(self) -> None:
+    def parts(self) -> list[Steps]:
+        """What is wanted, so much together as is priced at once."""
         keys = sorted(self.wanted)
-        for first in range(0, len(keys), MOST):
-            some = keys[first : first + MOST]
-            table = np.stack([self.wanted[key] for key in some], axis=1)
-            figures = self.model.price(Steps(**dict(zip(STEP_FIELDS, table, strict=True))))
-            self.known |= zip(some, zip(figures.seconds.tolist(), figures.joules.tolist(), strict=True), strict=True)
-        self.wanted.clear()
+        tables = (np.stack([self.wanted[key] for key in keys[n : n + MOST]], axis=1) for n in range(0, len(keys), MOST))
+        return [Steps(**dict(zip(STEP_FIELDS, table, strict=True))) for table in tables]
+
+    def know(self, steps: Steps, figures: StepFigures) -> None:
+        """The figures of some steps are these."""
+        keys = [key for key, _ in _keyed(steps)]
+        self.known |= zip(keys, zip(figures.seconds.tolist(), figures.joules.tolist(), strict=True), strict=True)
+        for key in keys:
+            self.wanted.pop(key, None)
+
+    def _price(self) -> None:
+        for steps in self.parts():
+            self.know(steps, self.model.price(steps))
 
 
 def _keyed(steps: Steps) -> list[tuple[bytes, Array]]:

@@ -68,6 +68,10 @@ class Steps:
         """Some of them."""
         return Steps(**{name: getattr(self, name)[chosen] for name in STEP_FIELDS})
 
+    def same(self, other: Steps) -> bool:
+        """Whether they are these very steps."""
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in STEP_FIELDS)
+
     def __len__(self) -> int:
         return len(self.decodes)
 

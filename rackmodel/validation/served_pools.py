@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.drafts import model_of
+from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.pools import Pool, Transfer, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import Deployment
+from rackmodel.serving.together import priced_together
 from rackmodel.validation.pooled_words import PlannedPools, PlanWords, planned_pools
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
@@ -194,6 +196,7 @@ def _figures(points: Sequence[_PoolsPoint]) -> dict[int, dict[str, float] | str]
             loops.append(_loop(pools, group, prices))
         except (InputError, InfeasibleError) as problem:
             found |= {id(one): str(problem) for one in group}
+    _price_ahead(list(prices.values()))
     for loop in loops:
         try:
             figures = loop.figures()
@@ -202,6 +205,14 @@ def _figures(points: Sequence[_PoolsPoint]) -> dict[int, dict[str, float] | str]
             continue
         found |= {id(one): {name: float(values[place]) for name, values in figures.items()} for place, one in enumerate(loop.points)}
     return found
+
+
+def _price_ahead(prices: Sequence[StepPrices]) -> None:
+    """Price what is wanted of engines whose models can be priced beside each other."""
+    wanted = [(own, own.model, steps) for own in prices if isinstance(own.model, ServingEngine) for steps in own.parts()]
+    for number, figures in priced_together([(engine, steps) for _, engine, steps in wanted]):
+        own, _, steps = wanted[number]
+        own.know(steps, figures)
 
 
 def _scored(points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) -> list[ScoredRow]:

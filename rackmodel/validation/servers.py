@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.ledger import static_powers
+from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_mapper, read_profile, read_workload
+from rackmodel.inputs import read_profile, read_workload
 from rackmodel.inputs.read import machine_calls
 from rackmodel.model.calls import release_before
 from rackmodel.model.profile import Engine, ProfileSpec
@@ -24,7 +25,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import Precision
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
-from rackmodel.serving.replica import of_one_plan
+from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Served
@@ -45,6 +46,7 @@ DEALT = "expert"
 """The degree of expert parallelism that a server's settings say, whatever its row does."""
 UNMERGED = "none"
 """Of `reductions`: no all-reduce goes on."""
+_SHARED = Shared()
 WIDTHS = ("kv_cache", "product", "SC")
 """Of the workload's `precision`, and the state of its gated delta rule, that a server's settings say."""
 
@@ -223,7 +225,7 @@ def of_one_engine(servers: Iterable[Server]) -> list[tuple[Server, ...]]:
     for own in apart.values():
         try:
             (workload,) = {id(one): one for one in map(_workload, own)}.values()
-            numbers = of_one_plan(read_mapper("serving"), workload, [one.deployment for one in own])
+            numbers = of_one_plan(serving_mapper(), workload, [one.deployment for one in own], _SHARED)
         except (InputError, InfeasibleError):  # of one of them: each is asked alone
             numbers = [(number,) for number in range(len(own))]
         found += [tuple(own[number] for number in alike) for alike in numbers]
@@ -238,7 +240,7 @@ def engine_of(first: Server, *others: Server) -> ServingEngine:
     more = tuple(one.deployment for one in others)
 
     def model(of: Workload, profile: ProfileSpec) -> ServedModel:
-        return ServedModel(workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile)
+        return ServedModel(workload=of, architecture=machine, deployment=first.deployment, others=more, profile=profile, shared=_SHARED)
 
     def served(profile: ProfileSpec) -> Served:
         target, module = model(workload, profile), workload.module

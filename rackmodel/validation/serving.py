@@ -7,7 +7,7 @@ deployment and engine are operating points of one price. Rows with pools of prom
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine
-from rackmodel.serving.steady import Steady, closed_loop
-from rackmodel.serving.steps import Deployment
+from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.steady import Steady, closed_loop, loop_steps
+from rackmodel.serving.steps import Deployment, Steps
+from rackmodel.serving.together import priced_together
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.served_figures import little, measured_of, scored_of
@@ -80,15 +82,30 @@ def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
             found.append(ScoredRow(row.id, row.dataset, refused=str(problem)))
             continue
         alike.setdefault(point.server, []).append(point)
-    for servers in of_one_engine(alike):
-        found += _answered(servers, [point for server in servers for point in alike[server]])
+    together = {servers: [point for server in servers for point in alike[server]] for servers in of_one_engine(alike)}
+    ahead = _priced_ahead(together)
+    for servers, points in together.items():
+        found += _answered(servers, points, ahead.get(servers))
     return found
 
 
-def _answered(servers: Sequence[Server], points: Sequence[Point]) -> list[ScoredRow]:
-    """The rows of servers of one engine."""
+def _priced_ahead(together: Mapping[tuple[Server, ...], Sequence[Point]]) -> dict[tuple[Server, ...], ServingEngine]:
+    """Engines with what their points' loops will ask, of those whose models can be priced beside each other."""
+    loops = dict[tuple[Server, ...], _Loop]()
+    for servers, points in together.items():
+        try:
+            loops[servers] = _Loop.of(engine_of(*servers), _meshes(servers, points), points, [one.timed for one in points])
+        except (InputError, InfeasibleError):  # who asks is told why
+            continue
+    asked = [(servers, loop.engine, loop.steps) for servers, loop in loops.items()]
+    priced = priced_together([(engine, steps) for _, engine, steps in asked])
+    return {asked[number][0]: replace(asked[number][1], ahead=(asked[number][2], figures)) for number, figures in priced}
+
+
+def _answered(servers: Sequence[Server], points: Sequence[Point], engine: ServingEngine | None = None) -> list[ScoredRow]:
+    """The rows of servers of one engine. engine: that one, where it knows some prices."""
     try:
-        figures = _priced(servers, points)
+        figures = _priced(servers, points, engine)
     except (InputError, InfeasibleError) as problem:
         if len(servers) > 1:  # one of them cannot be: the others may
             return [row for own in servers for row in _answered((own,), [one for one in points if one.server == own])]
@@ -164,9 +181,14 @@ def _deployment(row: PublishedRow, count: int) -> Deployment:
     return Deployment(tensor=tensor, pipeline=stages, attention_data=ranks, expert=expert, expert_tensor=count // expert)
 
 
-def _priced(servers: Sequence[Server], points: Sequence[Point]) -> Found:
+def _meshes(servers: Sequence[Server], points: Sequence[Point]) -> NDArray[np.int64]:
+    """[n] deployments of the points among the servers of an engine."""
+    return np.array([servers.index(one.server) for one in points])
+
+
+def _priced(servers: Sequence[Server], points: Sequence[Point], engine: ServingEngine | None) -> Found:
     """Figures of the points of servers of one engine."""
-    engine, mesh = engine_of(*servers), np.array([servers.index(one.server) for one in points])
+    engine, mesh = engine or engine_of(*servers), _meshes(servers, points)
     found, figures = _settled(engine, mesh, points, [one.timed for one in points])
     ends = [_settled(engine, mesh, points, timed)[1] for timed in _acceptances(points)]
     return Found(figures, list(_bins(found, figures["tpot"])), over_capacity(engine)[mesh], ends)
@@ -182,16 +204,37 @@ def _acceptances(points: Sequence[Point]) -> list[list[dict[str, float]]]:
     return [[one.timed | ({"accepted": getattr(kept, end)} if kept else {}) for one, kept in pairs] for end in ("low", "high")]
 
 
+@dataclass(frozen=True)
+class _Loop:
+    """The closed loop of some points of one engine. requests, schedule, room, clients: [n] of each."""
+
+    engine: ServingEngine
+    requests: Requests
+    schedule: Schedule
+    room: Array
+    clients: Array
+
+    @classmethod
+    def of(cls, engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[Point], timed: Sequence[dict[str, float]]) -> _Loop:
+        """Of these. mesh: [n] their deployments · timed: facts of the engine in each. Raises InputError, InfeasibleError."""
+        requests = requests_of([one.run for one in points])
+        schedule = engine.scheduled(len(points), timed_facts(engine, timed) | {"mesh": mesh})
+        room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
+        return cls(engine, requests, schedule, room, np.array([one.run.clients for one in points]))
+
+    @property
+    def steps(self) -> Steps:
+        """That it prices."""
+        return loop_steps(self.requests, self.schedule, self.clients, self.room)
+
+
 def _settled(
     engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[Point], timed: Sequence[dict[str, float]]
 ) -> tuple[Steady, dict[str, Array]]:
     """What the points of one engine settle at, and their figures. mesh: [n] their deployments · timed: facts of the engine in each."""
-    requests = requests_of([one.run for one in points])
-    output = np.array([one.run.output for one in points])
-    schedule = engine.scheduled(len(points), timed_facts(engine, timed) | {"mesh": mesh})
-    room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
-    clients = np.array([one.run.clients for one in points])
-    found = closed_loop(engine, requests, schedule, clients, room, at_once=True)
+    loop = _Loop.of(engine, mesh, points, timed)
+    requests, schedule, clients, output = loop.requests, loop.schedule, loop.clients, np.array([one.run.output for one in points])
+    found = closed_loop(engine, requests, schedule, clients, loop.room, at_once=True)
     tpot, ttft = found.run_tpot_s(requests, schedule), found.run_ttft_s(requests)
     return found, {
         "tpot": tpot,

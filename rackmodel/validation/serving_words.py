@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from math import prod
 from typing import Any, Self
 
@@ -135,8 +136,14 @@ class SettingWords(Spec):
 
     def fits(self, facts: Mapping[str, str]) -> bool:
         """Whether it is of a run."""
+        return all(self._allows(name, facts[name].lower(), allowed) for name, allowed in self._asked)
+
+    @cached_property
+    def _asked(self) -> list[tuple[str, list[str]]]:
+        """Facts that it asks for, and what each may be."""
         asked: dict[str, list[str | int]] = {"role": ["together"], **self.when}
-        return all(self._allows(name, facts[name].lower(), [str(one).lower() for one in allowed]) for name, allowed in asked.items())
+        by_use = sorted(asked.items(), key=lambda pair: pair[0] != "model")  # few are of a row's model
+        return [(name, [str(one).lower() for one in allowed]) for name, allowed in by_use]
 
     @staticmethod
     def _allows(name: str, said: str, allowed: list[str]) -> bool:
@@ -160,4 +167,4 @@ def settings_of(settings: list[SettingWords], facts: Mapping[str, str]) -> dict[
 
 def longer_by(settings: list[SettingWords], facts: Mapping[str, str]) -> float:
     """Prompt tokens that the server counts over those that a row says."""
-    return prod(one.longer for one in settings if one.fits(facts))
+    return prod(one.longer for one in settings if one.longer != 1.0 and one.fits(facts))

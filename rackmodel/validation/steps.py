@@ -7,7 +7,7 @@ plan, cut and number of micro-batches, over the rows that have it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from math import lcm
@@ -15,7 +15,7 @@ from math import lcm
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper
-from rackmodel.mapper.given import given_columns
+from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
@@ -24,7 +24,7 @@ from rackmodel.validation.profile_columns import alike, profile_of
 from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
 from rackmodel.validation.structures import shape_of
 from rackmodel.validation.timed import PricedColumns, PricedStep, timed
-from rackmodel.validation.training import ExpertRanks, StepKey, TrainingCase
+from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
 from rackmodel.validation.training_models import TWO_DEEP, layer_kinds, layers_of, model_of
 from rackmodel.validation.unknowns import unknowns_of
 
@@ -46,8 +46,9 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     for run, case in apart.items():
         alike.setdefault(_family(case.key), []).append(run)
     found, shared, waiting = dict[Hashable, PricedStep](), Shared(), list[PricedColumns]()
+    batches = _batches(cases)
     for key, runs in alike.items():
-        refused, groups = _alike(key, [apart[run] for run in runs], shared)
+        refused, groups = _alike(key, [apart[run] for run in runs], shared, batches)
         found |= {runs[number]: PricedStep(refused=why) for number, why in refused.items()}
         for group in groups:
             waiting.append(group)
@@ -79,6 +80,14 @@ def _family(key: StepKey) -> StepKey:
     return replace(same, profile=alike(key.profile, key.sets, layer_kinds(key.model.workload)))
 
 
+def _batches(cases: Sequence[TrainingCase]) -> dict[ModelKey, int]:
+    """Of each model a batch that is a multiple of all its cases', so that they have one workload; none where that is a monster."""
+    found: dict[ModelKey, int] = {}
+    for case in cases:
+        found[case.key.model] = min(lcm(found.get(case.key.model, 1), case.batch), MOST_SAMPLES + 1)
+    return {model: batch for model, batch in found.items() if batch <= MOST_SAMPLES}
+
+
 def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iterator[list[int]]:
     """The cases in runs whose batches have a common multiple that is no monster: the batch of the workload that prices them."""
     some: list[int] = []
@@ -95,8 +104,11 @@ def _timed(waiting: Sequence[PricedColumns]) -> dict[Hashable, PricedStep]:
     return {_run(case): step for case, step in timed(waiting)}
 
 
-def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple[dict[int, str], Iterator[PricedColumns]]:
-    """(why cases of one family are refused, the columns of the others, priced). shared: models, which are the same on every machine."""
+def _alike(
+    key: StepKey, cases: Sequence[TrainingCase], shared: Shared, batches: Mapping[ModelKey, int]
+) -> tuple[dict[int, str], Iterator[PricedColumns]]:
+    """(why cases of one family are refused, the columns of the others, priced). shared: models and their plans, which are the same on every
+    machine · batches: of models."""
     try:
         machine = machine_of(key.machine, key.set)
     except InputError as problem:
@@ -112,17 +124,13 @@ def _alike(key: StepKey, cases: Sequence[TrainingCase], shared: Shared) -> tuple
     free = FREE | HEADS if profile.attention == "unfused" else FREE
     free = free if profile.overlap.ahead is None else OF_NO_WEIGHT  # how large weights are says which of them are gathered ahead
     for model, numbers in _models(fit, cases, told=profile.buckets.holds == "stage"):
-        placed, others = _placed(model, numbers, cases, shared, masked=profile.attention == "flash")
+        batch = batches.get(model[0].model) or lcm(*(cases[number].batch for number in numbers))
+        placed, others = _placed(model, batch, numbers, cases, shared, masked=profile.attention == "flash")
         refused |= others
         for one in placed:
             groups.setdefault(one.key(free), []).append(one)
     blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
-    parts = (
-        part
-        for same in groups.values()
-        for some in _side_by_side(same, blocks, cases)
-        for part in _parts(some, blocks, cases)
-    )
+    parts = (part for same in groups.values() for some in _side_by_side(same, blocks, cases) for part in _parts(some, blocks, cases))
     return refused, (priced for part in parts for priced in priced_columns(key, machine, part, cases))
 
 
@@ -165,15 +173,17 @@ def _models(numbers: Sequence[int], cases: Sequence[TrainingCase], *, told: bool
 
 
 def _placed(
-    model: tuple[StepKey, int], numbers: Sequence[int], cases: Sequence[TrainingCase], shared: Shared, *, masked: bool
+    model: tuple[StepKey, int], batch: int, numbers: Sequence[int], cases: Sequence[TrainingCase], shared: Shared, *, masked: bool
 ) -> tuple[list[SizedColumns], dict[int, str]]:
-    """The columns of a model's cases, and why others cannot be. masked: whether kernels skip what a causal mask hides."""
+    """The columns of a model's cases, and why others cannot be. batch: a multiple of theirs · masked: whether kernels skip what a causal
+    mask hides."""
     key, layers = model
-    batch = lcm(*(cases[number].batch for number in numbers))
     try:
         said = "model", key.model, batch, layers, masked
         workload = shared.once((), said, lambda: model_of(key.model, batch, layers, masked=masked))
-        columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers])
+        plan = key.experts, key.sequence, key.recompute, key.home
+        known = shared.once((workload,), "plans", dict[object, dict[object, GivenShape]]).setdefault(plan, {})
+        columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers], known)
     except InputError as problem:
         return [], dict.fromkeys(numbers, problem.message)
     found = [

@@ -175,14 +175,14 @@ class KernelPricer:
         """Rows and duration [n] of one operation on chunks of prompts and on sequences that decode, in one step: those of both, and for a
         contraction of fused attention whose kernel takes both at once, that call's time dealt to them in proportion."""
         found = [self(architecture, local_op, degrees) for local_op in (chunks, decodes)]
-        longer = self.longer(architecture, chunks, decodes, degrees)
+        longer = self.longer(architecture, (chunks, decodes), (found[0][1], found[1][1]), degrees)
         rows = lengthened([row for part, _ in found for row in part], longer)
         return rows, (found[0][1] + found[1][1]) * longer
 
-    def longer(self, architecture: Architecture, chunks: LocalOp, decodes: LocalOp, degrees: Degrees) -> Array:
+    def longer(self, architecture: Architecture, local_ops: tuple[LocalOp, LocalOp], parts: tuple[Array, Array], degrees: Degrees) -> Array:
         """[n] times as long as its two parts alone that an operation on chunks of prompts and on sequences that decode takes: 1 but for a
-        contraction of fused attention whose kernel takes both in one call. That is no shorter than either part."""
-        parts = [self(architecture, local_op, degrees)[1] for local_op in (chunks, decodes)]
+        contraction of fused attention whose kernel takes both in one call. That is no shorter than either part. parts: [n] s of each."""
+        chunks, decodes = local_ops
         gpu = gpu_of(architecture)
         facts = self.facts or (gpu.facts if gpu is not None else None)
         kernel = kernel_of(facts, self.attention, chunks.attention) if facts is not None and self.fitted and chunks.attention else None

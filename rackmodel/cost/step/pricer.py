@@ -159,13 +159,13 @@ class Pricer:
             return shared
         if self.n >= MANY and not apart:
             return self._shaped(task.local_op)
-        rows, names, duration = self._inside(task.local_op)
+        rows, names, duration = self.inside(task.local_op)
         slower = self.slower if task.local_op.macs else None
         if slower is not None:
             duration = duration + sum((row.exposed * slower for row in rows if row.component == "compute"), np.zeros(self.n))
         return CountedRows(rows, names, self.per_stage, slower), duration
 
-    def _inside(self, local_op: LocalOp) -> tuple[list[Row], dict[str, str], Array]:
+    def inside(self, local_op: LocalOp) -> tuple[list[Row], dict[str, str], Array]:
         """Rows of an operation in one accelerator, other names of their tensors, and its duration [n]. Remembered: operations that differ
         in names alone are priced once."""
         inside = self.setting.inside
