@@ -104,7 +104,7 @@ class SliceLines:
                 closer = (
                     self._of_line(group, blends[step], tile, above) if further < 0 else self._of_tables(group, tile, above, further > 0)
                 )
-                heappush(heap, (max(key, closer), group, step + 1))
+                heappush(heap, (max(key, float(closer)), group, step + 1))
 
     def floor(self, tiles: tuple[Ints, ...], above: Spent, most: Floats) -> Floats:
         """[n] keys that no branch below each of many tiles is below, of one running: as `least`, but for the times of the ports."""
