@@ -22,7 +22,9 @@ def words_once(space: RegionSpace, names: list[str], prices: BitPrices) -> float
     return sum((whole * price + saved for whole, price, saved in each), 0.0)
 
 
-def lined_keys(branches: list[Branch], prefix: Prefix, aim: NestObjective, best: Key, apart: list[Floats], hope: list[Bools]) -> list[Floats]:
+def lined_keys(
+    branches: list[Branch], prefix: Prefix, aim: NestObjective, best: Key, apart: list[Floats], hope: list[Bools]
+) -> list[Floats]:
     """Per span, by its core's tile: the sum of the keys of its members, joules of the prefix left out. apart: keys of all spans together, as
     joules and seconds say apart · hope: tiles that are looked at, which may be better than `best`."""
     found = [np.zeros_like(whole) for whole in apart]

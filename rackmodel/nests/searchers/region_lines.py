@@ -133,7 +133,9 @@ class SliceLines:
                 steps[n] += 1
                 some = np.flatnonzero(every[n] <= most)
                 here = tuple(each[some] for each in tiles)
-                closer = self._of_line(group, blends[step], here, above) if step < len(blends) else self._of_tables(group, here, above, False)
+                closer = (
+                    self._of_line(group, blends[step], here, above) if step < len(blends) else self._of_tables(group, here, above, False)
+                )
                 every[n, some] = np.maximum(every[n, some], closer)
 
     def _of_line(self, group: Group, blend: Blend, tile: Tiles, above: Spent, own: tuple[Any, Any] | None = None) -> Any:
