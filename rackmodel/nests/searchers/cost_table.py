@@ -97,8 +97,8 @@ class CostTable(PricedSpace):
         return self._share(level, key, partial(self._grouped, level, seen, first)), credit
 
     def _seen(self, level: int, state: FanState) -> tuple[list[FanState], Ints, Floats, Ints]:
-        """(states that tables below `level` see, [S] number of that of every vector, [states handed on, of `_fresh`] copies of outputs beyond
-        those of the state that is seen, [S] number of that of every vector)."""
+        """(states that tables below `level` see, [S] number of that of every vector, [states handed on, of `_fresh`] copies of outputs
+        beyond those of the state that is seen, [S] number of that of every vector)."""
         states, number = self.next_states(level, state)
         seen = [self.seen(level + 1, one) for one in states]
         at = {one: n for n, one in reversed(list(enumerate(seen)))}
@@ -106,8 +106,8 @@ class CostTable(PricedSpace):
         return seen, np.array([at[one] for one in seen])[number], copies, number
 
     def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints, same: int = 1) -> list[Entered]:
-        """What enters a level, for spatial vectors with one state below. Rows are remembered: states which differ in copies of outputs alone,
-        and other sets of vectors above the level, ask for the same. same: states asked for that differ from `inner` in copies alone, with it."""
+        """What enters a level, for spatial vectors with one state below. Rows are remembered: states which differ in copies of outputs
+        alone, and other sets of vectors, ask for the same. same: states asked for that differ from `inner` in copies alone, with it."""
         key, known = ("entered", level, state.without_copies, inner, self.suffix[level + 1]), self.known(level)
         row, size = self._rows(level, state)[picks], prod(len(a) for a in self.space.axes)
         order = np.argsort(row, kind="stable")
