@@ -235,8 +235,8 @@ class Branch:
         return known if known > most else max(known, self._met(above, aim, taken, most)[0].key * case.runs)
 
     def floor(self, prefix: Prefix, aim: NestObjective, taken: float, once: tuple[float, ...], most: Floats) -> Floats:
-        """[tiles of the shared ranks] key that no branch below a core's tile is below, all runnings together, joules above left out; as close
-        as lines are where it is no more than `most`, -inf where that is. once: bits of every port above at least."""
+        """[tiles of the shared ranks] key that no branch below a core's tile is below, all runnings together, joules above left out; as
+        close as lines are where it is no more than `most`, -inf where that is. once: bits of every port above at least."""
         near, runs = np.isfinite(most), np.broadcast_to(self.times, most.shape)
         spent = Spent(0.0, tuple(0.0 for _ in once) if self.space.lacks[self.i] else once)
         found, least = np.full(most.shape, -np.inf), np.full(int(near.sum()), np.inf)

@@ -25,8 +25,8 @@ def words_once(space: RegionSpace, names: list[str], prices: BitPrices) -> float
 def lined_keys(
     branches: list[Branch], prefix: Prefix, aim: NestObjective, best: Key, apart: list[Floats], hope: list[Bools]
 ) -> list[Floats]:
-    """Per span, by its core's tile: the sum of the keys of its members, joules of the prefix left out. apart: keys of all spans together, as
-    joules and seconds say apart · hope: tiles that are looked at, which may be better than `best`."""
+    """Per span, by its core's tile: the sum of the keys of its members, joules of the prefix left out. apart: keys of all spans together,
+    as joules and seconds say apart · hope: tiles that are looked at, which may be better than `best`."""
     found = [np.zeros_like(whole) for whole in apart]
     for branch in branches:
         held, k = branch.space.resident_bits, branch.span

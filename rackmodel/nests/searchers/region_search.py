@@ -50,8 +50,8 @@ class Cells(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks], and keys of both
-    together, once lines said them."""
+    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks], and keys of
+    both together, once lines said them."""
 
     energy: list[Floats]
     seconds: list[Floats]
