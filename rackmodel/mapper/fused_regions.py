@@ -23,6 +23,7 @@ from rackmodel.mapper.around import NestKey, share_of
 from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals, rivals_of
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
+from rackmodel.nests.canonical import canonical
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
@@ -32,7 +33,7 @@ from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
 from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident, words_once
 from rackmodel.nests.searchers.shared_tables import SharedTables
-from rackmodel.nests.solution import gap_of
+from rackmodel.nests.solution import NestSolution, gap_of
 
 if TYPE_CHECKING:
     from rackmodel.mapper.loop_nests import NestInside
@@ -122,6 +123,7 @@ class FusedRegions:
         self.aim = replace(inside.aim, static_w=watts)
         self.nests: dict[Fused, Solved] = {}
         self.makers: dict[tuple[str, tuple[str, ...]], Nested] = {}  # of what stays on chip, by what stays
+        self.asked: dict[str, NestSolution] = {}  # of them, without names
         self.gained: dict[Fused, float] = {}  # what each saves that was solved and is better than its operations alone
         self.tables = tables or SharedTables()
 
@@ -408,9 +410,17 @@ class FusedRegions:
         effort = Effort(ends=self.inside.watch.ends)
         if self.inside.spec.factors == "ceil":
             found = ragged_resident(problem, machine, self.aim, kept, effort, self.tables)
-        else:
-            found = solve_nest(problem, machine, objective=self.aim, factors="perfect", resident=kept, effort=effort)
-        return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
+            return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
+        asked = canonical(problem, machine)
+        stays = tuple(sorted(new for new, old in asked.tensors.items() if old in kept)) or kept
+        key = repr((asked.question(), stays))
+        if key not in self.asked:
+            what: dict[str, Any] = {"objective": self.aim, "factors": "perfect", "resident": stays}
+            self.asked[key] = solve_nest(asked.problem, asked.machine, **what, effort=effort)
+        found = self.asked[key]
+        mapping = asked.original(found.mapping) if asked.ranks else found.mapping
+        sheet = sheet_of(found.certificate, asked.problem, found.mapping)
+        return Nested(problem, machine, mapping, evaluate(problem, machine, mapping, frozenset(kept)), sheet, kept)
 
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
         effort = Effort(REGION_CELLS, self.inside.watch.ends)

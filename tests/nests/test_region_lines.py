@@ -1,5 +1,6 @@
 """Regions whose tiles are bounded by energy and time together: what is dropped is never the optimum, a budget of work ends honestly."""
 
+import numpy as np
 import pytest
 
 from rackmodel.nests import Region, solve_region
@@ -7,8 +8,11 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.fusion import NothingBetter
-from rackmodel.nests.searchers.region_branch import Branch
+from rackmodel.nests.searchers.region_below import RegionBest
+from rackmodel.nests.searchers.region_branch import Above, Branch, CaseKeys
 from rackmodel.nests.searchers.region_lines import SliceLines
+from rackmodel.nests.searchers.region_search import RegionSearch
+from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.region_tiles import PrefixTiles
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from tests import samples
@@ -105,3 +109,28 @@ def test_a_member_is_bounded_in_one_region_by_blends_of_another_and_its_best_sta
         assert solve_region(asked, objective=aim, effort=beside, tables=tables).certificate.objective == pytest.approx(best, rel=1e-12)
         made.append(beside.spent < alone.spent)
     assert made == [False, True]
+
+
+@pytest.mark.parametrize("aim", [POWER, NestObjective("latency")])
+def test_no_tile_of_a_member_is_below_its_floor_or_below_what_is_known_of_larger_ones(aim):
+    """Floors of all tiles at once, and keys taken over from other cases, against a search below each tile by itself."""
+    asked, tables = region(scores, 3), SharedTables()
+    best = solve_region(asked, objective=aim, tables=tables).certificate.objective[0]
+    space = RegionSpace(asked)
+    search, nothing = RegionSearch(space, aim, Effort(), RegionBest((np.inf, np.inf)), tables=tables), ((),)
+    closer = 0
+    for branch in search.branches:
+        free, ports = (0.0,) * len(branch.ports), tuple((port.name, 0.0) for port in branch.ports)
+        shape = [len(axis) for axis in space.axes]
+        floor = branch.floor(nothing, aim, space.resident_bits, free, np.full(shape, best))
+        apart = np.broadcast_to(aim.key(branch.least(nothing, space.resident_bits), branch.seconds)[0], shape)
+        closer += int((floor > apart * (1 + 1e-9)).sum())
+        known = CaseKeys()
+        for cell in sorted(np.ndindex(*shape), key=lambda cell: -sum(cell)):
+            tile = tuple(int(axis.tile[n]) for axis, n in zip(space.axes, cell, strict=True))
+            above = Above(nothing, (tile,), space.resident_bits, 0.0, ports)
+            found, case = branch._search(above, aim, np.inf), branch._case(above, space.resident_bits)
+            exact = np.inf if found is None else aim.key(found.cost.energy_j, found.cost.latency_s)[0]
+            assert max(floor[cell], known.least(case, aim)) <= exact * (1 + 1e-9)
+            known.add(case, aim, float(exact))
+    assert closer

@@ -32,7 +32,7 @@ class Head(NamedTuple):
     done: set[tuple[int, int]]
 
 
-Entered = tuple[list[Ints], Floats]  # vectors of equal prices of a word, by row; least price by row and tile that enters
+Entered = tuple[list[Ints], Sequence[Floats]]  # vectors of equal prices of a word, by row; least price by row and tile that enters
 
 
 class CostTable(PricedSpace):
@@ -88,36 +88,62 @@ class CostTable(PricedSpace):
 
     def _below(self, level: int, state: FanState) -> tuple[list[tuple[FanState, Ints]], Floats]:
         """(spatial vectors of the fan above `level` by the state that tables below see, what fresh outputs save by each of them)."""
+        free, forced = self._free(level + 1), self.forced(level + 1)
+        seen, first, copies, number = self._share(level, ("seen", level, state, free, forced), partial(self._seen, level, state))
+        credit = self.coefficients(level, state).credit
+        if forced and not free:
+            credit = credit + (copies * np.hstack(self._fresh(level + 1))).sum(axis=1)[number]
+        key = ("seen by", level, state, free, forced, self.suffix[level][0])
+        return self._share(level, key, partial(self._grouped, level, seen, first)), credit
+
+    def _seen(self, level: int, state: FanState) -> tuple[list[FanState], Ints, Floats, Ints]:
+        """(states that tables below `level` see, [S] number of that of every vector, [states handed on, of `_fresh`] copies of outputs
+        beyond those of the state that is seen, [S] number of that of every vector)."""
         states, number = self.next_states(level, state)
-        used = np.unique(number[self.picked(level - 1)])
-        further = np.zeros(len(states))
-        further[used] = [self.saved(level + 1, states[n]) for n in used]
         seen = [self.seen(level + 1, one) for one in states]
-        first = np.array([seen.index(one) for one in seen])
-        return self._grouped(level, seen, first[number]), self.coefficients(level, state).credit + further[number]
+        at = {one: n for n, one in reversed(list(enumerate(seen)))}
+        copies = np.array([(one.sig - 1.0, one.sig_parent - 1.0, *one.hop_sig) for one in states])
+        return seen, np.array([at[one] for one in seen])[number], copies, number
 
     def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints, same: int = 1) -> list[Entered]:
-        """What enters a level, for spatial vectors with one state below; remembered where that state has no copies of outputs: states
-        which differ in them alone ask for the same. same: states asked for that differ from `inner` in copies alone, with it."""
-        key = ("entered", level, state.without_copies, inner, picks.tobytes(), self.suffix[level + 1])
-        known, size = self.known(level), prod(len(a) for a in self.space.axes)
-        if key in known:
-            again: list[Entered] = known[key]
-            return again
-        heads, found = self.heads(level, inner, same), []
-        parts = list(self.alike(level, state, picks, max(1, CELLS // size)))
-        for _, part in parts:  # before any of them is priced: too many are not priced half-way
-            self.effort.spend(size * len(part))
-        for rows, part in parts:
-            self.effort.check()
-            found.append((rows, self.entered(level, state, heads, part)))
-        if self.forced(level + 1) and level > 1 and sum(entered.nbytes for _, entered in found) <= HEADS:
-            known[key] = found
+        """What enters a level, for spatial vectors with one state below. Rows are remembered: states which differ in copies of outputs
+        alone, and other sets of vectors, ask for the same. same: states asked for that differ from `inner` in copies alone, with it."""
+        key, known = ("entered", level, state.without_copies, inner, self.suffix[level + 1]), self.known(level)
+        row, size = self._rows(level, state)[picks], prod(len(a) for a in self.space.axes)
+        order = np.argsort(row, kind="stable")
+        members = np.split(picks[order], np.flatnonzero(np.diff(row[order])) + 1)
+        rows, kept = np.unique(row).tolist(), known.get(key, {})
+        missing = [n for n in range(len(rows)) if rows[n] not in kept]
+        found = {n: kept[n] for n in rows if n in kept}
+        if missing:
+            heads, most = self.heads(level, inner, same), max(1, CELLS // size)
+            self.effort.spend(size * len(missing))  # before any of them is priced: too many are not priced half-way
+            for i in range(0, len(missing), most):
+                self.effort.check()
+                some = missing[i : i + most]
+                entered = self.entered(level, state, heads, np.array([members[n][0] for n in some]))
+                found.update(zip((rows[n] for n in some), entered, strict=True))
+            if level > 1 and sum(entered.nbytes for entered in (found | kept).values()) <= HEADS:
+                known[key] = kept | found
+        return [(members, [found[n] for n in rows])]
+
+    def _rows(self, level: int, state: FanState) -> Ints:
+        """[S] numbers of spatial vectors, the same for those of equal prices of a word at `level`."""
+        key, known = ("rows", level, state.without_copies), self.known(level)
+        if key not in known:
+            fill, serve, _ = self.coefficients(level, state)
+            each = fill + serve / self.crossed(level - 1, state).served
+            alike = len(each) > 1 and not (each == each[0]).all()
+            known[key] = np.unique(each, axis=0, return_inverse=True)[1].ravel() if alike else np.zeros(len(each), dtype=int)
+            if not self.space.aligned:
+                known[key] = np.arange(len(each))
+        found: Ints = known[key]
         return found
 
     def by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
         """Spatial vectors grouped by the state they leave below the level, in order."""
-        return self._grouped(level, *self.next_states(level, state))
+        key = ("by state", level, state, self.suffix[level][0])
+        return self._share(level, key, lambda: self._grouped(level, *self.next_states(level, state)))
 
     def _grouped(self, level: int, states: Sequence[FanState], number: Ints) -> list[tuple[FanState, Ints]]:
         """Spatial vectors in play by their state, in order; number: [S] that of every vector."""
@@ -127,13 +153,9 @@ class CostTable(PricedSpace):
 
     def alike(self, level: int, state: FanState, picks: Ints, most: int) -> Iterator[tuple[list[Ints], Ints]]:
         """([vectors of equal prices of a word at `level`], one of each) of the spatial vectors `picks`, at most so many rows at once."""
-        fill, serve, _ = self.coefficients(level, state)
-        rows = [np.array([i]) for i in picks]
-        if self.space.aligned and len(picks):
-            each = (fill + serve / self.crossed(level - 1, state).served)[picks]
-            row = np.zeros(len(each), dtype=int) if (each == each[0]).all() else np.unique(each, axis=0, return_inverse=True)[1]
-            order = np.argsort(row, kind="stable")
-            rows = np.split(picks[order], np.flatnonzero(np.diff(row[order])) + 1)
+        row = self._rows(level, state)[picks]
+        order = np.argsort(row, kind="stable")
+        rows = np.split(picks[order], np.flatnonzero(np.diff(row[order])) + 1) if len(picks) else []
         for i in range(0, len(rows), most):
             yield rows[i : i + most], np.array([members[0] for members in rows[i : i + most]])
 
@@ -285,7 +307,7 @@ class CostTable(PricedSpace):
         """Price of the first node, which sees the tile that enters."""
         return self._squeeze(plan, self.node_price(plan, 0, state, picks))
 
-    def _assemble(self, level: int, best: Floats, entered: Floats, rows: Sequence[Ints], credit: Floats) -> None:
+    def _assemble(self, level: int, best: Floats, entered: Sequence[Floats], rows: Sequence[Ints], credit: Floats) -> None:
         """best[x] = min(best[x], entered[row, x / s] - credit[s]) over the spatial vectors s of every row."""
         space = self.space
         if not space.aligned:

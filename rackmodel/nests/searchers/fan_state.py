@@ -6,6 +6,7 @@ output has `sig` copies over the instances, each of which starts without a fetch
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -32,7 +33,14 @@ class FanState:
     hops: tuple[tuple[float, ...], ...]
     hop_sig: tuple[float, ...]
 
-    @property
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.sig, self.sig_parent, self.served, self.hops, self.hop_sig))
+
+    def __hash__(self) -> int:  # tables are looked up by states
+        return self._hash
+
+    @cached_property
     def without_copies(self) -> "FanState":
         """The same for all but fresh outputs: one copy of them."""
         return replace(self, sig=1, sig_parent=1, hop_sig=(0.0,) * len(self.hop_sig))

@@ -17,7 +17,7 @@ from rackmodel.nests.searchers.order_plan import OrderPlan
 from rackmodel.nests.searchers.prices import BitPrices
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.word_terms import tally_prices
+from rackmodel.nests.searchers.word_terms import Tally, tally_prices
 
 Allowed = Sequence[tuple[int, ...] | None]  # per fanout, numbers of the spatial vectors in play; None: all
 Made = TypeVar("Made")
@@ -38,11 +38,13 @@ class PricedSpace:
     ) -> None:
         self.space, self.price = space, price
         self.allowed = allowed or [None] * space.depth
-        self.suffix = [tuple(self.allowed[level - 1 :]) for level in range(space.depth + 1)]
-        self.numbers: list[Ints] = [
-            np.arange(len(every)) if some is None else np.array(some) for every, some in zip(space.vectors, self.allowed, strict=True)
-        ]
         self.tables: SharedTables | None = like.tables if like is not None else tables
+        self.sets: dict[Any, tuple[int, Ints]] = like.sets if like is not None else {} if tables is None else tables.of("sets")
+        named = [None if some is None else self._named(some) for some in self.allowed]
+        self.suffix = [tuple(one and one[0] for one in named[level - 1 :]) for level in range(space.depth + 1)]
+        self.numbers: list[Ints] = [
+            np.arange(len(every)) if one is None else one[1] for every, one in zip(space.vectors, named, strict=True)
+        ]
         self.values: list[dict[Any, Any]] = like.values if like is not None and like.price == price else self._store(price)
         self.shared: list[dict[Any, Any]] = like.shared if like is not None else self._store()  # geometry, common to all prices
         self.effort: Effort = like.effort if like is not None else effort or Effort()
@@ -52,6 +54,11 @@ class PricedSpace:
         if self.tables is None:
             return [{}] * 2
         return [self.tables.of(self.space.alike(level), *price) for level in (1, min(2, self.space.depth))]
+
+    def _named(self, some: tuple[int, ...]) -> tuple[int, Ints]:
+        """A number for a set of vectors, which tables are looked up by, and the set as an array."""
+        found = self.sets.get(some)
+        return found or self.sets.setdefault(some, (len(self.sets) + 1, np.array(some)))
 
     def known(self, level: int) -> dict[Any, Any]:
         """What is remembered of a level under this price."""
@@ -117,20 +124,32 @@ class PricedSpace:
 
     def saved(self, level: int, state: FanState) -> float:
         """What tables from `level` inwards are below those of the state that they see."""
-        seen = self.seen(level, state)
-        if seen == state or self._free(level):
+        if not self.forced(level) or self._free(level):
             return 0.0
-        total = 0.0
-        for n in range(level, self.space.depth + 1):
-            i = int(self.picked(n - 1)[0])
-            total += float(self.coefficients(n, state).credit[i] - self.coefficients(n, seen).credit[i])
-            if n < self.space.depth:
-                state, seen = self._next(n, state, i), self._next(n, seen, i)
-        return total
+        copies, parents, hops = self._fresh(level)
+        return float(copies * (state.sig - 1) + parents * (state.sig_parent - 1) + np.dot(hops, state.hop_sig))
 
-    def _next(self, level: int, state: FanState, i: int) -> FanState:
-        states, number = self.next_states(level, state)
-        found: FanState = states[number[i]]
+    def _fresh(self, level: int) -> tuple[float, float, Floats]:
+        """What fresh outputs save from `level` inwards, one vector in play in each fan: by each copy of the output above, each at its
+        parent, and each hop of these (per level)."""
+        key, known = ("fresh", level, self.suffix[level]), self.known(level)
+        if key not in known:
+            space, t, i = self.space, self.space.output, int(self.picked(level - 1)[0])
+            crossing, inner = self.crossed(level - 1, start(space)), level < space.depth
+            sig, hop_sig, hop = float(crossing.sig[i]), crossing.hop_sig[i], np.array(self.price.hop)
+            copies, parents, hops = 0.0, 0.0, 0.0 * hop
+            if not inner or t in space.stored(level):
+                p, whole = tally_prices(space.machine, self.price, space.tensors[t], space.parent(level, t), level), space.terms[t].whole
+                crossed = p.hops.get(Tally.FRESH_CROSSED, 0.0)
+                copies = -whole * (p.words.get(Tally.FRESH_CHILD, 0.0) * sig + crossed * float(hop_sig @ hop))
+                parents, hops = -whole * p.words.get(Tally.FRESH_PARENT, 0.0), -whole * crossed * hop
+            if inner:
+                further, there, passed = self._fresh(level + 1)
+                kept = t in space.present(level)
+                copies += further * sig + (there * sig if kept else float(passed @ hop_sig))
+                parents, hops = (parents, hops) if kept else (parents + there, hops + passed)
+            known[key] = copies, parents, hops
+        found: tuple[float, float, Floats] = known[key]
         return found
 
     # -- prices

@@ -5,6 +5,7 @@ vectors are chosen, so that the same tables minimise energy and bound every time
 """
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 from math import inf
 
 from rackmodel.nests.problem import NestMachine
@@ -17,6 +18,13 @@ class BitPrices:
     read: tuple[float, ...]
     write: tuple[float, ...]
     hop: tuple[float, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.read, self.write, self.hop))
+
+    def __hash__(self) -> int:  # tables are looked up by prices
+        return self._hash
 
 
 def energy_prices(machine: NestMachine) -> BitPrices:
@@ -39,11 +47,15 @@ class Component:
 
     def prices(self, levels: int) -> BitPrices:
         """Bits through the port."""
+        return _alone(levels, self.level, self.reads, self.writes, self.fan)
 
-        def one(on: bool, at: int | None) -> tuple[float, ...]:
-            return tuple(float(on and i == at) for i in range(levels))
 
-        return BitPrices(one(self.reads, self.level), one(self.writes, self.level), one(self.fan is not None, self.fan))
+@cache
+def _alone(levels: int, level: int, reads: bool, writes: bool, fan: int | None) -> BitPrices:
+    def one(on: bool, at: int | None) -> tuple[float, ...]:
+        return tuple(float(on and i == at) for i in range(levels))
+
+    return BitPrices(one(reads, level), one(writes, level), one(fan is not None, fan))
 
 
 def components(machine: NestMachine) -> list[Component]:

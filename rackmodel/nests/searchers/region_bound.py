@@ -32,7 +32,7 @@ from rackmodel.nests.searchers.prices import BitPrices, Component, components, e
 from rackmodel.nests.searchers.region_below import RegionBest, RegionCandidate, Where
 from rackmodel.nests.searchers.region_branch import ENERGY, Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix
-from rackmodel.nests.searchers.region_search import RegionSearch
+from rackmodel.nests.searchers.region_search import Floor, RegionSearch
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.relaxed_bound import LARGE, ORDERS, RelaxedSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
@@ -278,6 +278,9 @@ class RelaxedSearch(RegionSearch):
             if isinstance(branch, RelaxedBranch) and level.write_bandwidth_bits_per_s is None and level.bandwidth_bits_per_s < inf:
                 branch.ports = [*branch.ports, Component(level.name, 0, True, True, level.bandwidth_bits_per_s / share)]
                 branch.fed = own / share
+
+    def _lined(self, prefix: Prefix, floor: Floor) -> Floor:
+        return floor  # buckets have no lines
 
     def _first(self, one: RegionCandidate) -> None:
         parts = zip(one.above, self.branches, one.exits, strict=True)

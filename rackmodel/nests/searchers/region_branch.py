@@ -16,7 +16,7 @@ from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import NestObjective
+from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.searchers.backtrack import best_path, optimum
 from rackmodel.nests.searchers.busy_units import most_busy
@@ -25,7 +25,7 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.fan_state import start
 from rackmodel.nests.searchers.mapping_steps import NodeAbove, NodesAbove, build_mapping
 from rackmodel.nests.searchers.price_blends import Blend
-from rackmodel.nests.searchers.prices import components
+from rackmodel.nests.searchers.prices import components, energy_prices
 from rackmodel.nests.searchers.rank_merging import merged_ranks
 from rackmodel.nests.searchers.region_lines import MemberBlends, Met, SliceLines, Spent, fastest, least_of
 from rackmodel.nests.searchers.region_prefixes import Prefix
@@ -61,14 +61,45 @@ class Made(NamedTuple):
 
 
 class Case(NamedTuple):
-    """What the cost of a branch depends on: tensors on chip, the tile of its own shared ranks that enters, how often it runs, what is spent
-    above by one running, bits of level 1 that are taken."""
+    """What the cost of a branch depends on: tensors on chip, the tile of the ranks of its tables that enters, how often it runs, what is
+    spent above by one running, bits of level 1 that are taken."""
 
     on_chip: frozenset[str]
-    tile: tuple[tuple[str, int], ...]
+    tile: tuple[int, ...]
     runs: int
     spent: Spent
     taken: float
+
+    def above(self, other: Case) -> bool:
+        """Whether its branch costs no less than that of another case of the same tensors and runs: its tile divides the other's, no less is
+        spent above but for joules, no less is taken."""
+        bits = zip(self.spent.bits, other.spent.bits, strict=True)
+        return (
+            self.taken >= other.taken
+            and all(mine >= theirs for mine, theirs in bits)
+            and all(theirs % mine == 0 for mine, theirs in zip(self.tile, other.tile, strict=True))
+        )
+
+
+class CaseKeys:
+    """Keys that branches of one member are known not to be below, by case."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[object, ...], dict[Case, float]] = {}
+
+    def add(self, case: Case, aim: NestObjective, key: float) -> None:
+        """Remember a key, joules above apart."""
+        known = self.known.setdefault((case.on_chip, case.runs, aim), {})
+        known[case] = max(known.get(case, -np.inf), key - self._above(case, aim))
+
+    def least(self, case: Case, aim: NestObjective) -> float:
+        """The key that a case is known not to be below."""
+        known = self.known.get((case.on_chip, case.runs, aim), {})
+        return max((key for one, key in known.items() if case.above(one)), default=-np.inf) + self._above(case, aim)
+
+    @staticmethod
+    def _above(case: Case, aim: NestObjective) -> float:
+        return float(aim.key(case.spent.joules * case.runs, 0.0)[0])
 
 
 class Asked(NamedTuple):
@@ -91,14 +122,16 @@ class Branch:
         self.problem, self.machine, self.ranks = space.region.members[i], space.region.machines[i], space.groups[i]
         self.span, self.around, self.times = space.loops.span_of[i], space.loops.around(i), space.times(i)
         self.seconds = self._seconds()
-        self.ports = components(self.machine)
+        self.ports, self.energy = components(self.machine), energy_prices(self.machine)
         first, level, *inner = self.machine.levels
         self.roomy = replace(self.machine, levels=(first, replace(level, capacity_bits=None), *inner))  # what lies above is checked apart
         self.constant = self.problem.macs * self.problem.density * self.machine.compute.j_per_mac
         self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
         self.below: dict[object, Floats] = {}
-        self.found: dict[object, Made | None] = like.found if like is not None else {}
-        self.beyond: dict[object, float] = like.beyond if like is not None else {}  # key that a branch is known to be beyond
+        self.merged = merged_ranks(self.problem, (), self.machine.compute.atom, self.ranks)
+        asked = tables.of("cases", repr((self.problem, self.machine)), *map(tuple, self.merged.values()))  # in other regions as well
+        self.found: dict[tuple[Case, NestObjective], Made | None] = asked.setdefault("found", {})
+        self.beyond: CaseKeys = asked.setdefault("beyond", CaseKeys())
         self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
         self.met: dict[tuple[Case, NestObjective], Asked] = like.met if like is not None else {}
         self.there: dict[Prefix, frozenset[str]] = {}  # of a prefix, its tensors on chip
@@ -124,9 +157,8 @@ class Branch:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
         key = (self.on_chip(prefix), reserved)
         if key not in self.searches:
-            groups, on_chip = merged_ranks(self.problem, (), self.machine.compute.atom, self.ranks), OnChip(*key)
-            masks = self.space.masks[self.i]
-            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), groups=groups, on_chip=on_chip) for kept in masks]
+            masks, on_chip = self.space.masks[self.i], OnChip(*key)
+            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), groups=self.merged, on_chip=on_chip) for kept in masks]
             self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort, tables=self.tables) for space in spaces]
         return self.searches[key]
 
@@ -165,7 +197,8 @@ class Branch:
         """What a branch's cost depends on, so many bits of level 1 taken."""
         core = above.tiles[-1]
         runs = prod(self.space.axes[r].size // core[r] for r in self.space.lacks[self.i])
-        own = tuple((g, n) for r, (g, n) in enumerate(zip(self.space.shared, core, strict=True)) if r not in self.space.lacks[self.i])
+        sizes = dict(zip(self.ranks, self._full(core), strict=True))
+        own = tuple(prod(sizes[g] for g, parts in self.ranks.items() if parts[0] in merged) for merged in self.merged.values())
         spent = Spent(above.joules / runs, tuple(bits / runs for _, bits in above.bits))
         return Case(self.on_chip(above.prefix), own, runs, spent, taken)
 
@@ -197,8 +230,21 @@ class Branch:
 
     def bound(self, above: Above, aim: NestObjective, taken: float, most: float) -> float:
         """Key that no branch below what is above is below, all runnings together; how far it is beyond `most` does not matter."""
-        met, _, case = self._met(above, aim, taken, most)
-        return max(met.key * case.runs, self.beyond.get((case, aim), -np.inf))
+        case = self._case(above, taken)
+        known = self.beyond.least(case, aim)
+        return known if known > most else max(known, self._met(above, aim, taken, most)[0].key * case.runs)
+
+    def floor(self, prefix: Prefix, aim: NestObjective, taken: float, once: tuple[float, ...], most: Floats) -> Floats:
+        """[tiles of the shared ranks] key that no branch below a core's tile is below, all runnings together, joules above left out; as
+        close as lines are where it is no more than `most`, -inf where that is. once: bits of every port above at least."""
+        near, runs = np.isfinite(most), np.broadcast_to(self.times, most.shape)
+        spent = Spent(0.0, tuple(0.0 for _ in once) if self.space.lacks[self.i] else once)
+        found, least = np.full(most.shape, -np.inf), np.full(int(near.sum()), np.inf)
+        for lines in self._lines(prefix, taken, aim):
+            tiles = tuple(np.broadcast_to(cells, most.shape)[near] for cells in self._cells(lines.search.space))
+            least = np.minimum(least, lines.floor(tiles, spent, most[near] / runs[near]))
+        found[near] = least * runs[near]
+        return found
 
     def prime(self, above: Above, aim: NestObjective, taken: float) -> None:
         """Make the member's first blends below a tile, if there are none yet."""
@@ -232,16 +278,17 @@ class Branch:
         return level.capacity_bits is None or above.taken + room <= level.capacity_bits
 
     def _best(self, above: Above, aim: NestObjective, taken: float, most: float) -> Made | None:
-        key = (self._case(above, taken), aim)
-        if key not in self.found:
-            if self.beyond.get(key, -np.inf) >= most:
+        case = self._case(above, taken)
+        if (case, aim) not in self.found:
+            if self.beyond.least(case, aim) >= most * (1 + TIE / 2):  # equal ones may have a lower tie-break
                 return None
             made = self._search(above._replace(taken=taken), aim, most)
+            key = most * (1 + TIE) if made is None else float(aim.key(made.cost.energy_j, made.cost.latency_s)[0])
+            self.beyond.add(case, aim, key)
             if made is None and most < np.inf:
-                self.beyond[key] = most
                 return None
-            self.found[key] = made
-        return self.found[key]
+            self.found[case, aim] = made
+        return self.found[case, aim]
 
     def made(self, above: Above, aim: NestObjective, coarse: Sequence[float]) -> Made | None:
         """As `best`, below the very tiles that lie above: a branch of the same cost that was found may lie below others."""

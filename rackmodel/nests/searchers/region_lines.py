@@ -8,13 +8,14 @@ the mapping that is least under the last one, at the slice that leaves a tile mo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from heapq import heapify, heappop, heappush
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.backtrack import best_path, optimum
 from rackmodel.nests.searchers.cost_table import CostTable
@@ -29,6 +30,7 @@ POOL = 3  # blends of a member that are kept
 NEARLY = 1.02  # times the instances of a slice that another may keep busy to be bounded with it
 SliceNumber = tuple[int, ...]
 Group = tuple[tuple[int, ...], ...]  # per fan, numbers of classes
+Tiles = Tile | tuple[Ints, ...]  # one, or many: per rank, their numbers
 
 
 class Spent(NamedTuple):
@@ -102,35 +104,67 @@ class SliceLines:
                 closer = (
                     self._of_line(group, blends[step], tile, above) if further < 0 else self._of_tables(group, tile, above, further > 0)
                 )
-                heappush(heap, (max(key, closer), group, step + 1))
+                heappush(heap, (max(key, float(closer)), group, step + 1))
 
-    def _of_line(self, group: Group, blend: Blend, tile: Tile, above: Spent, own: tuple[float, float] | None = None) -> float:
+    def floor(self, tiles: tuple[Ints, ...], above: Spent, most: Floats) -> Floats:
+        """[n] keys that no branch below each of many tiles is below, of one running: as `least`, but for the times of the ports."""
+        blends, groups = self.shared.blends[::-1], [*product(*self.clusters)]
+        joules = self._at(self.search.energy, None, tiles) + self.search.constant + above.joules
+        fits, compute = np.isfinite(joules), self.compute.ravel().tolist()
+        keys = [np.where(fits, self.aim.key(joules, seconds)[0], np.inf) for seconds in compute]
+        if not blends or not fits.any():
+            return np.asarray(np.min(keys, axis=0))
+        steps = [0] * len(groups)
+        every = np.stack(keys)
+        while True:
+            of = every.argmin(axis=0)
+            near = np.flatnonzero(every[of, np.arange(len(of))] <= most)
+            open_ = [n for n in np.unique(of[near]).tolist() if steps[n] <= len(blends)]
+            if not open_:
+                return np.asarray(every.min(axis=0))
+            for n in open_:
+                group, step = groups[n], steps[n]
+                if step == 1 and any(len(classes) > 1 for classes in group):
+                    alone = [_alone(slice_) for slice_ in product(*group)]
+                    own = [self.aim.key(joules, self._times(one)[0])[0] for one in alone]
+                    every = np.concatenate([every, np.stack([np.maximum(every[n], key) for key in own])])
+                    groups, steps, every[n] = [*groups, *alone], [*steps, *([0] * len(alone))], np.inf
+                    continue
+                steps[n] += 1
+                some = np.flatnonzero(every[n] <= most)
+                here = tuple(each[some] for each in tiles)
+                closer = (
+                    self._of_line(group, blends[step], here, above) if step < len(blends) else self._of_tables(group, here, above, False)
+                )
+                every[n, some] = np.maximum(every[n, some], closer)
+
+    def _of_line(self, group: Group, blend: Blend, tile: Tiles, above: Spent, own: tuple[Any, Any] | None = None) -> Any:
         """The least key of a group by the line of a blend; own: joules and seconds at least, if not those of all slices."""
         spent, (seconds, scales), table = self.search.constant + above.joules, self._times(group), self._table(blend)
         passed = blend.energy * spent + sum(b * n for b, n in zip(blend.bits, above.bits, strict=True))
         joules, seconds = own or (self._at(self.search.energy, None, tile) + spent, seconds)
         least = self._at(table, group, tile) + passed
-        if not np.isfinite(least):
-            return np.inf
-        return min(float(self.aim.key(*end)[0]) for end in BlendLine(blend, table, least).corners(joules, seconds, scales))
+        ends = BlendLine(blend, table, 0.0).corners(joules, seconds, scales, least)
+        return np.where(np.isfinite(least), reduce(np.minimum, (self.aim.key(*end)[0] for end in ends)), np.inf)
 
-    def _of_tables(self, group: Group, tile: Tile, above: Spent, timed: bool) -> float:
+    def _of_tables(self, group: Group, tile: Tiles, above: Spent, timed: bool) -> Any:
         """The least key of a group by its energy, the times of its ports if asked for, and the lines that are above these."""
         joules, (seconds, scales) = self._at(self.search.energy, group, tile) + self.search.constant + above.joules, self._times(group)
-        if not np.isfinite(joules):
-            return np.inf
+        fits = np.isfinite(joules)
+        if not np.any(fits):
+            return np.where(fits, 0.0, np.inf)
         ports = zip(self.search.ports if timed else (), above.bits, scales, strict=False)
-        seconds = max([seconds, *((bits + self._at(t, group, tile)) * k for (_, t), bits, k in ports)])
-        lines = [self._of_line(group, blend, tile, above, (joules, seconds)) for blend in self.shared.blends]
-        return max([float(self.aim.key(joules, seconds)[0]), *lines])
+        slowest = reduce(np.maximum, ((bits + self._at(t, group, tile)) * k for (_, t), bits, k in ports), seconds)
+        lines = (self._of_line(group, blend, tile, above, (joules, slowest)) for blend in self.shared.blends)
+        return np.where(fits, reduce(np.maximum, lines, self.aim.key(joules, slowest)[0]), np.inf)
 
-    def _at(self, table: CostTable, group: Group | None, tile: Tile) -> float:
-        """What all below a tile costs at least, the MACs left out."""
+    def _at(self, table: CostTable, group: Group | None, tile: Tiles) -> Any:
+        """What all below a tile, or each of many, costs at least, the MACs left out."""
         key = (table.price, group)
         if key not in self.values:
             within = table if group is None else CostTable(table.space, table.price, self._vectors(group), like=table)
             self.values[key] = within.value(1, start(within.space))
-        return float(self.values[key][tile])
+        return self.values[key][tile]
 
     def _vectors(self, group: Group) -> Allowed:
         """Per fan: numbers of the vectors of a group."""
@@ -160,7 +194,7 @@ class SliceLines:
         self.shared.shares[slice_] = shares_of([seconds[c.name] for c in self.ports], shares, STEP / (1 + 0.3 * turn))
         new = self._blend(slice_)
         self.shared.add(new)
-        better = self._of_line(group, new, tile, above) > self._of_line(group, last, tile, above) * (1 + WORTH)
+        better = bool(self._of_line(group, new, tile, above) > self._of_line(group, last, tile, above) * (1 + WORTH))
         if not better:
             self.shared.turns[slice_] = TURNS
         return better

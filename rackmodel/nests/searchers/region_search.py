@@ -20,6 +20,7 @@ from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
 from rackmodel.nests.searchers.region_below import Lined, RegionBelow, RegionBest, RegionCandidate, value_at
 from rackmodel.nests.searchers.region_branch import Above, Branch
+from rackmodel.nests.searchers.region_floors import lined_keys, words_once
 from rackmodel.nests.searchers.region_prefixes import Prefix, equals, prefixes
 from rackmodel.nests.searchers.region_space import RegionSpace
 from rackmodel.nests.searchers.region_tiles import PrefixTiles
@@ -49,10 +50,12 @@ class Cells(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks]."""
+    """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks], and keys of
+    both together, once lines said them."""
 
     energy: list[Floats]
     seconds: list[Floats]
+    keys: list[Floats] | None = None
 
 
 class RegionSearch(RegionBelow):
@@ -98,7 +101,9 @@ class RegionSearch(RegionBelow):
                 self.best.bounded += 1
                 continue
             try:
-                self._prefix(hopeful[k], floor_of[self._sets(hopeful[k])], least[0])
+                sets, self.open = self._sets(hopeful[k]), least[0]
+                floor_of[sets] = self._lined(hopeful[k], floor_of[sets])
+                self._prefix(hopeful[k], floor_of[sets], least[0])
             except Exhausted:  # what is known by now may say more of the others than their least
                 left = min(left, self.open)
                 if self.effort.over or self.best.tried > self.best.most:
@@ -115,11 +120,7 @@ class RegionSearch(RegionBelow):
     # -- bounds
     def _words_once(self, prefix: Prefix) -> float:
         """Joules of the prefix at least: every word once."""
-        total = 0.0
-        for name in (n for names in prefix for n in names):
-            joules, saved = self.space.price(name, self.prices)
-            total += self.space.terms[name].whole * joules + saved
-        return total
+        return words_once(self.space, [n for names in prefix for n in names], self.prices)
 
     def _scalar(self, prefix: Prefix) -> Key:
         """A key that nothing with this prefix is below, whatever the tiles."""
@@ -149,10 +150,19 @@ class RegionSearch(RegionBelow):
         energy[-1] = energy[-1] + self._words_once(prefix)
         return Floor(energy, seconds)
 
-    def _figures(self, floor: Floor, together: Callable[[list[Floats]], list[Floats]]) -> Floor:
+    def _lined(self, prefix: Prefix, floor: Floor) -> Floor:
+        """With keys of energy and seconds together, once there is something to undercut."""
+        if self.aim.energy_only or floor.keys is not None or not np.isfinite(self.best.key[0]):
+            return floor
+        figures = zip(*self._figures(floor, self._all_together), strict=True)
+        keys = [self._keys(joules, seconds) for joules, seconds in figures]
+        hope = [better((first, second), self.best.key) & np.isfinite(first) for first, second in keys]
+        return floor._replace(keys=lined_keys(self.branches, prefix, self.aim, self.best.key, [first for first, _ in keys], hope))
+
+    def _figures(self, floor: Floor, together: Callable[[list[Floats]], list[Floats]]) -> tuple[list[Floats], list[Floats]]:
         """Joules and seconds of spans together; where energy alone counts its joules stand for both."""
         energy = together(floor.energy)
-        return Floor(energy, energy if self.aim.energy_only else together(floor.seconds))
+        return energy, energy if self.aim.energy_only else together(floor.seconds)
 
     def _with_within(self, own: list[Floats]) -> list[Floats]:
         """Per span, by its core's tile: the least sum of what is its own and of all spans within it, their cores within it."""
@@ -239,7 +249,8 @@ class RegionSearch(RegionBelow):
     def _prefix(self, prefix: Prefix, floor: Floor, least: float) -> None:
         """Look at every tile of a prefix that may be better than the best. Where one would be with fewer rows of statistics than it has
         with loops where the lemmas put them, loops lie anywhere. least: that none of them is below."""
-        missed, parts, self.open = list[Key](), self._parts(prefix, self._hopeful(floor), 0, every=False), least
+        once = np.asarray(self._words_once(prefix))
+        missed, parts, self.open = list[Key](), self._parts(prefix, self._hopeful(floor, once), 0, every=False), least
         for above in parts:
             try:
                 missed.append(self._joint(prefix, floor, above))
@@ -250,18 +261,21 @@ class RegionSearch(RegionBelow):
         if any(better(key, self.best.key) for key in missed):
             try:
                 for same in equals(self.space, prefix):
-                    for above in self._parts(same, self._hopeful(floor), 0, every=True):
+                    for above in self._parts(same, self._hopeful(floor, once), 0, every=True):
                         self._joint(same, floor, above)
             except Exhausted:
                 self.open = least
                 raise
 
-    def _hopeful(self, floor: Floor) -> list[Cells]:
-        """Per core: the tiles that may be better than the best, others at their least."""
-        found = []
-        for energy, seconds in zip(*self._figures(floor, self._all_together), strict=True):
+    def _hopeful(self, floor: Floor, once: Floats) -> list[Cells]:
+        """Per core: the tiles that may be better than the best, others at their least. once: joules of the prefix at least."""
+        found, lined = [], [np.zeros(())] * len(floor.energy)
+        if floor.keys is not None:
+            lined = self._all_together([*floor.keys[:-1], floor.keys[-1] + self._keys(once, 0.0 * once)[0]])
+        for energy, seconds, key in zip(*self._figures(floor, self._all_together), lined, strict=True):
             keys = self._keys(energy, seconds)
-            hope = better((keys[0], np.broadcast_to(keys[1], keys[0].shape)), self.best.key) & np.isfinite(keys[0])
+            first = np.maximum(keys[0], key)
+            hope = better((first, np.broadcast_to(keys[1], first.shape)), self.best.key) & np.isfinite(first)
             found.append(Cells(np.argwhere(hope), energy[hope], seconds[hope]))
         return found
 
@@ -300,6 +314,9 @@ class RegionSearch(RegionBelow):
         priced, legal = self._priced(prefix, above), above.legal()
         shape = np.broadcast_shapes(priced.energy.shape, priced.seconds.shape, legal.shape)
         keys = [np.broadcast_to(k, shape) for k in self._keys(priced.energy, priced.seconds)]
+        if floor.keys is not None:
+            spent = self._keys(sum(priced.prefix, priced.running[0]), priced.running[1])[0]
+            keys[0] = np.maximum(keys[0], sum((above.exits(of, k) for k, of in enumerate(floor.keys)), spent))
         fits = better((keys[0], keys[1]), self.best.key) & np.isfinite(keys[0]) & legal
         if not fits.any():
             return np.inf, np.inf
