@@ -34,9 +34,9 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK, ALONE = 480, 40  # programs of all masks together; of the least energy and the least time alone
-STARTS, LOOKED, TURNS = 10, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+STARTS, LOOKED, TURNS = 16, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
-ANYWHERE = 4  # choices of orders of which a first mapping is drawn
+ANYWHERE = 2  # choices of orders of which a first mapping is drawn
 TURN = 16  # programs of either, at once
 SLOWER = 0.35  # of a part: what is rounded up
 
