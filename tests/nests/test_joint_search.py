@@ -117,7 +117,39 @@ def test_chains_obey_what_ragged_edges_cost():
     assert cut > 300
 
 
-def test_what_holds_of_any_order_is_no_more_than_the_least_of_all_orders():
+def test_a_tile_that_is_no_larger_than_what_one_part_gets_keeps_the_others_idle():
+    """The fullest instance of a fan gets the first y of every tile, however it was cut: its leaves are no fewer than D y / (t u)."""
+    rng, idle = random.Random(1), 0
+    for _ in range(2000):
+        u, size, a = rng.choice((1, 2, 4)), rng.randint(17, 400), rng.randint(1, 9)
+        t = rng.randint(u, size)
+        y = rng.randint(u, t)
+        above = [Split(rng.randint(t, size))] * rng.randint(0, 1)
+        cycles = count_and_cover(histogram(size, [*above, Split(t), Split(a * y), Split(y, fan=0), Split(u)], frozenset({0})))[0]
+        assert cycles * t * u >= size * y
+        idle += size * y > t * u * -(-size // (a * u))
+    assert idle > 300
+
+
+def test_idle_parts_count_in_a_program():
+    """64 rows in tiles of 8, dealt out to 8 units by fours: two are at work, each 32 cycles; not 64 / 8 of all of them."""
+    levels = NestLevel("memory", None, 1.0, 1.0), NestLevel("buffer", None, 1.0, 1.0, fan=NestFan(8)), NestLevel("unit", None, 1.0, 1.0)
+    p, m = gemm(64, 1, 1), NestMachine("idle", levels, NestCompute(1.0, 1.0))
+    (space,) = spaces(p, m)
+    nest = JointNest(space, Weights(0.0, 1.0, 1e4, 64.0))
+    program = JointProgram(nest, [space.orders(level)[0] for level in (1, 2)])
+    r = space.ranks.index("m")
+    whole = {key: (8, 8) for key in program.index if key[:3] == ("tile", 1, r)} | {
+        key: (4, 4) for key in program.index if key[:3] == ("tile", 2, r)
+    }
+    ascent = Ascent(program.between(Ranges(nest.ranges().copies, whole)), 64.0)
+    rise([ascent])
+    assert ascent.value == pytest.approx(32.0, rel=1e-4)
+    assert narrowed(program, Ranges(nest.ranges().copies, whole)).whole["laid", 1, r][1] == 2
+
+
+def test_what_holds_of_any_order_is_no_more_than_the_least_of_all_orders(monkeypatch):
+    orders_cut_first(monkeypatch, False)
     p, m = gemm(250, 300, 430), deep()
     (space,) = spaces(p, m)
     weights = Weights(1.0, 30.0, 1e-4, 1e-5)
@@ -130,18 +162,18 @@ def test_what_holds_of_any_order_is_no_more_than_the_least_of_all_orders():
     assert root.ascent.value <= min(node.ascent.value for node in of_level) * (1 + 1e-6)
 
 
-def many_orders(monkeypatch):
-    """Searches cut the orders of a level before all else, whatever that takes."""
-    monkeypatch.setattr(joint_search, "MANY", 0)
-    monkeypatch.setattr(joint_search, "OPENED", 0.0)
+def orders_cut_first(monkeypatch, first):
+    """Searches cut the orders of levels before all else, whatever that takes, or never."""
+    monkeypatch.setattr(joint_search, "OPENED", 0.0 if first else 1.0)
 
 
 def test_orders_that_take_much_are_cut_before_all_else(monkeypatch):
     p, m = gemm(250, 300, 430), deep()
     (space,) = spaces(p, m)
     weights, known = Weights(1.0, 30.0, 1e-4, 1e-5), 5e-4
+    orders_cut_first(monkeypatch, False)
     before = JointSearch(space, weights, known)
-    many_orders(monkeypatch)
+    orders_cut_first(monkeypatch, True)
     after = JointSearch(space, weights, known)
     assert len(before.nodes) == 1 < len(after.nodes)
     assert after.nodes[0].ascent.value > before.nodes[0].ascent.value
@@ -155,8 +187,7 @@ def test_orders_that_take_much_are_cut_before_all_else(monkeypatch):
 
 @pytest.mark.parametrize(("seed", "many"), [(1, False), (2, False), (2, True), (4, True)])
 def test_no_mapping_is_below_the_bound(seed, many, monkeypatch):
-    if many:
-        many_orders(monkeypatch)
+    orders_cut_first(monkeypatch, many)
     rng = random.Random(seed)
     p = problem(rng, limit=400, choices=(1, 2, 3, 5, 6, 7, 12))
     m = machine(rng, p, inner=1 + seed % 2, options=seed % 3 > 0)
@@ -238,8 +269,9 @@ def test_few_leaves_that_no_atom_divides_are_bounded_by_programs(monkeypatch):
     assert evaluate(p, m, found.mapping) == found.cost
 
 
-def test_a_program_rises_as_high_from_where_a_wider_one_was():
+def test_a_program_rises_as_high_from_where_a_wider_one_was(monkeypatch):
     """From a place of its own, from half-way of the whole, or only until its bound is enough."""
+    orders_cut_first(monkeypatch, False)
     p, m = gemm(250, 300, 430), deep()
     (space,) = spaces(p, m)
     search = JointSearch(space, Weights(1.0, 30.0, 1e-4, 1e-5), 3e-4)
@@ -284,11 +316,18 @@ def test_narrow_ranges_keep_what_a_mapping_has():
         whole, has = {}, {}
         for r, f in program.dealt.items():
             size = space.sizes[r]
-            tile = rng.randint(space.leaf[r], size)
+            above = rng.randint(space.leaf[r], size)
+            tile = rng.randint(space.leaf[r], above)
             pieces = min(-(-size // tile) + rng.randint(0, 2), nest.cells[r])
-            parts = rng.randint(1, min(pieces, program.ends["laid", f, r][1]))
+            parts = rng.randint(1, min(-(-above // tile), program.ends["laid", f, r][1]))
             rounds = max(1, -(-(size - tile) // (parts * tile)))
-            has |= {("tile", f + 1, r, 0): tile, ("pieces", f + 1, r, 0): pieces, ("laid", f, r): parts, ("rounds", f, r): rounds}
+            has |= {
+                ("tile", f, r, program.versions[f][1][r]): above,
+                ("tile", f + 1, r, 0): tile,
+                ("pieces", f + 1, r, 0): pieces,
+                ("laid", f, r): parts,
+                ("rounds", f, r): rounds,
+            }
         has["waves", 1] = -(-int(np.prod([has[key] for key in has if key[0] == "laid" and key[1] == 1])) // 9)
         for key, value in has.items():
             least, most = program.ends[key]

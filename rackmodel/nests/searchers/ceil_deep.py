@@ -23,7 +23,6 @@ from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best, joint_best, orders_together
-from rackmodel.nests.searchers.joint_search import MANY
 from rackmodel.nests.searchers.list_axes import ListAxis
 from rackmodel.nests.searchers.padded import padded_best
 from rackmodel.nests.searchers.prices import Component
@@ -36,6 +35,7 @@ from rackmodel.nests.searchers.timed_registers import least_timed
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
+MANY = 64  # orders of all levels together: of more, divisors are searched first
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
 BOXES = "mappings drawn, ragged or not; bound over tiles of any size, ranks that no tensor tells apart as boxes"
 SLOW = 3  # times as long as a cell of perfect factors

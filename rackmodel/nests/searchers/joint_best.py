@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import exp, factorial, prod
 
 import numpy as np
@@ -33,8 +34,9 @@ from rackmodel.nests.searchers.stored_tensors import Stored
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK, ALONE = 480, 40  # programs of all masks together; of the least energy and the least time alone
-STARTS, LOOKED, TURNS = 10, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+STARTS, LOOKED, TURNS = 16, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+ANYWHERE = 2  # choices of orders of which a first mapping is drawn
 TURN = 16  # programs of either, at once
 SLOWER = 0.35  # of a part: what is rounded up
 
@@ -77,6 +79,7 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
     first = min(FIRST, work // 2)
     goal = q.objective if q.objective.energy_only else replace(q.objective, name="edp")  # says where every number of a good mapping is
     draws = Draws(goal, macs, best[2].energy_j)
+    best = explored(q, best, draws, [known_start(space, best, draws), *_anywhere(space, draws)], 0)
     guide = _search(whole, best, macs, _weights(goal, best))
     guide.run(first, q.effort)
     best = _drawn(q, space, guide, best, draws, KICKS[0])
@@ -177,6 +180,13 @@ def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws
     """The best of steps from the mapping that is known, if it is of this space, and from where the lowest programs point."""
     near = (_near(space, program, z, draws) for program, z in search.starts(STARTS))
     return explored(q, best, draws, [known_start(space, best, draws), *near], kicks)
+
+
+def _anywhere(space: Space, draws: Draws) -> list[Drawn | None]:
+    """Some mappings of some choices of orders, drawn anywhere."""
+    choices = list(product(*(space.orders(level) for level in range(1, space.depth))))
+    some = draws.random.permutation(len(choices))[:ANYWHERE]
+    return [draws.anywhere(draws.plan(space, choices[i])) for i in some.tolist()]
 
 
 def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn | None], kicks: int) -> Best:

@@ -79,6 +79,9 @@ class _Ends:
         for r, f in self.program.dealt.items():
             if f + 1 < self.space.depth:
                 self._rounds(f, r)
+        for f, r in self.program.working:
+            if not self.space.several(r):
+                self._working(f, r)
 
     def _nested(self, r: int, chain: list[tuple[Key, Key]]) -> None:
         size = self.space.sizes[r]
@@ -122,3 +125,14 @@ class _Ends:
         if (more := self.low(h) - 1) > 0:
             self.at_most(a, -(-(size - self.low(y)) // (more * self.low(y))) - 1)
             self.at_most(y, -(-size // (1 + more * self.low(a))) - 1)
+
+    def _working(self, f: int, r: int) -> None:
+        """Parts at work of a tile of t that is dealt out as tiles of y: (a - 1) y < t."""
+        a, y = ("laid", f, r), ("tile", f + 1, r, 0)
+        t: Key = ("tile", f, r, self.program.versions[f][1][r]) if f else ()
+        most = self.high(t) if f else self.space.sizes[r]
+        self.at_most(a, -(-most // self.low(y)))
+        if (more := self.low(a) - 1) > 0:
+            self.at_most(y, (most - 1) // more)
+            if f:
+                self.at_least(t, more * self.low(y) + 1)

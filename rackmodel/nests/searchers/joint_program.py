@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 from math import exp, log, prod
 
 import numpy as np
@@ -240,6 +240,29 @@ class JointProgram(Relaxed):
             self.rows.append((self._sum((("pieces", level, r, v), 1.0), (("cycles", r), -1.0), *above), 0.0))
             below = ((("laid", f, r), -1.0) for f in self.nest.fans if f >= level)
             self.rows.append((self._sum((("tile", level, r, v), 1.0), (("cycles", r), -1.0), *below), log(self.nest.leaf[r])))
+        self._idle()
+
+    def _idle(self) -> None:
+        """Parts that a tile of t leaves idle when it is dealt out as tiles of y: a whole one has ceil(t / y) at work, and no instance more
+        than what the one that begins with it gets, min(e, y) of e."""
+        self.working = {}
+        levels = [level for level in range(self.space.depth) if level == 0 or self.orders[level]]
+        for (outer, inner), r in product(combinations(levels, 2), range(len(self.space.ranks))):
+            between = [f for f in range(outer, inner) if ("laid", f, r) in self.index]
+            if not between:
+                continue
+            (y, a), (t, b) = self._tile(inner, r, 0), self._tile(outer, r, self.versions[outer][1][r] if outer else 0)
+            if inner == outer + 1:
+                self.working[outer, r] = len(self.rows)
+                self.rows.append((y - t + self._sum((("laid", outer, r), 1.0)), b - a))
+            beside = ((("laid", f, r), -1.0) for f in self.nest.fans if not outer <= f < inner)
+            most = log(self.nest.leaf[r]) - log(self.space.sizes[r]) + b - a
+            self.rows.append((y - t + self._sum((("cycles", r), -1.0), *beside), most))
+
+    def _working(self, f: int, r: int, ranges: Ranges) -> float:
+        """By how much the logarithm of the parts of a rank at work may exceed that of t / y: a <= ceil(t / y), so that a - 1 < t / y."""
+        least = max(2, self.range_of(("laid", f, r), ranges)[0])
+        return log(2.0) * len(self.space.groups[self.space.ranks[r]]) if self.space.several(r) else log(least / (least - 1))
 
     def _copied(self, f: int) -> None:
         """Copies of the output are no more than the parts of the ranks that it lacks: those laid out, and as real numbers those that the
@@ -400,6 +423,8 @@ class JointProgram(Relaxed):
         for f, row in self.copy_rows.items():
             if row in self.kept:
                 ends[self.kept.index(row)] += self.beyond(f, ranges.copies)
+        for (f, r), row in self.working.items():
+            ends[self.kept.index(row)] += self._working(f, r, ranges)
         for net in self.nets:
             slope[net.at] += weights.joule * weights.joules
         shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)

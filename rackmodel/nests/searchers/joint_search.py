@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from math import ceil, exp, floor, inf, log, prod
+from math import ceil, exp, floor, inf, log
 
 from rackmodel.nests.arrays import Floats
 from rackmodel.nests.objective import TIE, NestObjective
@@ -27,7 +27,7 @@ from rackmodel.nests.searchers.space import Space
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
-MANY, OPENED = 64, 0.25  # orders of all levels together: of more, a level is cut before all else if that takes so much of what is open
+OPENED, IDLE = 0.1, 1e-3  # of what is open: what cutting a level's orders before all else has to take; from which it is tried again
 DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
 
 
@@ -114,27 +114,28 @@ class JointSearch:
         self.programs: dict[object, JointProgram] = {}
         self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
         rise([node.ascent for node in self.nodes], DONE, self.known)
-        if prod(len(some) for some in orders) > MANY:
-            while self.nodes and self._opened():
-                pass
+        levels = sorted(free)
+        while self.nodes and levels:
+            levels = self._opened(levels)
 
-    def _opened(self) -> bool:
-        """Whether cutting all nodes into the orders of one level took much of what is open: that is measured, and done first."""
-        least, best = self.nodes[0].ascent.value, self.nodes
-        if least >= self.known:
-            return False
-        for level in sorted({level for node in self.nodes for level in node.program.free}):
-            cut = Cut(("order", level), (), (), tuple(self.space.orders(level)))
-            lowest = [node for node in self.nodes if level in node.program.free]
-            made = [half for node in lowest for half in self._halves(node, cut, inf)]
-            rise([half.ascent for half in made], DONE, self.known)
-            made += [node for node in self.nodes if level not in node.program.free]
-            made.sort(key=lambda node: node.ascent.value)
-            if not made or made[0].ascent.value > best[0].ascent.value:
-                best = made
-        taken = not best or best[0].ascent.value - least > OPENED * (self.known - least)
-        self.nodes = best if taken else self.nodes
-        return taken
+    def _opened(self, levels: list[int]) -> list[int]:
+        """Cut all nodes into the orders of the level that takes most of what is open, if it takes much; levels that are worth another
+        trial after it."""
+        least = self.nodes[0].ascent.value
+        trials = [(level, self._cut_into(level)) for level in levels if least < self.known]
+        taken = {level: made[0].ascent.value - least if made else inf for level, made in trials}
+        best = max(taken, key=lambda level: taken[level], default=0)
+        if not taken or taken[best] <= OPENED * (self.known - least):
+            return []
+        self.nodes = dict(trials)[best]
+        return [level for level in levels if level != best and taken[level] > IDLE * (self.known - least)]
+
+    def _cut_into(self, level: int) -> list[Node]:
+        """All nodes, with every order of a level."""
+        cut = Cut(("order", level), (), (), tuple(self.space.orders(level)))
+        made = [half for node in self.nodes for half in self._halves(node, cut, inf)]
+        rise([half.ascent for half in made], DONE, self.known)
+        return sorted(made, key=lambda node: node.ascent.value)
 
     def _sort(self) -> None:
         self.nodes.sort(key=lambda node: node.ascent.value)

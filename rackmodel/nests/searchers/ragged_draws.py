@@ -23,6 +23,7 @@ from rackmodel.nests.searchers.space import Space
 DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
 WIDTHS, SHARES = (0.1, 0.3, 0.6), (0.1, 0.25, 0.5)  # of the logarithm of a factor; of the numbers that change
 TOGETHER, NUMBERS = 4000, 1000  # rows counted together; numbers of a row at most
+LARGEST = 5.0  # logarithm of a ratio that is drawn anywhere, at most
 POWER, TILT = 16, 0.1  # of the times while drawing; of its energy, over a usual one's
 
 
@@ -69,6 +70,17 @@ class Draws:
     def near(self, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
         """The best that is drawn around ratios that are real numbers; None where none of them fits."""
         rows = self._rows(plan, ratios, np.inf, np.inf)
+        if not len(rows):
+            return None
+        keys, near = self.keys(plan, rows)
+        i = int(np.argmin(near))
+        return Drawn(plan, rows[i], float(keys[i]), float(near[i]))
+
+    def anywhere(self, plan: RaggedPlan) -> Drawn | None:
+        """The best of one turn's draws anywhere: ratios are drawn by their logarithms, which of them are large as well."""
+        shape = DRAWN, len(plan.tiles) + len(plan.parts)
+        ratios = np.exp(LARGEST * self.random.random(shape) * self.random.random((DRAWN, 1))).astype(np.int64)
+        rows, _ = self.worth(plan, ratios, np.inf, np.zeros(DRAWN, dtype=np.int64))
         if not len(rows):
             return None
         keys, near = self.keys(plan, rows)
