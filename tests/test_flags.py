@@ -463,7 +463,7 @@ def test_a_wrong_framework_is_refused_before_the_search(shell) -> None:
 def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
     code, out, _ = shell("search", "--pareto", "latency,memory", "--limit", "memory=70 GB", "-o", str(tmp_path))
     assert code == 0
-    assert "Pareto front, proven: 1 mappings" in out
+    assert "Pareto front, proven: 1 mapping" in out
     head, *rows = (tmp_path / "pareto.csv").read_text(encoding="utf-8").splitlines()
     assert head == "number,mapping,latency_s,energy_j,memory_bytes_per_accelerator,status"
     assert [row.startswith("1,") and row.endswith(",proven") for row in rows] == [True]

@@ -11,14 +11,15 @@ and at every rate, whose gaps scale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import ceil, inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.serving.admission import LATEST_S, Trace
+from rackmodel.serving.admission import LATEST_S, Rules, Trace
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.step_table import StepTable
+from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
 from rackmodel.serving.trace import RequestFigures, simulate
 
@@ -51,6 +52,31 @@ class DrawnRuns:
         return cls(per_s=per_s, first_s=first, decoding_s=decoding, queue_s=queue, watts=watts, growing=growing > 0)
 
 
+@dataclass(frozen=True)
+class _Tables:
+    """Prices of steps of a model's runs, by deployment and by what any run of such requests may ask for, so that a run beside others is
+    what it is alone."""
+
+    model: Served
+    known: dict[tuple[int, float, Extent], StepTable] = field(default_factory=dict)
+
+    def of(self, requests: Requests, schedule: Schedule, room: float) -> StepTable:
+        """That of one engine. room: requests that are held at once."""
+        rules = Rules(schedule, room, np.ones_like)
+        mean, output, reused = (float(np.ravel(one)[0]) for one in (requests.prompt, requests.output, requests.reused))
+        longest = 1.0 + min(sqrt(3.0) * float(np.ravel(requests.variation)[0]), 1.0)
+        prompt, sequences = ceil(mean * longest), int(max(min(rules.sequences, room, LONGEST), 1.0))
+        tokens = min(rules.budget, float(sequences * prompt)) if rules.chunk < inf else max(rules.budget, float(prompt))
+        fresh = max(mean * (1.0 - reused), 1.0)
+        extent = Extent(
+            sequences=sequences, context=float(prompt + ceil(output * longest)), tokens=tokens, before=float(prompt), prompt=fresh
+        )
+        key = rules.mesh, rules.wide, extent
+        if key not in self.known:
+            self.known[key] = StepTable(self.model, extent, rules.wide, rules.stages, rules.mesh)
+        return self.known[key]
+
+
 def drawn_arrivals(
     model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array, expected: tuple[Array, Array]
 ) -> DrawnRuns:
@@ -62,14 +88,15 @@ def drawn_arrivals(
     counts = np.clip(BATCHES / np.minimum(shared, own), FEWEST, MOST)
     counts = np.maximum(counts, np.minimum(RUNS * there, LONGEST)).astype(np.int64)
     rows: dict[int, tuple[float, ...]] = {}
-    tables: dict[int, StepTable] = {}
+    tables = _Tables(model)
     for at in np.argsort(-counts).tolist():
         count = int(counts[at])
         draw = np.random.default_rng(0)
         gap_s = min(1.0 / rate[at], LATEST_S / (4.0 * count))  # (at which nobody meets another)
         arrivals = np.cumsum(draw.exponential(1.0, count)) * gap_s
         trace = _trace(draw, requests.at([at]), arrivals)
-        run = simulate(model, trace, schedule.at([at]), float(room[at]), None, np.ones_like, tables)
+        table = tables.of(requests.at([at]), schedule.at([at]), float(room[at]))
+        run = simulate(model, trace, schedule.at([at]), float(room[at]), None, np.ones_like, table)
         edge = int(np.clip(there[at], count // 10, count // 4))
         middle = slice(edge, count - edge // 2)
         slope = np.polyfit(arrivals[middle], run.ttft_s[middle], 1)[0]
@@ -81,25 +108,23 @@ def drawn_loops(model: Served, requests: Requests, schedule: Schedule, clients: 
     """Runs of n engines, whose clients [n] each send the next request when the last one has ended; a mean over whole numbers of them.
     room: requests that are held at once."""
     rows: dict[int, tuple[float, ...]] = {}
-    tables: dict[int, StepTable] = {}
+    tables = _Tables(model)
     for at in np.argsort(-clients).tolist():
         number = float(clients[at])
         few = max(int(number), 1)
         more = max(number - few, 0.0)
         parts = ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
-        each = [(_loop(model, requests.at([at]), schedule.at([at]), (one, float(room[at])), tables), share) for one, share in parts]
+        each = [(_loop(tables, requests.at([at]), schedule.at([at]), (one, float(room[at]))), share) for one, share in parts]
         rows[at] = tuple(sum(row[field] * share for row, share in each) for field in range(len(each[0][0])))
     return DrawnRuns.of(rows)
 
 
-def _loop(
-    model: Served, requests: Requests, schedule: Schedule, held: tuple[int, float], tables: dict[int, StepTable]
-) -> tuple[float, ...]:
+def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[int, float]) -> tuple[float, ...]:
     """The fields of DrawnRuns of one number of clients. held: clients, and requests that are held at once."""
     clients, room = held
     count = max(min(max(WAVES * clients, FEWEST), LONGEST), FEWEST_WAVES * clients)
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
-    run = simulate(model, trace, schedule, room, clients, np.ones_like, tables)
+    run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, tables.of(requests, schedule, room))
     middle = slice(clients, count - clients)
     return (clients / float(run.total_s[middle].mean()), *_means(run, middle, trace), 0.0)
 

@@ -34,10 +34,6 @@ class Extent:
     before: float
     prompt: float
 
-    def covers(self, other: Extent) -> bool:
-        """Whether whatever another asks for is in it."""
-        return all(getattr(self, name) >= getattr(other, name) for name in ("sequences", "context", "tokens", "before"))
-
 
 class StepTable:
     """Seconds and joules of single steps. wide: tokens of a sequence in a step of decodes, drafted ones included, which share its cache ·
@@ -45,7 +41,7 @@ class StepTable:
     model's deployments."""
 
     def __init__(self, model: Served, extent: Extent, wide: float = 1.0, stages: int = 1, mesh: int = 0) -> None:
-        self.extent, self.wide, self.stages, self.mesh = extent, wide, stages, mesh
+        self.wide, self.stages, self.mesh = wide, stages, mesh
         captured, launched, self.graph_tokens, most = _ways(model, wide)
         self.batches = _batches(extent.sequences, most)
         self.contexts = np.linspace(1.0, max(extent.context, 2.0), CONTEXTS)

@@ -116,11 +116,11 @@ def simulate(
     kv_tokens: float,
     clients: int | None = None,
     held_by: Callable[[Array], Array] = np.asarray,
-    tables: dict[int, StepTable] | None = None,
+    table: StepTable | None = None,
 ) -> RequestFigures:
     """Every request's figures. kv_tokens: that the cache of the replica holds · clients: a closed loop of so many; None: as the trace
-    says · held_by: tokens of requests [n] → what they keep of kv_tokens, absent = as many (ServingEngine.held_tokens) · tables: of runs of
-    this model before, by deployment, whose steps have as many tokens of a sequence; the largest are kept.
+    says · held_by: tokens of requests [n] → what they keep of kv_tokens, absent = as many (ServingEngine.held_tokens) · table: of the
+    model's steps, absent = one of what this trace may ask for.
 
     Raises InfeasibleError where a request alone does not fit the cache.
     """
@@ -132,15 +132,13 @@ def simulate(
     if most_kept > kv_tokens:
         fact = f"memory: request {place + 1} of {largest:,.0f} tokens does not fit a cache of {kv_tokens:,.0f}"
         raise InfeasibleError(fact, resource="memory", need=most_kept, have=kv_tokens, unit="token")
-    most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(least, 1.0)))
-    mean = max(float(trace.prompt.mean()) * (1.0 - trace.reused), 1.0)
-    extent = Extent(
-        sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
-    )
-    tables = {} if tables is None else tables
-    if rules.mesh not in tables or not tables[rules.mesh].extent.covers(extent):
-        tables[rules.mesh] = StepTable(model, extent, rules.wide, rules.stages, rules.mesh)
-    table = tables[rules.mesh]
+    if table is None:
+        most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(least, 1.0)))
+        mean = max(float(trace.prompt.mean()) * (1.0 - trace.reused), 1.0)
+        extent = Extent(
+            sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
+        )
+        table = StepTable(model, extent, rules.wide, rules.stages, rules.mesh)
     engine = (_Steps if rules.stages == 1 else Batches)(trace, rules, table, clients)
     engine.run()
     first, total = engine.first - engine.asked + rules.way_s, engine.ended - engine.asked + rules.way_s
