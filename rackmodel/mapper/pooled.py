@@ -137,4 +137,3 @@ def _above(
         yield InputError(f"{said}, are joined by a pipeline of layers, not of operations", path="stages")
     if nests:
         yield InputError(f"{said}, are priced by profile, not by loop nests", path="inside.model")
-
