@@ -299,6 +299,7 @@ def test_a_mapping_that_no_pools_take_is_refused_at_its_place(tmp_path: Path) ->
         ({"pools": ["h100"]}, "step.pools"),
         ({"pools": ["h100", "b200"]}, "step.pools"),
         ({"pipeline": step.pipeline.model_copy(update={"stride": 1})}, "step.pipeline.stride"),
+        ({"schedule": "zb_v", "interleave": 2, "layers": [1, 1, 1, 1, 2, 1, 1, 1], "mixes": []}, "step.schedule: accelerators of several"),
     ):
         with pytest.raises(InputError) as caught:
             again(where, mapping.model_copy(update={"step": step.model_copy(update=change)}), FOUR)
