@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -196,8 +197,11 @@ def search_mapper(
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
+    tell = partial(told_as, usage=usage, fab=fab or "act")
     if len(architecture.pools) > 1:
-        return _search_pools(architecture, workload, mapper, chosen, question, names)
+        pooled, first = _search_pools(architecture, workload, mapper, chosen, question, names)
+        told = tuple(tell(one, names[-1]) for one in pooled)
+        return Answer(told[0], told, (), PROVEN, first)
     check_open_cut(mapper, question.goal, question.limits)
     known = shared or Shared()
     inside = known.inside(_inside(architecture, mapper, workload, question, chosen), architecture)
@@ -239,7 +243,7 @@ def search_mapper(
         sheet = source.certificate
         if point is not source.points[0]:
             sheet = sheet.of(float(goals[last].value(point.seconds, point.joules, point.memory)))
-        return told_as(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last], usage, fab or "act")
+        return tell(result_of(step, held, mapping, sheet, mapper.name, warnings), names[last])
 
     asked = [(found, len(goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
     for source in (found, fronted):
@@ -259,8 +263,8 @@ def search_mapper(
 
 def _search_pools(
     architecture: Architecture, workload: Workload, mapper: MapperSpec, profile: ProfileSpec, question: Question, names: Sequence[str]
-) -> Answer:
-    """The best mappings on accelerators of several kinds. names: of the objectives."""
+) -> tuple[list[Result], ExactStep]:
+    """The best mappings on accelerators of several kinds, and the step of the first. names: of the objectives."""
     from rackmodel.mapper.stages.pooled_search import search_pools  # of such machines alone, and slow to load
 
     if len(names) > 1:
@@ -279,8 +283,8 @@ def _search_pools(
     for point, step in zip(found.points, found.steps, strict=True):
         mapping = to_mapping(space, found.groups[point.group], point, mapper.name, profile.name, kinds=kinds)
         sheet = found.certificate if point is found.points[0] else found.certificate.of(point.seconds)
-        results.append(told_as(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings), names[-1]))
-    return Answer(results[0], tuple(results), (), PROVEN, found.steps[0])
+        results.append(result_of(step, step.fullest[1], mapping, sheet, mapper.name, warnings))
+    return results, found.steps[0]
 
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:

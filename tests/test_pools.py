@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.carbon.bill import bill_of
+from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.costing import cost_of, job_money
 from rackmodel.carbon.job import Usage
 from rackmodel.cost.step.ledger import static_powers
@@ -275,6 +275,20 @@ def test_a_level_of_both_kinds_is_set_by_the_name_of_its_accelerator(tmp_path: P
 def test_what_is_not_for_several_kinds_is_refused(mapper: str, sets: list[str], says: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=says):
         found(machine(tmp_path, (H100, 1), (A100, 1)), [*SMALL, *sets], mapper=mapper)
+
+
+def test_products_with_what_a_machine_is_made_of_count_as_far_as_is_asked(tmp_path: Path) -> None:
+    where = machine(tmp_path, (H100, 1), (A100, 1))
+    inputs = read_inputs(where, "llama", mapper="megatron_cut", sets=[*FOUR, *PLAIN])
+    bill = bill_of(inputs.architecture, tables_of(inputs.architecture))
+    for usage in (Usage(), Usage(boundaries=up_to("silicon"))):
+        sheet = api.search_mapper(
+            inputs.architecture, inputs.workload, inputs.mapper, profile="megatron_core", minimize="cdp", usage=usage
+        ).result.certificate
+        least = api.search_mapper(inputs.architecture, inputs.workload, inputs.mapper, profile="megatron_core", minimize="latency")
+        assert sheet.minimize == "cdp"
+        assert sheet.objective == pytest.approx(bill.total_g(usage.boundaries).mid * least.result.latency_s, rel=1e-12)
+    assert bill.total_g(up_to("silicon")).mid < 0.9 * bill.total_g().mid
 
 
 @pytest.mark.parametrize(
