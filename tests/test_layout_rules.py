@@ -12,7 +12,7 @@ import pytest
 
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.traffic import merged
-from rackmodel.model.conversion import convert, kind_of
+from rackmodel.model.conversion import convert, effort, kind_of
 from rackmodel.model.copies import plan_copies, resolved, saved_copy
 from rackmodel.model.layout import (
     FLAT,
@@ -127,7 +127,17 @@ def test_the_saved_shard_is_at_most_as_large_as_any_copy_there_is() -> None:
     for produced, wanted in PAIRS:
         saved = saved_copy("shard", produced, [wanted], [wanted])
         there = [resolved(produced, [wanted]), wanted]
-        assert sum(map(is_shard, saved)) == max(sum(map(is_shard, layout)) for layout in there)
+        most = max(sum(map(is_shard, layout)) for layout in there)
+        assert sum(map(is_shard, saved)) == most
+        assert effort(saved, wanted) <= min(effort(layout, wanted) for layout in there if sum(map(is_shard, layout)) == most)
+
+
+def test_what_was_sent_to_experts_is_kept_there_and_gathered_from_there_again() -> None:
+    """Tokens on (tp, ep), dispatched from (their sequence, their batch) to (whole, their experts): the backward pass gathers them over tp
+    and does not send them over ep again."""
+    sent, used = ("S:s", "S:b"), (REPLICATE, "S:x")
+    assert saved_copy("shard", sent, [used], [used]) == ("S:s", "S:x")
+    assert saved_copy("gathered", sent, [used], [used]) == used
 
 
 def test_a_gathered_copy_is_one_that_the_backward_pass_reads() -> None:
@@ -207,5 +217,17 @@ def test_an_axis_of_degree_1_that_splits_the_batch_changes_no_byte() -> None:
     moved = {key[:3]: 0.0 for key in both.sent}
     for key, volume in both.sent.items():
         moved[key[:3]] += volume
+    assert {key: volume for key, volume in moved.items() if volume} == {key[:3]: volume for key, volume in alone.sent.items()}
+    assert (both.saved, both.weight_home) == (alone.saved, alone.weight_home)
+
+
+def test_an_axis_of_degree_1_that_splits_the_sequence_sends_no_token_twice() -> None:
+    sent = {key: {"ep": "b"} for key in ("router", "gate", "dispatch", "combine")}
+    experts = {"axes": {"ep": {"degree": 2}}, "split": {"ep": ["x", "b"]}, "choose": sent}
+    alone = traffic(moe(), experts, 2)
+    both = traffic(moe(), {**experts, "axes": {"tp": {"degree": 1}, **experts["axes"]}, "split": {"tp": ["f", "s"], **experts["split"]}}, 2)
+    moved: dict[tuple[str, ...], float] = {}
+    for key, volume in both.sent.items():
+        moved[key[:3]] = moved.get(key[:3], 0.0) + volume
     assert {key: volume for key, volume in moved.items() if volume} == {key[:3]: volume for key, volume in alone.sent.items()}
     assert (both.saved, both.weight_home) == (alone.saved, alone.weight_home)

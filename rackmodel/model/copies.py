@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rackmodel.model.conversion import effort
+from rackmodel.model.conversion import effort, kind_of
 from rackmodel.model.layout import PARTIAL, REPLICATE, Layout, is_shard
 
 
@@ -42,8 +42,9 @@ def saved_copy(policy: str, produced: Layout, forward: Sequence[Layout], backwar
     """Layout of the copy that is kept for the backward pass.
 
     policy: 'home' keeps it as it is (a weight is always at home); 'gathered' keeps the most replicated copy that the
-    backward pass reads; 'shard' the most sharded one there is (as produced with Partials resolved, or any copy), and
-    among equals one that the backward pass reads.
+    backward pass reads; 'shard' the most sharded one there is (as produced with Partials resolved, or any copy), and among
+    equals, with what copies are gathered from (tokens that were sent to their experts are not sent again), the one from which
+    the backward pass reads with least moved.
     backward: layouts it reads, at least one.
     """
     if policy == "home":
@@ -51,5 +52,17 @@ def saved_copy(policy: str, produced: Layout, forward: Sequence[Layout], backwar
     if policy == "gathered":
         return min(backward, key=lambda lay: (-lay.count(REPLICATE), backward.index(lay)))
     here = resolved(produced, [*forward, *backward])
-    candidates = [*backward, here, *(lay for lay in forward if PARTIAL not in lay)]
-    return min(candidates, key=lambda lay: (sum(not is_shard(p) for p in lay), candidates.index(lay)))
+    read = [lay for lay in forward if PARTIAL not in lay]
+    there = [*backward, here, *read]
+    least = min(map(_unsharded, there))
+    candidates = [lay for lay in (*there, *(before_gather(here, lay) for lay in read)) if _unsharded(lay) == least]
+    return min(candidates, key=lambda lay: min(effort(lay, to) for to in backward))
+
+
+def _unsharded(layout: Layout) -> int:
+    return sum(not is_shard(placement) for placement in layout)
+
+
+def before_gather(source: Layout, target: Layout) -> Layout:
+    """What `target` is gathered from on its way from `source`: its last all-gather undone (model/conversion)."""
+    return tuple(now if kind_of(now, then) == "all_gather" else then for now, then in zip(source, target, strict=True))

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.model.conversion import effort
+from rackmodel.model.copies import before_gather
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, Placement, is_shard, merge
 
 Codes = NDArray[np.int32]
 Array = NDArray[np.float64]
+_NEVER = 1000  # more shards, and more of an effort, than any layout has
 Move = Callable[[Layout, Layout], tuple[float, float]]
 
 
@@ -79,10 +81,15 @@ class LayoutCodes:
         """`model.copies.saved_copy` of the policies 'gathered' and 'shard'."""
         if gathered:
             return _least(backward, [-self.whole_axes[code] for code in backward])
-        candidates = [*backward, self.resolved(produced, [*forward, *backward]), *forward]
-        late = len(backward) + 1
-        size = [self.unsharded[c] + (self.partial[c] * 1000 if number >= late else 0) for number, c in enumerate(candidates)]
-        return _least(candidates, size)
+        here = self.resolved(produced, [*forward, *backward])
+        there = [*backward, here, *forward]
+        size = [self.unsharded[c] + (self.partial[c] * _NEVER if number > len(backward) else 0) for number, c in enumerate(there)]
+        least = np.min(size, axis=0)
+        on_the_way = [self.map_axes(_before_gather, here, code) for code in forward]
+        size += [self.unsharded[c] + self.partial[code] * _NEVER for c, code in zip(on_the_way, forward, strict=True)]
+        candidates = [*there, *on_the_way]
+        moves = [np.min([self.effort[c, to] for to in backward], axis=0) for c in candidates]
+        return _least(candidates, [np.where(s == least, moved, _NEVER) for s, moved in zip(size, moves, strict=True)])
 
     def sums(self, contributions: Sequence[Codes]) -> list[Codes]:
         """`cost.traffic.merged`: gradient contributions summed before they are converted; -1 = there is no such sum."""
@@ -143,6 +150,10 @@ class Mover:
                 needed[before] |= needed[number] & (place == before)
             cost += np.where(self._cells(needed[number]), self.convert(source, layout), 0.0)
         return cost
+
+
+def _before_gather(now: Placement, then: Placement) -> Placement:
+    return before_gather((now,), (then,))[0]
 
 
 def _merge(a: Placement, b: Placement) -> Placement | None:
