@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import hypot
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.setting import setting_of
 from rackmodel.validation.run import validate
+from rackmodel.validation.runs import Reading, _meant
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import alternatives, training_case
@@ -354,6 +356,17 @@ def test_what_a_row_leaves_open_widens_its_interval_and_what_was_tuned_is_the_fa
     wide = Interval(9.0, 11.0, {"a": 1.0}).beside("mbs", 10.0, [10.0, 14.0])
     assert (wide.low, wide.high) == (9.0, pytest.approx(10.0 + 17.0**0.5))
     assert wide.widest == "mbs"
+
+
+def test_how_far_releases_are_apart_widens_an_interval_by_that_much_as_squares() -> None:
+    case = training_case(row(), words())
+    step, dataset = PricedStep(seconds=10.0, interval=Interval(7.0, 14.0, {"a": 1.0})), words().dataset("nemo_megatron_bridge")
+    assert dataset.releases is not None
+    apart = 10.0 * dataset.releases.apart
+    found = _meant([(Reading(0, case, None), step)], dataset)[1].interval
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((10.0 - hypot(3.0, apart), 10.0 + hypot(4.0, apart)))
+    assert _meant([(Reading(0, case, None), step)], words().dataset("torchtitan"))[1].interval == step.interval
 
 
 def validate_one(cells: dict[str, str]) -> float:

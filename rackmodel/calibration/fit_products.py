@@ -116,8 +116,9 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
         outside[held] = _ratio(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
-    inside = np.abs(_ratio(facts, machine, rows) - 1)
-    return Fit(facts=facts, inside=inside, outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside))
+    return Fit(
+        facts=facts, inside=_error(facts, machine, rows), outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside)
+    )
 
 
 def too_few(rows: ProductRows) -> str:
@@ -154,6 +155,10 @@ def nearest(rows: ProductRows, machine: Machine, forms: Sequence[Form]) -> Produ
 
 def _ratio(facts: Products, machine: Machine, rows: ProductRows) -> Array:
     return predict(facts, machine, rows) / rows.seconds
+
+
+def _error(facts: Products, machine: Machine, rows: ProductRows) -> Array:
+    return np.abs(_ratio(facts, machine, rows) - 1)
 
 
 def spread_of_layers(rows: ProductRows, ratio: Array) -> float:
