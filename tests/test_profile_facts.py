@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import hypot
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,6 @@ from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.setting import setting_of
 from rackmodel.validation.run import validate
-from rackmodel.validation.runs import Reading, _meant
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import alternatives, training_case
@@ -374,17 +372,6 @@ def test_parts_of_a_context_are_joined_once_for_each_other_rank(ranks: int, tmp_
     expected = {phase: each * 2 * 128 * 4 * 16 * (ranks - 1) * several for phase, each in (("forward", 64), ("backward", 32))}
     assert {phase for phase, _ in moved} == ({"forward", "backward"} if ranks > 1 else set())
     assert all(amount == expected[phase] for (phase, _), amount in moved.items())
-
-
-def test_how_far_releases_are_apart_widens_an_interval_by_that_much_as_squares() -> None:
-    case = training_case(row(), words())
-    step, dataset = PricedStep(seconds=10.0, interval=Interval(7.0, 14.0, {"a": 1.0})), words().dataset("nemo_megatron_bridge")
-    assert dataset.releases is not None
-    apart = 10.0 * dataset.releases.apart
-    found = _meant([(Reading(0, case, None), step)], dataset)[1].interval
-    assert found is not None
-    assert (found.low, found.high) == pytest.approx((10.0 - hypot(3.0, apart), 10.0 + hypot(4.0, apart)))
-    assert _meant([(Reading(0, case, None), step)], words().dataset("torchtitan"))[1].interval == step.interval
 
 
 def validate_one(cells: dict[str, str]) -> float:

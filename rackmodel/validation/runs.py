@@ -13,7 +13,7 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import families, price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Alternative, TrainingCase, alternatives, training_case
-from rackmodel.validation.words import DatasetWords, Refused, Words, words
+from rackmodel.validation.words import Refused, Words, words
 
 GIB = float(1 << 30)
 TERA = 1e12
@@ -45,7 +45,7 @@ def training_rows(
         if number in refused:
             found.append(ScoredRow(row.id, row.dataset, refused=refused[number]))
         else:
-            found += _scored(*_meant(priced[number], said.dataset(row.dataset)))
+            found += _scored(*_meant(priced[number]))
     return found
 
 
@@ -89,9 +89,8 @@ def _others(number: int, row: PublishedRow, said: Words) -> Iterator[Reading]:
             yield Reading(number, case if other.tuned else replace(case, brief=True), other)
 
 
-def _meant(readings: Sequence[tuple[Reading, PricedStep]], dataset: DatasetWords) -> tuple[TrainingCase, PricedStep]:
-    """The case and step of a row: what was tuned read as the fastest that fits, and the interval widened by what else it may be, and by how
-    far releases of its framework are apart."""
+def _meant(readings: Sequence[tuple[Reading, PricedStep]]) -> tuple[TrainingCase, PricedStep]:
+    """The case and step of a row: what was tuned read as the fastest that fits, and the interval widened by what else it may be."""
     case, step = readings[0][0].case, readings[0][1]
     others = [(reading, other) for reading, other in readings[1:] if reading.other is not None and not other.refused]
     if step.refused:
@@ -108,8 +107,6 @@ def _meant(readings: Sequence[tuple[Reading, PricedStep]], dataset: DatasetWords
     interval = step.interval
     for column, seconds in apart.items():
         interval = interval.beside(column, step.seconds, seconds) if interval is not None else None
-    if interval is not None and dataset.releases is not None:
-        interval = interval.beside("release", step.seconds, [step.seconds * (1.0 + sign * dataset.releases.apart) for sign in (-1, 1)])
     return case, replace(step, interval=interval)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -228,15 +228,6 @@ class RivalWords(Spec):
     error: str = Field(description="how far it was off")
 
 
-class ReleasesWords(Spec):
-    """How far measurements of one configuration under neighbouring releases of a framework lie apart, whatever is predicted of them."""
-
-    apart: Annotated[float, Field(ge=0.0, lt=1.0)] = Field(
-        description="share of their mean within which nine of ten of them lie: what changes from one release to the next is in no profile"
-    )
-    source: str = Field(description="of which measurements")
-
-
 class DatasetWords(Spec):
     """What the rows of a data set leave unsaid."""
 
@@ -263,7 +254,6 @@ class DatasetWords(Spec):
         default=None, alias="loop_gap", description="time that a GPU whose watts are taken waits between kernels of a loop; absent = as '*'"
     )
     bar: float | None = Field(default=None, description="mean absolute error in percent that a release may not exceed")
-    releases: ReleasesWords | None = Field(default=None, description="how far releases of the framework are apart: widens the intervals")
 
 
 class WordsSpec(Spec):
