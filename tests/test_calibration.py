@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from rackmodel.calibration import fit_products
-from rackmodel.calibration.fit_products import BEGIN, LATENCY_S, REUSE, Machine, _least_from, fit, forms_of, predict
+from rackmodel.calibration.fit_products import BEGIN, LATENCY_S, REUSE, Machine, _least_from, fit, forms_of, predict, spread_of_layers
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.gpu import gpu_of
@@ -279,3 +280,23 @@ def test_measured_products_as_spreadsheets_write_them(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfm,n,k,latency_us\r\n64,128,256,3\r\n\r\n")
     (rows,) = read_products(path)
     assert (rows.m[0], rows.n[0], rows.k[0], rows.seconds[0]) == (64, 128, 256, pytest.approx(3e-6))
+
+
+def test_sums_of_a_layers_products_say_how_far_its_fit_is_off() -> None:
+    """Six products with a side of 4,096 for each of three numbers of rows make 15 sums of four each; few rows, short sums and long ones
+    are of no layer. Errors of one number of rows alone: two thirds of the sums are 1, a third 1.1, so that half of the width is 0.05."""
+    shapes = [(4096.0, side) for side in (1024.0, 2048.0, 8192.0, 12288.0, 16384.0, 32768.0)]
+    odd = [(1024.0, 4096.0, 4096.0), (8192.0, 4096.0, 512.0), (8192.0, 4096.0, 51200.0)]
+    m, n, k = np.array([*((m, n, k) for m in (2048.0, 4096.0, 8192.0) for n, k in shapes), *odd]).T
+    rows = ProductRows(gpu="g", precision="bf16", m=m, n=n, k=k, seconds=m * n * k, source="s")
+    ratio = np.where(m == 8192.0, 1.1, 1.0) * np.where(np.arange(len(m)) >= 18, 9.0, 1.0)
+    assert spread_of_layers(rows, ratio) == pytest.approx(0.05)
+    assert spread_of_layers(rows.only(m < 8192.0), ratio[m < 8192.0]) == 0.0  # 30 sums are too few to tell
+    wild = np.random.default_rng(0).uniform(0.5, 2.0, len(m))
+    sums = [
+        sum(wild[one] * m[one] * n[one] * k[one] for one in four) / sum(m[one] * n[one] * k[one] for one in four)
+        for first in (0, 6, 12)
+        for four in itertools.combinations(range(first, first + 6), 4)
+    ]
+    low, middle, high = np.percentile(sums, [5, 50, 95])
+    assert spread_of_layers(rows, wild) == pytest.approx((high - low) / 2 / middle)

@@ -43,7 +43,7 @@ DOCUMENTATION = {
 """Names and what documents a file; beside `source` and `note`, which every mapping may have."""
 ALONE = {
     *("Kernels.start", "Kernels.vector_start"),
-    *("Products.reuse", "Products.reuse_bandwidth", "Products.held_out"),
+    *("Products.reuse", "Products.reuse_bandwidth", "Products.held_out", "Products.layers"),
     *("Products.eager", "EagerLaunch.time", "EagerLaunch.few", "EagerLaunch.few_time"),
     *("Grouped.rows", "Grouped.spread", "Grouped.reuse", "Grouped.reuse_bandwidth"),
     *(f"DecodeAttention.{key}" for key in ("split", "rows", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),

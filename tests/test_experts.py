@@ -20,6 +20,7 @@ from rackmodel.cost.program.tasks import LocalOp, Volume
 from rackmodel.cost.step.merged import side_by_side
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.setting import local_pricer
@@ -225,6 +226,18 @@ def routed(form: str, sizes: dict[str, int], density: float) -> LocalOp:
         for flows in (local_op.reads, local_op.writes)
     )
     return replace(local_op, reads=reads, writes=writes, density=density)
+
+
+def test_in_a_step_of_training_products_over_experts_multiply_at_their_share_of_the_rate_of_those_alone() -> None:
+    one, kept = np.ones((1, 1), dtype=np.int64), "tensor_core.compute.kernels.over_experts"
+    ones, halves = (read_architecture("h100", [f"{kept}={share}"]) for share in (1, 0.5))
+    form, sizes = products(65536, 8, 2)[0]
+
+    def seconds(machine: Architecture, density: float) -> float:
+        return float(KernelPricer(lasting=True)(machine, routed(form, sizes, density), one)[1][0])
+
+    assert seconds(halves, 1.0) == seconds(ones, 1.0)  # every expert takes every row: a batch of products, which stand alone
+    assert seconds(halves, 2 / 8) == pytest.approx(2 * seconds(ones, 2 / 8), rel=0.02)  # bound by what they multiply
 
 
 @pytest.mark.parametrize("tokens", [1, 64, 4096])

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.api import search
+from rackmodel.api import search, search_mapper
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.step.pricer import slowest_of
 from rackmodel.errors import InputError
-from rackmodel.inputs import library_names, read_architecture, read_profile, read_workload
+from rackmodel.inputs import library_names, read_architecture, read_inputs, read_profile, read_workload
+from rackmodel.inputs.plain_yaml import dumped
 from rackmodel.inputs.read import read_collectives
 from rackmodel.model.attention import KNOWN_KERNELS
 from rackmodel.model.calls import KNOWN_LIBRARIES
@@ -25,6 +26,8 @@ from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import alternatives, training_case
 from rackmodel.validation.unknowns import Interval, varied
 from rackmodel.validation.words import words
+from tests.keys.cases import CASES, edited
+from tests.keys.mappers import _RING
 from tests.test_validate import RUN, row, table
 
 
@@ -354,6 +357,21 @@ def test_what_a_row_leaves_open_widens_its_interval_and_what_was_tuned_is_the_fa
     wide = Interval(9.0, 11.0, {"a": 1.0}).beside("mbs", 10.0, [10.0, 14.0])
     assert (wide.low, wide.high) == (9.0, pytest.approx(10.0 + 17.0**0.5))
     assert wide.widest == "mbs"
+
+@pytest.mark.parametrize("ranks", [1, 2, 8])
+def test_parts_of_a_context_are_joined_once_for_each_other_rank(ranks: int, tmp_path: Path) -> None:
+    """Queries of 2 x 128 x 4 x 16 elements: each rank moves 64 B forward and 32 B backward of its share, for each rank but itself."""
+    case = edited(CASES["overlapped"], _RING | {"mapper.axes": {"cp": {"degree": ranks}, "dp": {"degree": 8 // ranks}}})
+    case = edited(case, {"mapper.split": {"cp": ["s"]}, "profile.heads.ring": {"forward": 64, "backward": 32}})
+    (tmp_path / "mine.yaml").write_text(dumped(case["profile"]), encoding="utf-8")
+    inputs = read_inputs(dumped(case["arch"]), dumped(case["work"]), mapper=dumped(case["mapper"]))
+    assert inputs.mapper is not None
+    ledger = search_mapper(inputs.architecture, inputs.workload, inputs.mapper, profile=str(tmp_path / "mine.yaml")).result.ledger
+    moved = {(row.phase, row.level): row.amount for row in ledger.rows if row.tensor in ("Q.ring", "dQ.ring") and row.component == "memory"}
+    several = 8 // ranks  # whose copies of a context do the same
+    expected = {phase: each * 2 * 128 * 4 * 16 * (ranks - 1) * several for phase, each in (("forward", 64), ("backward", 32))}
+    assert {phase for phase, _ in moved} == ({"forward", "backward"} if ranks > 1 else set())
+    assert all(amount == expected[phase] for (phase, _), amount in moved.items())
 
 
 def validate_one(cells: dict[str, str]) -> float:

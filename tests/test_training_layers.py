@@ -14,6 +14,7 @@ from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
 from rackmodel.validation.steps import machine_of
+from rackmodel.validation.words import words
 
 FOLDER = Path(__file__).parent / "data" / "measured" / "h100_sxm"
 KERNELS = {"torch_flash_attention_2": "fa2", "cudnn": "cudnn"}
@@ -126,3 +127,37 @@ def test_compute_beside_collectives_slows_as_products_did_beside_as_many_blocks(
         assert float(said) == pytest.approx(sum(slower) / len(slower), abs=0.003)
         assert said.low < min(slower)
         assert said.high == pytest.approx(max(slower), abs=0.006)
+
+
+def kept_at_500_w(kind: str, bits: int) -> list[float]:
+    """Of the fit, of large products on H100s whose power is capped at 500 W."""
+    device = Device(peak=GPU.compute.matrix(bits).rate_flop_per_s * GPU.units, blocks=GPU.blocks, element=bits / 8)
+    found = []
+    for row in csv.DictReader((FOLDER.parent / "h100_capped.csv").open(encoding="utf-8")):
+        if row["gemm_dtype"] == kind:
+            m, n, k = (int(row[name]) for name in "mnk")
+            looped_s = float(compute_seconds(GPU.facts.products[kind], device, 1.0, m, n, k))
+            found.append(1e12 * float(row["tflops"]) * looped_s / (2.0 * m * n * k))
+    return found
+
+
+def test_a_cap_of_500_w_slows_products_as_much_as_was_measured() -> None:
+    """Power over static power to the 1 / exponent; over short loops, and over loops of 0.6 s, at 700 W."""
+    left, kept, said = np.log((500 - 75) / (700 - 75)), kept_at_500_w("bf16", 16), GPU.facts.cap_exponent
+    over_short, over_long = (float(np.mean([left / np.log(one / looped) for one in kept])) for looped in (1.0, PRODUCTS.lasting.low))
+    assert (said.low, said.high) == pytest.approx((over_short, over_long), abs=0.02)
+    assert said.low < float(said) < said.high
+    assert all(said.low < left / np.log(one) < said.high for one in kept_at_500_w("fp8", 8))
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("bf16", 16), ("fp8", 8)])
+def test_products_of_h100s_at_500_w_last_between_their_cap_and_what_was_measured(kind: str, bits: int) -> None:
+    machine = words().machine("H100-96GB-HBM2e-2.4TB/s-500W", "")
+    capped = gpu_of(machine_of(machine.machine, tuple(machine.set.items())))
+    assert capped is not None
+    said, at_700 = capped.facts.products[kind].lasting, GPU.facts.products[kind].lasting
+    slower, gained = (425 / 625) ** (1 / 2.4), float(PRODUCTS.lasting) / PRODUCTS.lasting.low
+    kept = kept_at_500_w(kind, bits)
+    assert float(said) == pytest.approx((float(at_700) * slower + float(np.mean(kept)) * gained) / 2, abs=0.006)
+    assert said.low == pytest.approx(min(kept) if kind == "bf16" else at_700.low * slower, abs=0.002)
+    assert said.high == pytest.approx(at_700.high * (425 / 625) ** (1 / 3) if kind == "bf16" else max(kept) * gained, abs=0.005)

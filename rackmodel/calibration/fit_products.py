@@ -2,11 +2,15 @@
 
 Products that the host bounded (eager) hide what a launch and a step along the sum take on the device: those two are taken from the kind
 that they are most like, and the host's two times are fitted in their place. Which form rows have is found from them as its
-numbers are, in every fold anew."""
+numbers are, in every fold anew.
+
+A step of training multiplies a layer's shapes, whose errors are alike: they have their rows and a side in common. How far sums of four
+such products lie from the fit's middle is told by shapes held out, too."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -30,6 +34,8 @@ REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.05, 1.5)  # of the cache that a loop finds operands in, least and most: loops go over up to six products
 OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
 CLEARLY = 0.85  # of the cost without, for products that a loop finds in the cache
+ROWS, SIDES = 2048, (1024, 32768)  # of products as a layer has them in a step of training: least; least and most
+OF_A_LAYER, MOST_SUMS, LEAST_SUMS = 4, 70, 40  # products of a layer; sums of one number of rows and side, and of all, most and least
 RANGES = {  # least and most that a fit may find
     "start_s": (0.1e-6, 30e-6),
     "rate": (0.2, 1.0),
@@ -81,11 +87,12 @@ class Form:
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """facts: fitted to all rows · inside: |predicted / measured - 1| of those rows · outside: the same of each row in a fit without the
-    rows of its (n, k)."""
+    rows of its (n, k) · layers: half of the width in which nine of ten layers' products lie then, over their median; 0 = too few rows."""
 
     facts: Products
     inside: Array
     outside: Array
+    layers: float = 0.0
 
 
 def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
@@ -108,8 +115,10 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     facts = nearest(rows, machine, forms)
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
-        outside[held] = _error(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
-    return Fit(facts=facts, inside=_error(facts, machine, rows), outside=outside)
+        outside[held] = _ratio(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
+    return Fit(
+        facts=facts, inside=_error(facts, machine, rows), outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside)
+    )
 
 
 def too_few(rows: ProductRows) -> str:
@@ -144,8 +153,32 @@ def nearest(rows: ProductRows, machine: Machine, forms: Sequence[Form]) -> Produ
     return facts
 
 
+def _ratio(facts: Products, machine: Machine, rows: ProductRows) -> Array:
+    return predict(facts, machine, rows) / rows.seconds
+
+
 def _error(facts: Products, machine: Machine, rows: ProductRows) -> Array:
-    return np.abs(predict(facts, machine, rows) / rows.seconds - 1)
+    return np.abs(_ratio(facts, machine, rows) - 1)
+
+
+def spread_of_layers(rows: ProductRows, ratio: Array) -> float:
+    """Half of the width in which nine of ten sums of a layer's products lie, over their median; 0 where rows make few such sums.
+    ratio: [rows] predicted over measured."""
+    sums = [float((rows.seconds[own] * ratio[own]).sum() / rows.seconds[own].sum()) for own in _layers(rows)]
+    if len(sums) < LEAST_SUMS:
+        return 0.0
+    low, middle, high = np.percentile(sums, [5, 50, 95])
+    return float((high - low) / 2 / middle)
+
+
+def _layers(rows: ProductRows) -> Iterator[list[int]]:
+    """Numbers of products that a layer may have: of equal rows, and of one side in common."""
+    least, most = SIDES
+    large = (rows.m >= ROWS) & (np.minimum(rows.n, rows.k) >= least) & (np.maximum(rows.n, rows.k) <= most)
+    for m in np.unique(rows.m[large]):
+        for width in np.unique(np.concatenate([rows.n[large], rows.k[large]])):
+            alike = np.flatnonzero(large & (rows.m == m) & ((rows.n == width) | (rows.k == width)))
+            yield from (list(some) for some in itertools.islice(itertools.combinations(alike.tolist(), OF_A_LAYER), MOST_SUMS))
 
 
 def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:

@@ -174,6 +174,7 @@ def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequenc
 def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:
     """What a fit of products says."""
     said = _facts(found.facts, rows.precision) | {"held_out": round(float(found.outside.mean()), 3)}
+    said |= {"layers": round(found.layers, 3)} if found.layers else {}
     return Calibrated(
         of="products",
         name=rows.precision,

@@ -156,11 +156,19 @@ class KernelRun(Moves):
     )
 
 
+class Ring(Spec):
+    """Kernels that join the parts of attention where keys and values go round among ranks that share a context."""
+
+    forward: Plain = Field(default=0.0, description="bytes that they move for an element of the queries, for each other rank's part")
+    backward: Plain = Field(default=0.0, description="the same of the backward pass: gradients added up as they go round")
+
+
 class Heads(Spec):
     """Kernels around attention beside its operations: queries, keys and values put together, their biases, results transposed."""
 
     forward: Moves = Field(default=Moves(), description="forward pass")
     backward: Moves = Field(default=Moves(), description="backward pass")
+    ring: Ring = Field(default=Ring(), description="and those that join the parts of a context; absent = none")
 
 
 class Composite(Spec):

@@ -46,7 +46,8 @@ def task_facts(profile: ProfileSpec, kinds: Collection[str]) -> Hashable:
         for kind, one in sorted(profile.composites.items())
         if kind in kinds
     ]
-    heads = facts_of(profile.heads.forward, WORDS | moves), facts_of(profile.heads.backward, WORDS | moves)
+    around = profile.heads
+    heads = facts_of(around.forward, WORDS | moves), facts_of(around.backward, WORDS | moves), facts_of(around.ring)
     casts = tuple((width, facts_of(one, WORDS | {"activation", "weight", "gradient", "again"})) for width, one in profile.casts.items())
     buckets = facts_of(profile.buckets, WORDS | {"rank_s"})
     return facts_of(profile, WORDS | WHEN | NUMBERS | TOLD), overlap, tuple(composites), heads, casts, buckets

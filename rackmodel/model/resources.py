@@ -214,7 +214,12 @@ class Products(Spec):
     held_out: Plain = Field(
         default=0.0,
         description="mean error, a share, of the fit on shapes that it did not see; widens the range of `lasting` in the interval of a "
-        "prediction, where that states one",
+        "prediction, where that states one, and `layers` is not known",
+    )
+    layers: Plain = Field(
+        default=0.0,
+        description="half of the width, a share, in which nine of ten sums of a layer's products lie beside the fit, of shapes that it did "
+        "not see; widens the range of `lasting` in the interval of a prediction; 0 = not known",
     )
 
     @model_validator(mode="after")
@@ -225,8 +230,9 @@ class Products(Spec):
         for key in ("start_s", "step_s", "block_s", "latency_s", "quantise"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")
-        if not 0 <= self.held_out < 1:
-            raise ValueError(f"held_out is a share of a time: want 0 or more and less than 1 (got {self.held_out:g})")
+        for key in ("held_out", "layers"):
+            if not 0 <= getattr(self, key) < 1:
+                raise ValueError(f"{key} is a share of a time: want 0 or more and less than 1 (got {getattr(self, key):g})")
         if not self.lasting > 0:
             raise ValueError(f"lasting: want more than 0 (got {self.lasting:g})")
         if not self.load_bytes_per_s > 0 or (self.split_s is not None and self.split_s < 0):
@@ -339,6 +345,10 @@ class Kernels(Spec):
         "in the place of the facts above",
     )
     pace: Pace | None = Field(default=None, description="of a step of training, by what it runs beside products; absent = one for all")
+    over_experts: Plain = Field(
+        default=1.0,
+        description="in a step of training, rate of a matrix product over experts over that of `products`, which stand alone",
+    )
     grouped: dict[str, Grouped] = Field(
         default_factory=dict,
         description="of the products of experts by kernel ('triton bf16'); of two that multiply the same operands the first counts",
@@ -387,6 +397,8 @@ class Kernels(Spec):
             raise ValueError(f"training_kernel '{self.training_kernel}' has no facts of training")
         if self.power_limit_w is not None and not self.power_limit_w > 0:
             raise ValueError("power_limit must be positive")
+        if not self.over_experts > 0:
+            raise ValueError(f"over_experts: want more than 0 (got {self.over_experts:g})")
         if not self.cap_exponent >= 1:
             raise ValueError(f"cap_exponent is at least 1: power falls no slower than the clock (got {self.cap_exponent:g})")
         return self

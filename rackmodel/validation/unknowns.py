@@ -5,8 +5,9 @@
 A range is {low, mid, high} of a file: of a profile (overlap, host, variation) or of what an accelerator's kernels reach. Each fact is set
 to its low and to its high end, the others kept in the middle: two columns more for every mesh, so that all are priced in the same arrays.
 The facts are taken to be independent, and a range's ends to be about as likely for one as for the next (ASSUMED). What products last is
-off by the error of their fit on shapes that it did not see, too: nine of ten steps of about five shapes lie within its mean (DERIVED:
-normal errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step
+off by the error of their fit on shapes that it did not see, too: as far as nine of ten sums of a layer's products are (`layers`), whose
+errors are alike. Where that is not known nine of ten steps of about five shapes are taken to lie within the mean error (DERIVED: normal
+errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step
 has one shape: within 1.64 times 1.25 of the mean of its two passes.
 """
 
@@ -36,7 +37,9 @@ KERNEL_FACTS = (
     "stream_memory_efficiency",
     "pointwise_memory_efficiency",
     "start_in_stream_s",
+    "over_experts",
 )
+OF_A_CAP = "cap_exponent"  # which counts where power is capped
 
 
 NINE_OF_TEN = 1.64 * 1.25  # times their mean size, normal errors lie within
@@ -170,12 +173,12 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
 
 
 def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
-    for name in KERNEL_FACTS:
+    for name in (*KERNEL_FACTS, *([OF_A_CAP] if facts.power_cap_w is not None else ())):
         yield from _range(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
     for name, share in facts.named.items():
         yield from _range(f"kernels.named.{name}", share)
     for name, product in facts.products.items():
-        yield from _range(_lasting(name), product.lasting, beside=product.held_out)
+        yield from _range(_lasting(name), product.lasting, beside=product.layers or product.held_out)
     for name, kernel in facts.attention.items():
         for precision, trained in kernel.training.items():
             yield from _range(_trained(name, precision), trained.lasting, beside=NINE_OF_TEN * trained.held_out)
@@ -235,7 +238,7 @@ def _both_ways(name: str, one: Both, spread: Spread) -> Both:
 def _kernels(facts: Kernels, spread: Spread) -> Kernels:
     update: dict[str, Any] = {
         name: spread(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
-        for name in KERNEL_FACTS
+        for name in (*KERNEL_FACTS, OF_A_CAP)
         if getattr(facts, name) is not None
     }
     update["named"] = {name: spread(f"kernels.named.{name}", share) for name, share in facts.named.items()}

@@ -84,6 +84,7 @@ EXPERTS = {
 }
 _MINE = f"{_SM}.grouped.mine bf16"
 LASTING = FITTED | {"profile.kernels": "measured", "profile.products": "fitted"}
+OF_EXPERTS = LASTING | {key: EXPERTS[key] for key in ("work.phases", "work.sizes", "work.einsums", "work.tensors")}
 PACED = LASTING | {f"{_SM}.pace": {"products": 0.1, "alone": 0.01}}
 MOVING = {
     "profile.kernels": "fitted",
@@ -227,6 +228,7 @@ TREES = {
     "Products.split": Flip("measured", f"{_16}.split", "1 s", {**FITTED, "work.sizes.e": 2048}),
     "Products.quantise": Flip("measured", f"{_16}.quantise", 100, FITTED),
     "Products.lasting": Flip("measured", f"{_16}.lasting", 0.01, LASTING),
+    "Kernels.over_experts": Flip("measured", f"{_SM}.over_experts", 0.01, OF_EXPERTS),
     "Kernels.pace": Flip("measured", f"{_SM}.pace", {"products": 0.1, "alone": 0.01}, LASTING),
     "Pace.products": Flip("measured", f"{_SM}.pace.products", 0.2, PACED),
     "Pace.alone": Flip("measured", f"{_SM}.pace.alone", 0.02, PACED),

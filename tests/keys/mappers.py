@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.keys.cases import DROP
 from tests.keys.flip import Flip
 from tests.keys.machines import ATTEND, EXPERTS, FITTED, MOVING
 
@@ -101,6 +102,20 @@ _KNOWN = {"arch.tree.children.0.network.calls": "nvlink_h100", "profile.collecti
 _SEVERAL = {"profile.composites": {"gelu": {"forward": {"kernels": 2, "bytes": 6}, "backward": {"bytes": 2}}}}
 _STREAMING = {"arch.tree.children.0.children.0.compute.kernels.stream_memory_efficiency": 0.01}
 _AROUND = {"profile.heads": {"forward": {"bytes": 64}}}
+_RING = {
+    "work.sections": DROP,
+    "work.sizes": {"b": 2, "s": 128, "t": "s", "h": 4, "d": 64, "e": 16},
+    "work.einsums": {
+        "Q": "Q[b,s,h,e] = X[b,s,d] * WQ[d,h,e]",
+        "K": "K[b,s,h,e] = X[b,s,d] * WK[d,h,e]",
+        "QK": "A[b,h,s,t] = Q[b,s,h,e] * K[b,t,h,e]",
+        "softmax": "P[b,h,s,t] = softmax(A[b,h,s,t]) over t",
+        "AV": "Z[b,s,h,e] = P[b,h,s,t] * K[b,t,h,e]",
+    },
+    "mapper.axes": {"cp": {"degree": 8}},
+    "mapper.split": {"cp": ["s"]},
+    "profile.heads": {"ring": {"forward": 64, "backward": 64}},
+}
 _CAST = {"profile.casts": {"16 bit": {"activation": 4, "weight": 4, "gradient": 4}}}
 
 _ROTATED = {
@@ -197,6 +212,9 @@ PROFILES = {
     "ProfileSpec.heads": Flip("measured", "profile.heads", {"forward": {"bytes": 640}}),
     "Heads.forward": Flip("measured", "profile.heads.forward", {"bytes": 640}),
     "Heads.backward": Flip("measured", "profile.heads.backward", {"bytes": 640}),
+    "Heads.ring": Flip("overlapped", "profile.heads.ring", {"forward": 6400}, _RING),
+    "Ring.forward": Flip("overlapped", "profile.heads.ring.forward", 6400, _RING),
+    "Ring.backward": Flip("overlapped", "profile.heads.ring.backward", 6400, _RING),
     "Moves.kernels": Flip("measured", "profile.heads.forward.kernels", 9, _AROUND),
     "Moves.bytes": Flip("measured", "profile.heads.forward.bytes", 640, _AROUND),
     "KernelRun.held": Flip("measured", "profile.composites.gelu.backward.held", 64000, _SEVERAL),

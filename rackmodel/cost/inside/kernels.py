@@ -246,7 +246,7 @@ class KernelPricer:
         if product is not None:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
             batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
-            rate = product.lasting * self.pace if self.lasting else 1.0
+            rate = product.lasting * self.pace * self._over_experts(gpu.facts, local_op) if self.lasting else 1.0
             return local_op.densest(degrees) * compute_seconds(product, device, batch, m, n, k) / rate
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
         roles = roles_of(local_op)
@@ -254,6 +254,12 @@ class KernelPricer:
             return 2.0 * local_op.fullest(degrees) / rate
         batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
         return local_op.densest(degrees) * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
+
+    @staticmethod
+    def _over_experts(facts: Kernels, local_op: LocalOp) -> Any:
+        """Rate of a product in a step of training over that of one that stands alone: less where experts take some of the rows each."""
+        roles = roles_of(local_op)
+        return facts.over_experts if roles is not None and roles[0] and np.all(np.asarray(local_op.density) < 1) else 1.0
 
     def _named(self, facts: Kernels, kernel: str) -> Any:
         """Share of the peak rate of a named kernel: of the one that the profile asks for, where the part tells it apart."""

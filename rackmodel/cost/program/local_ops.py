@@ -327,14 +327,31 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
 
 
 def head_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:
-    """Kernels around attention beside its operations, before the product of queries and keys; none of another."""
-    run = plan.heads.backward if backward else plan.heads.forward
+    """Kernels around attention beside its operations, before the product of queries and keys, and those that join its parts where keys go
+    round among ranks; none of another."""
+    run, joining = (plan.heads.backward, plan.heads.ring.backward) if backward else (plan.heads.forward, plan.heads.ring.forward)
     if op.name not in plan.attending:
         return ()
-    queries = op.ins[0]
-    flow = Flow(queries.tensor, _elements(queries, plan.needs(op, 0, workload), plan, workload, run.bytes), gradient=backward)
-    moved = replace(_cast(flow, queries, plan, workload), kernels=run.kernels)
-    return () if flow.volume.empty else (replace(moved, writes=(replace(flow, tensor=f"{flow.tensor}.heads"),)),)
+    queries, layout = op.ins[0], plan.needs(op, 0, workload)
+    found = []
+    for each, kernels, name, others in ((run.bytes, run.kernels, "heads", ()), (joining, 1, "ring", _ring(op, plan, workload))):
+        volume = replace(_elements(queries, layout, plan, workload, each), others=others)
+        flow = Flow(queries.tensor, volume, gradient=backward)
+        if not volume.empty and (others or name == "heads"):
+            moved = replace(_cast(flow, queries, plan, workload), kernels=kernels)
+            found.append(replace(moved, writes=(replace(flow, tensor=f"{flow.tensor}.{name}"),)))
+    return tuple(found)
+
+
+def _ring(op: Op, plan: Plan, workload: Workload) -> tuple[int, ...]:
+    """Axes whose ranks share a context: they split the tokens of the queries, and each needs all keys, which go round among them."""
+    tokens = workload.tensors[op.ins[1].tensor].ranks
+    own, others = (plan.needs(op, position, workload) for position in (0, 1))
+    return tuple(
+        axis
+        for axis, (queries, keys) in enumerate(zip(own, others, strict=True))
+        if rank_split(queries) in tokens and not is_shard(keys)
+    )
 
 
 def ordered_op(tensor: Tensor, layout: Layout, ranks: tuple[int, ...], each: float, plan: Plan, *, gradient: bool) -> LocalOp:

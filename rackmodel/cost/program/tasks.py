@@ -62,7 +62,7 @@ class Volume:
     cuts: what axes split that need not divide it, of which the fullest accelerator has ceil(size / degree); () = degrees divide ·
     again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share ·
     touched: experts' weights, of which only those are read that a token is sent to · among: axes of which some must have more than one
-    rank, else nothing is moved; () = it always is."""
+    rank, else nothing is moved; () = it always is · others: axes of whose ranks each but one has it moved once; () = it is moved once."""
 
     total: float
     axes: tuple[int, ...] = ()
@@ -70,6 +70,7 @@ class Volume:
     touched: Touched | None = None
     among: tuple[int, ...] = ()
     cuts: tuple[Cut, ...] = ()
+    others: tuple[int, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -86,6 +87,8 @@ class Volume:
             share = share * self.touched.at(degrees)
         if self.among:
             share = share * (_product(degrees, self.among) > 1)
+        if self.others:
+            share = share * (_product(degrees, self.others) - 1)
         return np.asarray(share * (1.0 - 1.0 / degrees[..., -1]) if self.again else share, dtype=np.float64)
 
     def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
@@ -302,6 +305,7 @@ class LocalOp:
         volumes = [flow.volume for flow in (*self.reads, *self.writes)]
         found = {axes for _, _, axes in self.space} | {axes for _, axes in self.each} | {volume.axes for volume in volumes} | {self.summed}
         found |= {(-1,) for volume in volumes if volume.again} | {volume.among for volume in volumes}
+        found |= {volume.others for volume in volumes}
         found |= {axes for volume in volumes if volume.touched is not None for _, axes in volume.touched.tokens}
         found |= {axes for cuts in (self.cuts, *(volume.cuts for volume in volumes)) for _, _, axes in cuts}
         return frozenset(axes for axes in found if axes)
