@@ -9,7 +9,7 @@ from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.network.algorithms import linked
 from rackmodel.cost.network.calls import MachineCalls
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InputError
 from rackmodel.inputs import machine_calls
 from rackmodel.model.architecture import Architecture

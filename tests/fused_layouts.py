@@ -25,6 +25,7 @@ from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 from rackmodel.nests.objective import NestObjective
+from rackmodel.setting import settings_of
 from tests.certificate_cases import members
 from tests.test_fused_between import MACHINE
 
@@ -139,7 +140,7 @@ class Case:
 
     def priced(self, space: Mapspace, inside: NestInside) -> Iterator[Point]:
         """Every layout of a space, with these nests."""
-        setting, *_ = api.settings_of(self.architecture, self.workload, self.profile, ("ring",))
+        setting, *_ = settings_of(self.architecture, self.workload, self.profile, ("ring",))
         job = Job(setting=replace(setting, inside=inside), workload=self.workload, profile=self.profile)
         yield from members(job, space)
 

@@ -18,6 +18,7 @@ from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Merged, ProfileSpec
+from rackmodel.setting import settings_of
 from tests.certificate_cases import OVERLAPPED, members
 from tests.machines import SERIAL, machine, mapper, workload
 
@@ -100,7 +101,7 @@ class Case:
 
     def layouts(self, machine: Architecture) -> tuple[list[Point], float]:
         """Every layout that fits a machine, priced as a step, and how many there are."""
-        job = Job(setting=api.settings_of(machine, self.workload, self.profile)[0], workload=self.workload, profile=self.profile)
+        job = Job(setting=settings_of(machine, self.workload, self.profile)[0], workload=self.workload, profile=self.profile)
         space = build_mapspace(self.mapper, self.workload, machine.used)
         return list(members(job, space, 5_000)), max((problem.size for problem in space.problems), default=0.0)
 

@@ -26,8 +26,8 @@ from rackmodel.mapper.mapspace import PER_LAYER
 from rackmodel.mapper.stages.columns import problem_of
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once, by_policy
-from rackmodel.mapper.stages.stage_cut import CutAnswer, best_cut
 from rackmodel.setting import at_pace, local_pricer, setting_of
+from tests.one_cut import CutAnswer, best_cut
 from tests.step_cases import Maker
 
 Array = NDArray[np.float64]

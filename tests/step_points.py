@@ -16,7 +16,7 @@ from rackmodel.cost.step.cut import Cut, cut_by_counts, even_cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.inputs.read import read_inputs
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.profile import Buckets, Host, Overlap, ProfileSpec, Window

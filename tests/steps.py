@@ -16,7 +16,7 @@ from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts, step_ledger
 from rackmodel.cost.step.memory import fullest_device
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Found, Question, search_space

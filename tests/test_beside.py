@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from rackmodel.carbon.run import RunRequest, whole_run
 from rackmodel.cli.app import app
-from rackmodel.cli.options import beside, said
+from rackmodel.cli.beside import Beside
+from rackmodel.cli.options import said
 from rackmodel.inputs import read_workload
 from rackmodel.report.beside import MOST_POINTS, front_chart_data, front_data, run_table
 from rackmodel.report.launch.arguments import Launch
@@ -42,7 +43,7 @@ def front(words: str = "tensor") -> dict[str, Any]:
 def extra(words: str = "tensor") -> dict[str, Any]:
     run = whole_run(result(), read_workload("ffn"), RunRequest(1000))
     launch = Launch("deepspeed", (words,), ("--a 1", f"--b {words}"), "ds.json", '{"x": 1}')
-    return beside(run, launch, front(words))
+    return Beside(run, launch).saved(front(words))
 
 
 def test_a_page_has_front_run_and_flags_where_the_file_has_them(tmp_path: Path) -> None:

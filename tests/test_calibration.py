@@ -15,7 +15,7 @@ from rackmodel.calibration.fit_products import BEGIN, LATENCY_S, REUSE, Machine,
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.gpu import gpu_of
-from rackmodel.cost.inside.kernels import fitted_kernel_rows, looped_kernel_rows
+from rackmodel.cost.inside.kernels import KernelPricer, looped_kernel_rows
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
@@ -123,7 +123,7 @@ def test_a_product_in_a_step_reads_from_the_memory_what_a_loop_finds_in_the_cach
     machine = read_architecture("rtx_pro_6000_node")
     for size, least, most in ((6144.0, 1.0, 1.01), (2048.0, 1.2, 2.0)):
         local_op = local_operation(PRODUCT, {"m": np.array([1.0]), "n": np.array([size]), "k": np.array([size])}, 16)
-        loop, step = (float(pricer(machine, local_op, ONE)[1][0]) for pricer in (looped_kernel_rows, fitted_kernel_rows))
+        loop, step = (float(pricer(machine, local_op, ONE)[1][0]) for pricer in (looped_kernel_rows, KernelPricer(fitted=True)))
         assert least <= step / loop <= most
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon import lifetime, metrics
-from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage, footprint, objective
+from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage, carbon_weights, footprint
 from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.flips import flips
 from rackmodel.carbon.metrics import Footprint
@@ -187,16 +187,22 @@ def test_the_footprint_of_a_result_by_hand(work: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["edp", "edap", "cdp", "cep", "c2ep", "ce2p", "tcdp", "carbon"])
-def test_an_objective_of_joules_and_seconds_is_the_footprint_at_mid(name: str, work: dict[str, Any]) -> None:
+def test_a_figure_of_a_footprint_is_that_of_its_joules_and_seconds(name: str, work: dict[str, Any]) -> None:
     result, machine, bill = work["results"]["data"], work["machine"], work["bill"]
     static_w = result.ledger.group(("component",))[("static",)] / result.latency_s
-    weigh = objective(name, machine, bill, GRID, static_w)
-    expected = footprint(result, machine, bill, GRID).figure(name).mid
-    values = weigh(np.array([result.energy_j, 2 * result.energy_j]), np.array([result.latency_s, result.latency_s]))
-    assert values[0] == pytest.approx(expected, rel=1e-9)
-    assert values[1] >= values[0]
-    with pytest.raises(InputError, match="objective"):
-        objective("cpd", machine, bill, GRID, static_w)
+    alpha, beta = carbon_weights(machine, bill, GRID, static_w)
+    e, t, embodied, area = result.energy_j, result.latency_s, bill.total_g(Usage().boundaries).mid, bill.area_m2.mid
+    expected = {
+        "edp": e * t,
+        "edap": e * t * area,
+        "cdp": embodied * t,
+        "cep": embodied * e,
+        "c2ep": embodied**2 * e,
+        "ce2p": embodied * e**2,
+        "carbon": alpha * e + beta * t,
+        "tcdp": (alpha * e + beta * t) * t,
+    }
+    assert footprint(result, machine, bill, GRID).figure(name).mid == pytest.approx(expected[name], rel=1e-9)
 
 
 def test_results_on_one_machine_flip_only_where_energy_and_time_disagree(work: dict[str, Any]) -> None:

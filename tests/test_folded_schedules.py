@@ -15,8 +15,8 @@ from rackmodel.cost.step.cut import cut
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.jobs import DEVICE, PASSES, LaneJob, LayerPass
 from rackmodel.cost.step.pipeline_orders import held, order
-from rackmodel.cost.step.pricer import Setting
 from rackmodel.cost.step.schedule import schedule_of
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace

@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from rackmodel import api
-from rackmodel.cli.options import write_mapping
+from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper.found_fusion import Fused, most_saved, regions

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rackmodel import api
-from rackmodel.cli.options import write_mapping
+from rackmodel import api, searches
+from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper import nest_trades
@@ -70,7 +70,7 @@ def every_set(workload: str) -> list[list[dict[str, Any]]]:
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Searches that fuse what they are told to wherever it fits, and search once."""
-    plain, aimed = api.nest_inside, NestInside.aimed
+    plain, aimed = searches.nest_inside, NestInside.aimed
 
     def made(*given: Any, **said: Any) -> NestInside:
         inside = plain(*given, **said)
@@ -78,7 +78,7 @@ def forced(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
         return inside
 
     with monkeypatch.context() as patched:
-        patched.setattr(api, "nest_inside", made)
+        patched.setattr(searches, "nest_inside", made)
         patched.setattr(NestInside, "aimed", lambda self, aim, launch_s=0.0, **said: aimed(self, aim, 1e3, **said))
         patched.setattr(nest_trades, "best_fused", lambda job, question, search: (job, search(job, question)))
         yield patched

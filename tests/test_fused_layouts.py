@@ -18,6 +18,7 @@ from rackmodel.mapper.loop_nests import nest_inside
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.result import Result
 from rackmodel.nests.objective import NestObjective
+from rackmodel.setting import settings_of
 from tests import samples
 from tests.fused_layouts import GRAPHS, LONG, SMALL, Case, check
 from tests.test_fused_between import MACHINE, WIDTHS
@@ -46,7 +47,7 @@ def test_tables_say_of_every_layout_what_its_step_takes(seed: int) -> None:
     space = build_mapspace(case.mapper, case.workload, case.architecture.used)
     aim = NestObjective("energy" if seed % 2 else "latency")
     inside = nest_inside(case.mapper, case.workload, (aim, None))
-    setting = replace(api.settings_of(case.architecture, case.workload, case.serial)[0], inside=inside)
+    setting = replace(settings_of(case.architecture, case.workload, case.serial)[0], inside=inside)
     problem = space.problems[0]
     factors = build_factors(setting, problem, case.serial).whole()
     ops = list(problem.mesh.domains)
@@ -65,7 +66,7 @@ def test_cells_are_bounded_until_they_are_solved(seed: int, factors: str) -> Non
     case = Case(seed, (*GRAPHS, *LONG) if samples.cases(0, 1) else ("pair",), found=True, factors=factors)
     aim = NestObjective("energy" if seed % 4 else "latency")
     inside = nest_inside(case.mapper, case.workload, (aim, None))
-    setting = replace(api.settings_of(case.architecture, case.workload, case.serial)[0], inside=inside)
+    setting = replace(settings_of(case.architecture, case.workload, case.serial)[0], inside=inside)
     (problem,) = build_mapspace(case.mapper, case.workload, case.architecture.used).problems
     bounds = build_factors(setting, problem, case.serial)
     chosen = dict.fromkeys(bounds.counts, 0)

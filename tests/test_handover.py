@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackmodel import api
-from rackmodel.cli.options import write_mapping
+from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InputError
 from rackmodel.model.result import Result
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.layouts.capped import fix, min_marginals, solve_capped
 from rackmodel.mapper.layouts.codes import LayoutCodes, Mover

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rackmodel import api
-from rackmodel.cli.options import write_mapping
+from rackmodel.cli.written import write_mapping
 from rackmodel.errors import RackmodelError
 from rackmodel.inputs import read_inputs
 from rackmodel.model.mapping import InsideSpec

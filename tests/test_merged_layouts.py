@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel import api
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.merged import products_alike, side_by_side
 from rackmodel.inputs.read import read_profile
@@ -21,6 +20,7 @@ from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import total
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.profile import Merged
+from rackmodel.setting import settings_of
 from tests import samples
 from tests.certificate_cases import members
 from tests.free_columns import COLUMNS, STYLES, drawn_step, free, least_seconds
@@ -45,7 +45,7 @@ def test_tables_say_of_every_layout_what_its_step_takes(name: str, kernels: Any)
     """Of tasks one after another: each alone, and what kernels that take several change; what a bound says is no more."""
     case = next(case for case in (Case(seed, (name,)) for seed in itertools.count()) if case.kernels == kernels)
     profile = SERIAL.model_copy(update={"merged": EVERY, "kernels": kernels})
-    setting = api.settings_of(case.architecture, case.workload, profile)[0]
+    setting = settings_of(case.architecture, case.workload, profile)[0]
     space = build_mapspace(case.mapper, case.workload, case.architecture.used)
     problem, job = space.problems[-1], Job(setting=setting, workload=case.workload, profile=profile)
     steps = list(members(job, replace(space, problems=(problem,)), 10**6))
@@ -65,7 +65,7 @@ def test_too_many_combinations_are_refused_by_name_or_bounded_from_below(monkeyp
     for name in ("three of one", "a sum"):
         case = next(case for case in (Case(seed, (name,)) for seed in itertools.count()) if case.kernels == "measured")
         profile = SERIAL.model_copy(update={"merged": EVERY, "kernels": "measured"})
-        setting = api.settings_of(case.architecture, case.workload, profile)[0]
+        setting = settings_of(case.architecture, case.workload, profile)[0]
         (problem,) = build_mapspace(case.mapper, case.workload, case.architecture.used).problems
         merged = FactorBuilder(setting, problem, profile, True)._merged
         whole = merged.changes(wide=True)
@@ -83,7 +83,7 @@ def test_what_hides_beside_products_that_are_one_has_their_kernel_once() -> None
     the longest that any makes."""
     case = next(case for case in (Case(seed, ("three of one",)) for seed in itertools.count()) if case.kernels == "measured")
     profile = SERIAL.model_copy(update={"merged": EVERY, "kernels": "measured"})
-    setting = api.settings_of(case.architecture, case.workload, profile)[0]
+    setting = settings_of(case.architecture, case.workload, profile)[0]
     (problem,) = build_mapspace(case.mapper, case.workload, case.architecture.used).problems
     layer = FactorBuilder(setting, problem, profile, True)._merged
     each = list(itertools.product(*(range(len(layer.strategies[op])) for op in "QKV")))

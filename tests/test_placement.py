@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rackmodel.errors import InputError
-from rackmodel.model.placement import Mesh, accelerators, fill, members
+from rackmodel.model.placement import Mesh, accelerators, members
 
 
 def test_groups_are_all_coordinates_of_the_other_axes_and_rows_ascend() -> None:
@@ -35,7 +35,7 @@ def test_mixed_radix_meshes_partition_a_contiguous_range(order: list[int], degre
         strides[axis] = stride
         stride *= degrees[axis]
     mesh = Mesh(("a", "b", "c"), tuple(degrees), tuple(strides), offset)
-    fill(mesh, stride)
+    assert (mesh.size, mesh.contiguous) == (stride, True)
     groups = members(mesh, tuple(chosen))
     assert sorted(groups.reshape(-1)) == list(range(offset, offset + stride))
     assert np.all(np.diff(groups, axis=1) > 0)
@@ -68,10 +68,6 @@ def test_meshes_that_do_not_fit_say_why() -> None:
     ):
         with pytest.raises(InputError, match=fact):
             Mesh(*arguments)
-    with pytest.raises(InputError, match="make 4 accelerators, not 5"):
-        fill(Mesh(("a",), (4,), (1,)), 5)
-    with pytest.raises(InputError, match="leave accelerators out"):
-        fill(Mesh(("a",), (4,), (2,)), 4)
     with pytest.raises(InputError, match="did you mean 'tensor'"):
         members(Mesh(("tensor",), (4,), (1,)), ["tensr"])
 

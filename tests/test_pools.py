@@ -19,14 +19,13 @@ from rackmodel.inputs.carbon_tables import tables_of
 from rackmodel.inputs.ranged import ranged_facts
 from rackmodel.inputs.read import read_architecture, read_inputs
 from rackmodel.inputs.shared import SharedInputs
-from rackmodel.mapper.stages.stage_cut import best_cut
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.report.facts import machine_numbers
 from rackmodel.studies.answer import search_point
 from tests import samples
 from tests.cut_integer_program import cut_by_cpsat
-from tests.open_cut_cases import best, brute_force, clock_of, pooled_problem
+from tests.open_cut_cases import best, brute_force, pooled_problem
 from tests.test_asked import point
 
 NODE = """
@@ -343,7 +342,7 @@ def test_cuts_over_two_kinds_are_the_best_of_all_cuts_and_mixes(block: int) -> N
             with pytest.raises(InfeasibleError):
                 best(one)
             continue
-        answer = best_cut(one, clock_of(one))
+        answer = best(one)
         assert answer.proven, seed
         assert answer.seconds == pytest.approx(least[0], rel=1e-12), seed
         if seed % 10 == 0:

@@ -10,6 +10,7 @@ import pytest
 from rackmodel import api
 from rackmodel.inputs import read_architecture, read_mapper, read_workload
 from rackmodel.mapper.mapping import to_mapping
+from rackmodel.mapper.mapping_check import hosts_of
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.model.mapping import MappingSpec
@@ -65,7 +66,7 @@ def test_racks_of_any_size_are_searched_exactly(nodes: int, minimize: str, tmp_p
     workload = read_workload("moe_1t", [f"layers={LAYERS}", f"b={2 * CASES[nodes]}", "x=40", "s=512"])
     mapper = read_mapper(tmp_path / "ragged.yaml")
     result = api.search_mapper(machine, workload, mapper, minimize=minimize, profile="serial").result
-    every = members(build_mapspace(mapper, workload, machine.used, api.hosts_of(machine)), machine, mapper)
+    every = members(build_mapspace(mapper, workload, machine.used, hosts_of(machine)), machine, mapper)
     prices = api.price(machine, workload, every)
     fits = prices.memory_bytes <= machine.accelerator.memory.visible_bytes  # type: ignore[union-attr,operator]
     figures = prices.latency_s if minimize == "latency" else prices.energy_j

@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from rackmodel.cost.ledger import COLUMNS, KEYS, Charge, Ledger
 from rackmodel.model.mapping import HomeSpec
+from rackmodel.model.result import Result
 from rackmodel.report.points import points_table, unshown
 from rackmodel.report.tables import (
     breakdown_table,
-    comparison_rows,
     comparison_table,
     console,
     format_percent,
@@ -28,6 +29,14 @@ from rackmodel.report.tables import (
     si_scale,
 )
 from tests.report_samples import LEDGER, result
+
+
+def compared(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of both tables of a comparison on a wide terminal, the certificate last."""
+    tables = comparison_table(results, width=200), limits_table(results)
+    costs, limits = ([(str(column.header), [str(cell) for cell in column.cells]) for column in table.columns] for table in tables)
+    columns = [*costs[:-1], *limits[1:], costs[-1]]
+    return [head for head, _ in columns], [[cell.replace("\n", ", ") for cell in row] for row in zip(*(c for _, c in columns), strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +101,7 @@ def test_the_shares_of_a_ledger_are_its_groups_over_its_total() -> None:
 
 
 def test_a_comparison_has_one_row_a_mapper_with_every_figure() -> None:
-    heads, rows = comparison_rows([result("data", {"dp": 8}), result("tensor", {"tp": 8}, gap=0.031)])
+    heads, rows = compared([result("data", {"dp": 8}), result("tensor", {"tp": 8}, gap=0.031)])
     assert dict(zip(heads, rows[1], strict=True)) == {
         "mapper": "tensor",
         "mapping": "tp 8",
@@ -113,7 +122,7 @@ def test_a_comparison_has_one_row_a_mapper_with_every_figure() -> None:
 def test_machines_are_named_where_there_are_several() -> None:
     there = {"tokens": 4, "peak_flop_per_s": 1.9e15}  # 3.8e12 of 5 ms · 1.9e15 = 9.5e12 operations; 10 J for 4 tokens
     many = [result("tensor", machine="dgx_h100", accelerators=64, **there), result("stream", machine="cs2", accelerators=16)]
-    heads, rows = comparison_rows(many)
+    heads, rows = compared(many)
     assert [row[:2] for row in rows] == [["dgx_h100 × 64", "tensor"], ["cs2 × 16", "stream"]]
     assert heads[-5:] == ["limited by", "MFU", "HFU", "energy/token", "certificate"]
     assert rows[0][-4:] == ["40 %", "40 %", "2.5 J", "proven"]
@@ -128,7 +137,7 @@ def test_machines_are_named_where_there_are_several() -> None:
 
 
 def test_without_a_site_there_is_no_carbon_column() -> None:
-    heads, _ = comparison_rows([result(carbon=None)])
+    heads, _ = compared([result(carbon=None)])
     assert "carbon" not in heads
     assert "CO2e" not in "\n".join(result_lines(result(carbon=None)))
 

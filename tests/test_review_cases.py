@@ -9,7 +9,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace

@@ -10,7 +10,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.mapper.mapspace import build_mapspace

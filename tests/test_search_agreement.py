@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.layouts.eliminate import eliminate
 from rackmodel.mapper.layouts.exhaustive import exhaust

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.stages import cut_order
-from rackmodel.mapper.stages.stage_cut import CutAnswer, CutProblem, Ends
+from rackmodel.mapper.stages.cut_problem import CutProblem, Ends
 from tests import samples
 from tests.cut_integer_program import cut_by_cpsat
+from tests.one_cut import CutAnswer
 from tests.open_cut_cases import best, brute_force, clock_of, least_need, some_problem
 
 NONE, FULL = 0, 1

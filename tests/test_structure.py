@@ -6,9 +6,10 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
-import pytest
+import networkx
 
 from rackmodel.cost.network.asked import NUMBERS
 
@@ -25,42 +26,66 @@ FLOORS = [
     {"face"},
     {"studies"},
     {"api"},
+    {"searches"},
+    {"evaluations"},
     {"setting"},
     {"results"},
     {"inputs", "mapper", "carbon", "report"},
     {"cost", "store"},
     {"model", "nests"},
     {"csv_file", "processes", "units", "watch"},
-    {"cycles", "errors"},
+    {"cycles", "errors", "version"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}
+COST = [{"step"}, {"inside", "network"}, {"program"}, {"going_on", "ledger"}]  # floors of a room that has rooms
+CIRCLES = [  # of files that import each other, which may only become fewer
+    {"calibration.measure", "calibration.measure_step", "calibration.measure_torch"},
+    {"nests.searchers.slices", "nests.searchers.slice_enumeration"},
+    {f"mapper.{name}" for name in ("loop_nests", "fused_regions", "given_nests", "one_kernel", "waits_between")},
+]
 
 
 def _floor(name: str) -> int:
     return next(number for number, floor in enumerate(FLOORS) if name in floor)
 
 
-def _imports(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rackmodel"):
-            parts = node.module.split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("rackmodel.")}
-    return found - {"__version__"}
+@cache
+def _imported() -> dict[str, set[str]]:
+    """File of the package → the files that it imports, by dotted names below the package ('cost.ledger'); within functions, too."""
+    files = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    found: dict[str, set[str]] = {name: set() for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not isinstance(node, ast.Import) or not any(each.name.startswith("rackmodel") for each in node.names), path
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "rackmodel":
+                room = node.module.removeprefix("rackmodel").lstrip(".")
+                for each in node.names:
+                    places = (f"{room}.{each.name}".lstrip("."), room, f"{room}.__init__".lstrip("."))
+                    found[name].add(next(place for place in places if place in files))
+    return found
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_imports_run_down(path: Path) -> None:
-    parts = path.relative_to(PACKAGE).with_suffix("").parts
-    here = parts[0]
-    if here == "__init__":
-        return
-    for name in _imports(path):
-        if name != here and (here, name) not in ALLOWED_SIDEWAYS:
-            assert _floor(name) > _floor(here), f"{path.name} imports {name}"
+def test_imports_run_down() -> None:
+    for name, below in _imported().items():
+        here = name.split(".")[0]
+        for there in {other.split(".")[0] for other in below} - {here}:
+            assert here == "__init__" or (here, there) in ALLOWED_SIDEWAYS or _floor(there) > _floor(here), f"{name} imports {there}"
+
+
+def test_imports_run_down_within_cost() -> None:
+    floors = {name: number for number, floor in enumerate(COST) for name in floor}
+    for name, below in _imported().items():
+        for other in below:
+            if name.startswith("cost.") and other.startswith("cost."):
+                here, there = (path.split(".")[1] for path in (name, other))
+                assert here == there or floors[there] > floors[here], f"{name} imports {other}"
+
+
+def test_files_do_not_import_each_other_in_a_circle() -> None:
+    """An import for types alone, or within a function, counts: it says as much of what a file has to know."""
+    graph = networkx.DiGraph((name, other) for name, below in _imported().items() for other in below)
+    circles = [circle for circle in networkx.strongly_connected_components(graph) if len(circle) > 1]
+    assert [sorted(circle) for circle in circles if not any(circle <= known for known in CIRCLES)] == []
 
 
 def test_ortools_is_imported_in_solver_functions_alone() -> None:
@@ -80,7 +105,8 @@ def test_numbers_of_networks_are_read_where_searches_ask() -> None:
     """Machines whose networks say the same share answers (cost/network/asked): a search that read them elsewhere would not be heard."""
     reads = re.compile(rf"network\.({'|'.join(sorted(NUMBERS))})\b")
     asked = set(PACKAGE.joinpath("cost", "network").rglob("*.py")) | {PACKAGE / "cost/step/occupancy.py"}  # of wired weights
-    searched = [*(PACKAGE / "cost").rglob("*.py"), *(PACKAGE / "mapper").rglob("*.py"), PACKAGE / "api.py", PACKAGE / "results.py"]
+    doors = (PACKAGE / f"{name}.py" for name in ("searches", "evaluations", "results"))
+    searched = [*(PACKAGE / "cost").rglob("*.py"), *(PACKAGE / "mapper").rglob("*.py"), *doors]
     assert [path.name for path in searched if path not in asked and reads.search(path.read_text(encoding="utf-8"))] == []
 
 

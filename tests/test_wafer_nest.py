@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from rackmodel import api
-from rackmodel.cli.options import write_mapping
+from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.nests.mapping import print_nest
 from tests import samples

@@ -10,7 +10,7 @@ import numpy as np
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.model.architecture import Architecture

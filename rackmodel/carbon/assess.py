@@ -7,20 +7,18 @@ E and T are a step's; CF is linear in both, so that a search can weigh them (`ob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from rackmodel.carbon.bill import Bill
 from rackmodel.carbon.job import ACTIVE, LIFETIME, YEAR_S, Usage, carbon_rates
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.ranges import factor, fixed
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
 from rackmodel.units import Quantity
 
-__all__ = ["ACTIVE", "LIFETIME", "YEAR_S", "Usage", "carbon_weights", "footprint", "objective"]
+__all__ = ["ACTIVE", "LIFETIME", "YEAR_S", "Usage", "carbon_weights", "footprint"]
 
 
 def footprint(
@@ -38,32 +36,6 @@ def footprint(
         area_m2=bill.area_m2,
         work=work,
     )
-
-
-def objective(
-    name: str, architecture: Architecture, bill: Bill, grid: Mapping[str, Quantity], static_w: float, usage: Usage | None = None
-) -> Callable[[Any, Any], Any]:
-    """A figure as a function of [n] joules and [n] seconds of a step, every factor at mid: what a search minimizes.
-
-    name: as Footprint.figure takes it. Raises InputError for an unknown one.
-    """
-    said = usage or Usage()
-    alpha, beta = carbon_weights(architecture, bill, grid, static_w, said)
-    embodied = bill.total_g(said.boundaries).mid
-    area = bill.area_m2.mid
-    known: dict[str, Callable[[Any, Any], Any]] = {
-        "edp": lambda e, t: e * t,
-        "edap": lambda e, t: e * t * area,
-        "cdp": lambda e, t: embodied * t,
-        "cep": lambda e, t: embodied * e,
-        "c2ep": lambda e, t: embodied**2 * e,
-        "ce2p": lambda e, t: embodied * e**2,
-        "carbon": lambda e, t: alpha * e + beta * t,
-        "tcdp": lambda e, t: (alpha * e + beta * t) * t,
-    }
-    if name not in known:
-        raise InputError(f"no carbon objective called '{name}'", known=sorted(known), given=name)
-    return known[name]
 
 
 def carbon_weights(

@@ -11,11 +11,10 @@ from __future__ import annotations
 from rackmodel.carbon import yields
 from rackmodel.carbon.ranges import Ranged, apply, factor, fixed, total
 from rackmodel.carbon.silicon import act_area_carbon, die_carbon
-from rackmodel.carbon.tables import CarbonTables
+from rackmodel.carbon.tables import CarbonTables, sourced
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Level
 from rackmodel.model.embodied import Die, Yield
-from rackmodel.units import Quantity
 
 CM2 = 1e4  # cm2 in a m2
 LEAST_GOOD = 0.01  # dies that work, of those made: below, the model of yield is in doubt and not the die
@@ -72,12 +71,12 @@ def area_carbon_g_per_m2(process: str, tables: CarbonTables, model: str = "act")
     if model != "act":
         if model not in row.area_carbon:
             raise InputError(f"model '{model}' says nothing of {process}", known=("act", *row.area_carbon), given=model, path="process")
-        return factor(f"{process}: carbon per area ({model})", _sourced(row.area_carbon[model], row.source))
+        return factor(f"{process}: carbon per area ({model})", sourced(row.area_carbon[model], row.source))
     gas = row.gas_g_per_m2(tables.fab.abated)
     if row.energy_j_per_m2 is None or gas is None:
         raise InputError(f"ACT's terms of {process} are not known", known=tuple(row.area_carbon), given=model, path="process")
     return act_area_carbon(
-        factor(f"{process}: fab energy", _sourced(row.energy_j_per_m2, row.source)),
+        factor(f"{process}: fab energy", sourced(row.energy_j_per_m2, row.source)),
         factor("fab intensity", tables.fab.intensity_g_per_j),
         factor(f"{process}: gases", gas),
         factor("materials", tables.fab.materials_g_per_m2),
@@ -116,7 +115,7 @@ def good_share(said: Yield, process: str, area_m2: Ranged, tables: CarbonTables,
         row = tables.process(process)
         if row.defects_per_cm2 is None:
             raise InputError(f"how many defects a cm2 of {process} has is not known: state it", path="yield.defects_per_cm2")
-        density = factor(f"{process}: defects", _sourced(row.defects_per_cm2, row.source))
+        density = factor(f"{process}: defects", sourced(row.defects_per_cm2, row.source))
     defects = area_m2 * density * CM2
     if said.model == "spare":
         assert said.cores is not None
@@ -143,8 +142,3 @@ def check_density(power_w: float, area_m2: float) -> None:
 
 def _shared(said: Yield, tables: CarbonTables) -> bool:
     return said is tables.fab.yield_
-
-
-def _sourced(value: float, source: str | None) -> Quantity:
-    quantity = value if isinstance(value, Quantity) else Quantity.make(value, value, value, None, f"{value:g}")
-    return Quantity.make(float(quantity), quantity.low, quantity.high, quantity.source or source, quantity.text)

@@ -159,9 +159,9 @@ def join_tables(files: Iterable[TableFile]) -> CarbonTables:
     return CarbonTables(
         fabs[0],
         _joined("processes", [file.processes for file in many]),
-        _joined("technologies", [{n: _sourced(t.carbon_g_per_byte, t.source) for n, t in f.technologies.items()} for f in many]),
-        _joined("parts", [{n: _sourced(p.carbon_g, p.source) for n, p in f.parts.items()} for f in many]),
-        _joined("products", [{n: _sourced(p.carbon_g, p.source) for n, p in f.products.items()} for f in many]),
+        _joined("technologies", [{n: sourced(t.carbon_g_per_byte, t.source) for n, t in f.technologies.items()} for f in many]),
+        _joined("parts", [{n: sourced(p.carbon_g, p.source) for n, p in f.parts.items()} for f in many]),
+        _joined("products", [{n: sourced(p.carbon_g, p.source) for n, p in f.products.items()} for f in many]),
         _joined("figures", [file.figures for file in many]),
         _joined("claims", [file.claims for file in many]),
     )
@@ -173,9 +173,9 @@ def overlaid(tables: CarbonTables, own: TableFile) -> CarbonTables:
         tables,
         fab=own.fab or tables.fab,
         processes={**tables.processes, **own.processes},
-        technologies={**tables.technologies, **{n: _sourced(t.carbon_g_per_byte, t.source) for n, t in own.technologies.items()}},
-        parts={**tables.parts, **{n: _sourced(p.carbon_g, p.source) for n, p in own.parts.items()}},
-        products={**tables.products, **{n: _sourced(p.carbon_g, p.source) for n, p in own.products.items()}},
+        technologies={**tables.technologies, **{n: sourced(t.carbon_g_per_byte, t.source) for n, t in own.technologies.items()}},
+        parts={**tables.parts, **{n: sourced(p.carbon_g, p.source) for n, p in own.parts.items()}},
+        products={**tables.products, **{n: sourced(p.carbon_g, p.source) for n, p in own.products.items()}},
         figures={**tables.figures, **own.figures},
         claims={**tables.claims, **own.claims},
     )
@@ -209,6 +209,7 @@ def _known(table: Mapping[str, Quantity], name: str, what: str) -> Quantity:
     return table[name]
 
 
-def _sourced(value: float, source: str | None) -> Quantity:
+def sourced(value: float, source: str | None) -> Quantity:
+    """A value of a table with its own source, or the table's."""
     quantity = value if isinstance(value, Quantity) else Quantity.make(value, value, value, None, f"{value:g}")
     return Quantity.make(float(quantity), quantity.low, quantity.high, quantity.source or source, quantity.text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rackmodel.cli.options import tell
+from rackmodel.cli.printing import tell
 from rackmodel.errors import OutputError
 
 

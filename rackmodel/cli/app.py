@@ -45,7 +45,7 @@ app = typer.Typer(
 
 def _version(show_it: bool) -> None:
     if show_it:
-        from rackmodel import __version__
+        from rackmodel.version import __version__
 
         typer.echo(f"rackmodel {__version__}")
         raise typer.Exit

@@ -16,17 +16,15 @@ from rackmodel.cli.options import (
     StepsOption,
     TokensOption,
     folder,
-    make_run,
     objective,
-    print_json,
-    run_words,
-    tell,
 )
+from rackmodel.cli.printing import print_json, tell
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
+from rackmodel.cli.whole_run import make_run, run_words
 
 if TYPE_CHECKING:
     from rackmodel.cli.carbon_job import Amounts, JobQuestion
-    from rackmodel.cli.options import RunWords
+    from rackmodel.cli.whole_run import RunWords
     from rackmodel.errors import InputError
     from rackmodel.inputs import Inputs
     from rackmodel.model.architecture import Architecture

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, echo, print_json
+from rackmodel.cli.options import JsonOption
+from rackmodel.cli.printing import echo, print_json
 
 
 def check(

@@ -20,15 +20,14 @@ from rackmodel.cli.options import (
     SetOption,
     TimeOption,
     WorkloadArg,
-    echo,
     folder,
     objective,
-    print_json,
     time_limit,
-    write_results,
 )
+from rackmodel.cli.printing import echo, print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data, seed_of
+from rackmodel.cli.written import write_results
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip

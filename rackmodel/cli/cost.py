@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, echo, folder, print_json, tell, words_of
+from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, folder, words_of
+from rackmodel.cli.printing import echo, print_json, tell
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, echo, folder, print_json, print_table, tell
+from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, folder
+from rackmodel.cli.printing import echo, print_json, print_table, tell
 
 if TYPE_CHECKING:
     from rackmodel.report.difference import LedgerChange

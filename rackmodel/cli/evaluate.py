@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rackmodel.cli.answer_first import answer_first
+from rackmodel.cli.beside import beside_words
 from rackmodel.cli.emitted import carbon_lines, result_data
 from rackmodel.cli.options import (
     ArchitectureArg,
@@ -24,20 +25,10 @@ from rackmodel.cli.options import (
     TraceOption,
     VerboseOption,
     WorkloadArg,
-    beside,
     folder,
-    framework,
-    make_launch,
-    make_run,
-    print_json,
-    print_launch,
-    print_run,
-    run_words,
-    said,
-    write_launch,
-    write_results,
-    write_trace,
 )
+from rackmodel.cli.printing import print_json
+from rackmodel.cli.written import write_results
 
 
 def evaluate(
@@ -63,33 +54,24 @@ def evaluate(
     from rackmodel.inputs import read_inputs
     from rackmodel.report.finite import check_finite
 
-    long: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
-    long |= {"failures": failures, "restart": restart}
-    words, name = run_words(**long), framework(flags)
+    run: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
+    words = beside_words(flags, trace, **run, failures=failures, restart=restart)
     where = folder(output)
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
-    inputs = read_inputs(architecture, workload, mapping=mapping, sets=sets or ()) if words or name or trace else None
-    run = make_run(words, result, inputs) if words and inputs else None
-    launch = make_launch(name, result, inputs) if name and inputs else None
+    beside = words.of(result, profile, lambda: read_inputs(architecture, workload, mapping=mapping, sets=sets or ()))
     check_finite([result])
     with answer_first(as_json=as_json) as write:
         if where is not None:
             asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
-            own = [asked | {"options": said(flags=flags, **long)}]
-            write(lambda: write_results([result], where, asked=own, beside=beside(run, launch)))
-            if launch:
-                write(lambda: write_launch(launch, where))
-        if trace is not None and inputs is not None:
-            write(lambda: write_trace(result, inputs, profile, trace))
+            write(lambda: write_results([result], where, asked=[asked | {"options": words.said}], beside=beside.saved()))
+            if beside.launch:
+                write(lambda: beside.write_launch(where))
+        if beside.trace:
+            write(beside.trace)
         if as_json:
-            data: dict[str, Any] = {"result": result_data(result)}
-            data |= {"run": run.to_dict()} if run else {}
-            print_json(data | ({"flags": launch.to_dict()} if launch else {}))
+            print_json({"result": result_data(result)} | beside.to_dict())
             return
         from rackmodel.report.printing import print_result
 
         print_result(result, notes=carbon_lines([result]), whole=verbose)
-        if run:
-            print_run(run)
-        if launch:
-            print_launch(launch)
+        beside.show()

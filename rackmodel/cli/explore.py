@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import echo
+from rackmodel.cli.printing import echo
 
 
 def explore(

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, echo, folder, print_json
+from rackmodel.cli.options import JsonOption, folder
+from rackmodel.cli.printing import echo, print_json
 
 
 def import_(

@@ -72,7 +72,7 @@ def _command() -> int:
 def _as_json(problem: RackmodelError) -> int:
     """The exit code of a problem, which a command with --json also prints as fields."""
     if "--json" in sys.argv:
-        from rackmodel.cli.options import print_json
+        from rackmodel.cli.printing import print_json
 
         try:
             told = {key: None if value in (math.inf, -math.inf) else value for key, value in problem.to_dict().items()}

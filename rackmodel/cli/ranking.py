@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import echo
+from rackmodel.cli.printing import echo
 
 if TYPE_CHECKING:
     from rackmodel.studies.ranking import RangedNumber, RankedPair

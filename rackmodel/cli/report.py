@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import tell
+from rackmodel.cli.printing import tell
 
 
 def report(
@@ -16,7 +16,6 @@ def report(
     figures: Annotated[Path | None, typer.Option("--figures", metavar="DIR", help="Write figures for a paper, as PNG and SVG.")] = None,
 ) -> None:
     """Put saved results on one page: question, answer, certificate, linked charts, sortable tables, inputs with sources, the command."""
-    from rackmodel import __version__
     from rackmodel.errors import OutputError
     from rackmodel.report.files import make_folder, write_whole
     from rackmodel.report.result_page import names_of, result_page
@@ -26,7 +25,7 @@ def report(
     if output.is_dir():
         raise OutputError("cannot write there: it is a folder, want a file", str(output))
     make_folder(output.parent)
-    tell([write_whole(output, result_page(found, __version__))])
+    tell([write_whole(output, result_page(found))])
     if figures is not None:
         from rackmodel.report.figures import write_figures
 

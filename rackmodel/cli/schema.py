@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import echo, print_json
+from rackmodel.cli.printing import echo, print_json
 
 
 def schema(

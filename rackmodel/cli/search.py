@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackmodel.cli.answer_first import answer_first
+from rackmodel.cli.beside import Beside, beside_words
 from rackmodel.cli.emitted import carbon_lines, front_of, result_data
+from rackmodel.cli.fronts import print_front, write_front
 from rackmodel.cli.options import (
     ArchitectureArg,
     CheckpointOption,
@@ -30,33 +32,19 @@ from rackmodel.cli.options import (
     TraceOption,
     VerboseOption,
     WorkloadArg,
-    beside,
     figures,
     folder,
-    framework,
     limits,
-    make_launch,
-    make_run,
     objective,
-    print_front,
-    print_json,
-    print_launch,
-    print_run,
-    run_words,
     said,
     time_limit,
-    write_front,
-    write_launch,
-    write_mapping,
-    write_results,
-    write_trace,
 )
+from rackmodel.cli.printing import print_json
 from rackmodel.cli.progress import watching
+from rackmodel.cli.written import write_mapping, write_results
 
 if TYPE_CHECKING:
     from rackmodel.api import Answer
-    from rackmodel.carbon.run import Run
-    from rackmodel.report.launch.arguments import Launch
 
 
 def search(
@@ -94,50 +82,42 @@ def search(
         "limits": limits(limit),
         "front": figures(pareto),
     }
-    long: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
-    long |= {"failures": failures, "restart": restart}
-    words, name = run_words(**long), framework(flags)
+    run: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
+    words = beside_words(flags, trace, **run, failures=failures, restart=restart)
     where = folder(output)
     with watching(time_limit(time)) as watch:
         answer = api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked)
-    inputs = read_inputs(architecture, workload, mapper=mapper, sets=sets or ()) if words or name or trace else None
-    run = make_run(words, answer.result, inputs) if words and inputs else None
-    launch = make_launch(name, answer.result, inputs) if name and inputs else None
+    beside = words.of(answer.result, profile, lambda: read_inputs(architecture, workload, mapper=mapper, sets=sets or ()))
     check_finite([answer.result, *answer.top, *answer.front])
     front = front_of(answer) if answer.front else None
     with answer_first(as_json=as_json) as write:
         if where is not None:
-            own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}
-            write(lambda: _written(answer, front, run, launch, where, own))
-        if trace is not None and inputs is not None:
-            write(lambda: write_trace(answer.result, inputs, profile, trace))
+            own = _inputs(architecture, workload, mapper, sets, asked) | {"options": [*said(pareto=pareto), *words.said]}
+            write(lambda: _written(answer, front, beside, where, own))
+        if beside.trace:
+            write(beside.trace)
         if as_json:
-            print_json(_data(answer, front, run, launch, fronted=pareto is not None))
+            print_json(_data(answer, front, fronted=pareto is not None) | beside.to_dict())
             return
-        _print(answer, front, run, launch, verbose)
+        _print(answer, front, beside, verbose)
 
 
-def _print(answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, verbose: bool) -> None:
+def _print(answer: Answer, front: Mapping[str, Any] | None, beside: Beside, verbose: bool) -> None:
     from rackmodel.report.printing import print_result
 
     print_result(answer.result, answer.top, carbon_lines([answer.result]), whole=verbose)
     if front:
         print_front(front, whole=verbose)
-    if run:
-        print_run(run)
-    if launch:
-        print_launch(launch)
+    beside.show()
 
 
-def _written(
-    answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, where: Path, own: Mapping[str, Any]
-) -> list[Path]:
+def _written(answer: Answer, front: Mapping[str, Any] | None, beside: Beside, where: Path, own: Mapping[str, Any]) -> list[Path]:
     """Every file of an answer. front: as report.beside has it · own: what was asked."""
     asked = {key: value for key, value in own.items() if key != "front"}
     return [
-        *write_results([answer.result], where, asked=[asked], beside=beside(run, launch, front)),
+        *write_results([answer.result], where, asked=[asked], beside=beside.saved(front)),
         *(write_front(answer.front, front, where) if front else []),
-        *(write_launch(launch, where) if launch else []),
+        *beside.write_launch(where),
         *(write_top(answer, where) if len(answer.top) > 1 else []),
     ]
 
@@ -152,7 +132,7 @@ def write_top(answer: Answer, where: Path) -> list[Path]:
     return [write_whole(where / "top.csv", top_csv(rows)), *others]
 
 
-def _data(answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, *, fronted: bool) -> dict[str, Any]:
+def _data(answer: Answer, front: Mapping[str, Any] | None, *, fronted: bool) -> dict[str, Any]:
     """The answer as JSON has it. fronted: whether a front was asked for, whose mappings have all figures that it is of."""
     from rackmodel.report.beside import asked_columns
 
@@ -161,8 +141,7 @@ def _data(answer: Answer, front: Mapping[str, Any] | None, run: Run | None, laun
         told = [{key: point[key] for key in asked_columns(front)} for point in front["points"]] if front else []
         points = [result_data(result) | own for result, own in zip(answer.front, told, strict=True)]
         data |= {"front": points, "front_status": answer.front_status}
-    data |= {"run": run.to_dict()} if run else {}
-    return data | ({"flags": launch.to_dict()} if launch else {})
+    return data
 
 
 def _inputs(architecture: str, workload: str, mapper: str, sets: list[str] | None, asked: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rackmodel.cli.options import echo, print_json, print_table, tell
+from rackmodel.cli.printing import echo, print_json, print_table, tell
 
 if TYPE_CHECKING:
     from rackmodel.model.result import Result

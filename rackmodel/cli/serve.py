@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, limits, print_json, print_table, words_of
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, limits, words_of
+from rackmodel.cli.printing import echo, print_json, print_table
+from rackmodel.cli.serving_options import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,18 +19,8 @@ if TYPE_CHECKING:
     from rackmodel.serving.steps import Deployment
 
 NARROW = 20  # columns that 80 leave for the words of a deployment, all figures whole
-ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
-CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
-DraftsOption = Annotated[int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Tokens drafted a step (MTP, speculation).")]
-DraftModelOption = Annotated[
-    str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them; absent: the model's module, else no time; free: no time.")
-]
-AcceptOption = Annotated[
-    float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is kept where all before it were.")
-]
 
 
 def serve(
@@ -163,17 +155,6 @@ def _own_machine(
         raise InputError(f"'{count}': want a whole number of accelerators, such as {name}:8", path="--prompts-on")
     mine = [one for one in sets if one.startswith(("workload.", "profile."))] + ([f"accelerators={count}"] if count else [])
     return _service(name, model, mine, engine, lengths, uneven)
-
-
-def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
-    """Fields of a service. Raises InputError where one is missing."""
-    from rackmodel.errors import InputError
-
-    if (count > 0) != (accepted > 0):
-        raise InputError("drafts want both: how many, and how probably one is kept, such as --drafts 3 --accept 0.8", path="--drafts")
-    if model and not count:
-        raise InputError("a draft model wants --drafts, the tokens that it makes a step", path="--draft-model")
-    return {"drafted": count, "accepted": accepted, "draft_model": model}
 
 
 def whole(text: str, option: str) -> tuple[int, ...]:

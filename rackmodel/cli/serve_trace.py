@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, print_json, print_table
-from rackmodel.cli.serve import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption
+from rackmodel.cli.printing import echo, print_json, print_table
+from rackmodel.cli.serving_options import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
 
 if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney

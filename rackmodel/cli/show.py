@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, SetOption, echo, print_json
+from rackmodel.cli.options import JsonOption, SetOption
+from rackmodel.cli.printing import echo, print_json
 
 
 def show(

@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import (
-    MOST_WORKERS,
-    JsonOption,
-    MinimizeOption,
-    OutOption,
-    ProfileOption,
-    SetOption,
-    echo,
-    folder,
-    objective,
-    print_json,
-    tell,
-)
+from rackmodel.cli.options import MOST_WORKERS, JsonOption, MinimizeOption, OutOption, ProfileOption, SetOption, folder, objective
+from rackmodel.cli.printing import echo, print_json, tell
 from rackmodel.cli.progress import PointsLine
 
 if TYPE_CHECKING:
@@ -36,7 +25,6 @@ if TYPE_CHECKING:
 
 FEW = 64  # points that are not worth the start of a process
 NEST = 16  # points that one with a search of loop nests counts for
-INTERRUPTED = 130
 
 
 def sweep(

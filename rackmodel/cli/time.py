@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, echo, print_json
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption
+from rackmodel.cli.printing import echo, print_json
 
 
 def time(

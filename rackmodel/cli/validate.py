@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, echo, folder, print_json
+from rackmodel.cli.options import MOST_WORKERS, JsonOption, folder
+from rackmodel.cli.printing import echo, print_json
 
 MISSED, REFUSED = 1, 2
 

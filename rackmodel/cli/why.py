@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import (
-    JsonOption,
-    MinimizeOption,
-    ProfileOption,
-    SetOption,
-    TimeOption,
-    echo,
-    folder,
-    objective,
-    print_json,
-    time_limit,
-)
+from rackmodel.cli.options import JsonOption, MinimizeOption, ProfileOption, SetOption, TimeOption, folder, objective, time_limit
+from rackmodel.cli.printing import echo, print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.sensitivity import show_sensitivity
 

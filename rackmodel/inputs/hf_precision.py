@@ -107,7 +107,7 @@ def _of_algorithm(said: Marked) -> str:
 def _grouped(said: Marked) -> tuple[str, str | None]:
     """Precisions of weights and products of `config_groups`, which must agree."""
     groups = said.child("config_groups")
-    found = {_one_group(said, one) for one in (groups.mapping.values() if groups is not None else ())}
+    found = {_one_group(one) for one in (groups.mapping.values() if groups is not None else ())}
     if len(found) != 1:
         formats = " and ".join(sorted(weight for weight, _ in found)) or "none"
         fact = f"config_groups of one format are known here (these have {formats})"
@@ -115,7 +115,7 @@ def _grouped(said: Marked) -> tuple[str, str | None]:
     return next(iter(found))
 
 
-def _one_group(said: Marked, group: Marked) -> tuple[str, str | None]:
+def _one_group(group: Marked) -> tuple[str, str | None]:
     weights, inputs = group.child("weights"), group.child("input_activations")
     if weights is None or not weights.mapping:
         raise InputError("a group without weights", where=group.where, path="quantization_config.config_groups")
@@ -128,9 +128,7 @@ def _one_group(said: Marked, group: Marked) -> tuple[str, str | None]:
         weight = _whole_numbers(weights, bits, size)
     else:
         fact = f"weights of {bits:g} bits of type '{short(kind)}' are not known"
-        raise InputError(
-            fact, where=weights.where, path="quantization_config.config_groups", known=FORMATS
-        )
+        raise InputError(fact, where=weights.where, path="quantization_config.config_groups", known=FORMATS)
     both = inputs is not None and bool(inputs.mapping)
     return weight, weight if both else None
 

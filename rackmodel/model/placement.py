@@ -76,14 +76,6 @@ class Mesh:
         return self.end - self.offset == self.size
 
 
-def fill(mesh: Mesh, count: int) -> None:
-    """Raise InputError unless the mesh addresses accelerators offset … offset + count − 1 once each."""
-    if mesh.size != count:
-        raise InputError(f"the degrees {list(mesh.degrees)} of {list(mesh.axes)} make {mesh.size} accelerators, not {count}")
-    if not mesh.contiguous:
-        raise InputError(f"strides {list(mesh.strides)} leave accelerators out between {mesh.offset} and {mesh.end - 1}: {mesh._text()}")
-
-
 def accelerators(mesh: Mesh) -> Indices:
     """[size] accelerator of every coordinate, the last axis running fastest."""
     return _offsets(mesh.degrees, mesh.strides) + mesh.offset

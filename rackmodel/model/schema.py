@@ -6,8 +6,6 @@ reference page all come from these definitions.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -23,10 +21,3 @@ class Spec(BaseModel):
 def aliases(model: type[BaseModel]) -> dict[str, str]:
     """YAML key → meaning, in order, for help and error messages."""
     return {(field.alias or name): (field.description or "") for name, field in model.model_fields.items()}
-
-
-def positive(value: Any, name: str) -> Any:
-    """Raise ValueError unless value > 0."""
-    if not value > 0:
-        raise ValueError(f"{name} must be positive")
-    return value

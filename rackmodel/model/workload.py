@@ -18,7 +18,6 @@ from rackmodel.model.opkinds import KINDS, OpKind
 from rackmodel.model.sizes import size_names
 
 Phase = Literal["forward", "backward", "recompute", "optimizer"]
-PHASES: tuple[Phase, ...] = ("forward", "backward", "recompute", "optimizer")
 Kind = Literal["weight", "input", "activation", "output", "kv_cache"]
 Format = Literal["packed", "dense", "csr", "mask"]
 CSR_INDEX_BITS = 16  # a delta-encoded column index beside each value (seed 001, 7.4)

@@ -28,7 +28,6 @@ CALCULON_BYTES = {
     "activations": 68023222272.0,
 }
 CALCULON_SPACE = {"without offload": 952_776.0, "with offload": 6_580_000.0}
-BATCH = 512
 
 
 def _same(points: Points, tables: CarbonTables) -> list[Finding]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.report.files import make_folder, write_whole
-from rackmodel.report.page import html_page
+from rackmodel.report.page import html_page, vegalite_version
 from rackmodel.report.png import packed
 
 BLUE, ORANGE, GREEN, PINK, SKY, RED, YELLOW, GREY = (
@@ -84,13 +84,3 @@ def _numbered(text: str) -> str:
     """Identifiers numbered from 0: the renderer goes on counting from chart to chart."""
     numbers: dict[str, int] = {}
     return re.sub(r'((?:id="|url\(#)(clip|gradient_))(\d+)', lambda m: m[1] + str(numbers.setdefault(m[2] + m[3], len(numbers))), text)
-
-
-def vegalite_version() -> str:
-    """The Vega-Lite that Altair writes, if the renderer has it, else the renderer's newest."""
-    import altair as alt
-    import vl_convert
-
-    version = ".".join(str(alt.SCHEMA_VERSION).removeprefix("v").split(".")[:2])
-    known = [str(name) for name in vl_convert.get_vegalite_versions()]
-    return version if version in known else known[-1]

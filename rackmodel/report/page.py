@@ -62,7 +62,15 @@ def _libraries() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script (1.7 s the first time)."""
     import vl_convert
 
-    from rackmodel.report.drawing import vegalite_version
-
     bundle: Any = vl_convert.javascript_bundle
     return str(bundle(vl_version=vegalite_version())).replace("</script", "<\\/script")
+
+
+def vegalite_version() -> str:
+    """The Vega-Lite that Altair writes, if the renderer has it, else the renderer's newest."""
+    import altair as alt
+    import vl_convert
+
+    version = ".".join(str(alt.SCHEMA_VERSION).removeprefix("v").split(".")[:2])
+    known = [str(name) for name in vl_convert.get_vegalite_versions()]
+    return version if version in known else known[-1]

@@ -24,6 +24,7 @@ from rackmodel.report.saved import Saved
 from rackmodel.report.sketches import sketches_of
 from rackmodel.report.svg import picture
 from rackmodel.report.tables import format_percent, format_si
+from rackmodel.version import __version__
 
 ASSETS = Path(__file__).parent / "assets"
 SKETCH = 420.0  # points of a sketch, which is as wide as its column
@@ -35,8 +36,8 @@ FIGURES = (("latency", "latency_s", "s"), ("energy", "energy_j", "J"), ("carbon 
            ("memory an accelerator", "memory_bytes_per_accelerator", "B"))  # fmt: skip
 
 
-def result_page(results: Sequence[Saved], version: str = "") -> str:
-    """The page of some results. version: of the model that made them, for the reader who makes them again."""
+def result_page(results: Sequence[Saved]) -> str:
+    """The page of some results. It tells the version of the model, for the reader who makes them again."""
     names = names_of(results)
     title = " · ".join(_unique(f"{one.data['workload']} on {one.data['architecture']}" for one in results))
     fronts = [front_chart_data(one.shown["front"], number) for number, one in enumerate(results) if one.shown.get("front")]
@@ -50,7 +51,7 @@ def result_page(results: Sequence[Saved], version: str = "") -> str:
         charts_section(any(one.shown.get("roofline") for one in results), any(one.data.get("memory") for one in results)),
         _sketches(results, names),
         _inputs(results),
-        _again(results, names, version),
+        _again(results, names),
         "</main>",
         f'<script type="application/json" id="data">{data}</script>',
         f"<script>{script}</script>",
@@ -217,10 +218,10 @@ def _inputs(results: Sequence[Saved]) -> str:
     return f"<section><h2>Inputs and their sources</h2>{''.join(parts)}</section>" if parts else ""
 
 
-def _again(results: Sequence[Saved], names: Sequence[str], version: str) -> str:
+def _again(results: Sequence[Saved], names: Sequence[str]) -> str:
     commands = [command_of(one.asked) for one in results]
     found = "\n".join(command for command in _unique(commands) if command) or "what was asked is not known: the file does not say"
-    parts = [f'<div class="copyable"><p class="soft">{escaped(f"rackmodel {version}".strip())}</p>{copy_button("command")}</div>']
+    parts = [f'<div class="copyable"><p class="soft">{escaped(f"rackmodel {__version__}")}</p>{copy_button("command")}</div>']
     parts.append(f'<pre id="command">{escaped(found)}</pre>')
     for number, (one, name) in enumerate(zip(results, names, strict=True)):
         lines = [str(line) for line in one.shown.get("lines") or ()]

@@ -222,14 +222,6 @@ def limits_table(results: Sequence[Result], *, several: bool | None = None) -> T
     return table
 
 
-def comparison_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows of a comparison in full words; machine, carbon, MFU, HFU and energy a token are there where any result has them."""
-    heads, rows = _cost_rows(results, several_machines(results))
-    limit_heads, limit_rows = _limit_rows(results)
-    joined = [[*row[:-1], *(cell.replace("\n", ", ") for cell in limit), row[-1]] for row, limit in zip(rows, limit_rows, strict=True)]
-    return [*heads[:-1], *limit_heads, heads[-1]], joined
-
-
 def _cost_rows(results: Sequence[Result], several: bool) -> tuple[list[str], list[list[str]]]:
     """Time, energy, carbon, memory and proof of each."""
     carbon = ["carbon"] if any(result.carbon_g is not None for result in results) else []

@@ -100,7 +100,7 @@ def drawn_arrivals(
         edge = int(np.clip(there[at], count // 10, count // 4))
         middle = slice(edge, count - edge // 2)
         slope = np.polyfit(arrivals[middle], run.ttft_s[middle], 1)[0]
-        rows[at] = float(rate[at]), *_means(run, middle, trace), float(slope > GROWTH)
+        rows[at] = float(rate[at]), *_means(run, middle), float(slope > GROWTH)
     return DrawnRuns.of(rows)
 
 
@@ -126,7 +126,7 @@ def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[i
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
     run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, tables.of(requests, schedule, room))
     middle = slice(clients, count - clients)
-    return (clients / float(run.total_s[middle].mean()), *_means(run, middle, trace), 0.0)
+    return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0)
 
 
 def _trace(draw: np.random.Generator, requests: Requests, arrivals: Array) -> Trace:
@@ -134,7 +134,7 @@ def _trace(draw: np.random.Generator, requests: Requests, arrivals: Array) -> Tr
     return Trace(arrival_s=arrivals, prompt=prompts, output=outputs, reused=float(np.ravel(requests.reused)[0]))
 
 
-def _means(run: RequestFigures, middle: slice, trace: Trace) -> tuple[float, float, float, float]:
+def _means(run: RequestFigures, middle: slice) -> tuple[float, float, float, float]:
     """first_s, decoding_s, queue_s and watts of a run."""
     decoding = (run.total_s - run.ttft_s)[middle].mean()
     return float(run.ttft_s[middle].mean()), float(decoding), float(run.queue_s[middle].mean()), run.joules / run.seconds

@@ -122,12 +122,12 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         there = (low + high) / 2.0
         making = dealt.served(there)
         step, busy, per_s = rate.at(making)
-        first = _first(at, requests, decodes.schedule, step) + moving + _joins(prompts, decodes, making, clients, step) + asking
+        first = _first(at, requests, decodes.schedule, step) + moving + _joins(decodes, making, clients, step) + asking
         more = (there + per_s * first < clients) & (per_s * at.drain_s / prompts.workers < 1.0)
         low, high = np.where(more, there, low), np.where(more, high, there)
     there = dealt.served(low)
     step, busy, per_s = rate.at(there)
-    joins = _joins(prompts, decodes, there, clients, step) + asking
+    joins = _joins(decodes, there, clients, step) + asking
     working = per_s * at.drain_s / prompts.workers
     busy_s, joules = at.work(per_s / prompts.workers)
     idle = prompts.idle_watts * np.maximum(prompts.workers - per_s * busy_s, 0.0)
@@ -219,7 +219,7 @@ def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) ->
     return np.asarray(at.own_s + np.where(requests.variation > 0, queue_of(at.drain_s, rest, at.share), 0.0))
 
 
-def _joins(prompts: Pool, decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
+def _joins(decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
     """[n] seconds till a worker that has others joins a request to its steps."""
     others = there * (clients - 1.0) / np.maximum(clients, 1.0) / decodes.workers
     return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) / decodes.schedule.stages * step)

@@ -30,7 +30,8 @@ from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.pricer import Pricer, Setting, backing_level, link_rows
+from rackmodel.cost.step.pricer import Pricer, backing_level, link_rows
+from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.mapper.mapspace import algorithms_of

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rackmodel import __version__
+from rackmodel.version import __version__
 
 SOLVERS = ("nests/**/*.py", "mapper/loop_nests.py", "mapper/nested.py")
 """Sources of the package that decide what an answer means and how it is written."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.errors import InputError
@@ -19,7 +18,6 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, words
 
-Array = NDArray[np.float64]
 LIBRARY = "deepep"
 """Whose kernels rows of this kind were measured with."""
 

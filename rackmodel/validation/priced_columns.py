@@ -9,15 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import LocalPricer
+from rackmodel.cost.step.beside import BesideProfiles
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Asked, TaskSeconds
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.layer_tasks import Beside
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.pace import TrainedSteps, pace_of
 from rackmodel.cost.step.pricer import Pricer
@@ -35,8 +34,6 @@ from rackmodel.validation.timed import PricedColumns, StructurePart
 from rackmodel.validation.training import StepKey, TrainingCase
 from rackmodel.validation.training_models import layers_of
 from rackmodel.validation.unknowns import Varied, settled, varied
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +87,7 @@ def priced_columns(
         yield _priced(key, machine, own, pace if isinstance(pace, float) else pace[which], replace(shared, which=which))
 
 
-def _shared(key: StepKey, machine: Architecture, each: Sequence[ProfileColumns], wide: SizedColumns) -> tuple[Beside, Any]:
+def _shared(key: StepKey, machine: Architecture, each: Sequence[ProfileColumns], wide: SizedColumns) -> tuple[BesideProfiles, Any]:
     """Where tasks of all columns are priced, and their pace. wide: these, one profile's after another's."""
     counts = [len(own.every) for own in each]
     profile, said = as_columns([own.profile for own in each], counts), [own.said for own in each]
@@ -103,7 +100,7 @@ def _shared(key: StepKey, machine: Architecture, each: Sequence[ProfileColumns],
     setting = setting_of(machine, profile, key.algorithms, _at(inside, pace))
     called = np.repeat([own.profile.collectives is not None for own in each], counts)
     pricer = Pricer(replace(setting, called=called), workload, wide.plans[0], wide.columns, profile.buckets)
-    return Beside(LayerPricer(pricer, workload, profile), np.arange(sum(counts)), alike), pace
+    return BesideProfiles(LayerPricer(pricer, workload, profile), np.arange(sum(counts)), alike), pace
 
 
 def _alike(profiles: Sequence[ProfileSpec], workload: Workload) -> bool:
@@ -122,7 +119,7 @@ def _at(inside: LocalPricer, pace: Any) -> LocalPricer:
     return replace(inside, pace=pace) if isinstance(inside, KernelPricer) else inside
 
 
-def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any, beside: Beside | None) -> PricedColumns:
+def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any, beside: BesideProfiles | None) -> PricedColumns:
     """Columns of one profile. pace: of their steps · beside: where their tasks are priced, None = by themselves."""
     group, mine, shown, profile = own.group, own.cases, own.shown, own.profile
     n = len(mine)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel import api
 from rackmodel.cost.step.offload import host_of
 from rackmodel.inputs import read_profile
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.mapping import to_mapping
+from rackmodel.mapper.mapping_check import hosts_of
 from rackmodel.mapper.mapspace import Group, Mapspace, Variant, build_mapspace, host_named
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.pooled import fitting
@@ -39,7 +39,7 @@ class Members:
 
     def _space(self) -> Mapspace:
         mapper = fixed_layers(self.mapper, self.workload, self.pick) if self.case.kind == "free_layers" else self.mapper
-        space = build_mapspace(mapper, self.workload, self.machine.used, api.hosts_of(self.machine))
+        space = build_mapspace(mapper, self.workload, self.machine.used, hosts_of(self.machine))
         return fitting(self.machine, space) if len(self.machine.pools) > 1 else space
 
     def some(self, count: int) -> list[MappingSpec]:
@@ -61,7 +61,7 @@ class Members:
         return [self._laid_out(own)] if isinstance(own, LayoutProblem) else self._points(own)
 
     def _mapping(self, group: Group, point: Point) -> MappingSpec:
-        named = host_named(self.mapper, api.hosts_of(self.machine))
+        named = host_named(self.mapper, hosts_of(self.machine))
         host = host_of(self.machine, named).level if any(self.mapper.offload) or named is not None else None
         mapping = to_mapping(self.space, group, point, "member", self.profile.name, host)
         if len(self.machine.pools) > 1 and mapping.step is not None:

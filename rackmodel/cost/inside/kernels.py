@@ -273,9 +273,6 @@ class KernelPricer:
 kernel_rows = KernelPricer()
 """Local operations of a running step: kernels queue up, the clock is the sustained one."""
 
-fitted_kernel_rows = KernelPricer(fitted=True)
-"""The same with matrix products and fused attention as kernels in a loop took, less what a loop finds in caches."""
-
 looped_kernel_rows = KernelPricer(fitted=True, looped=True)
 """One operation in a loop, which may find in a cache what it read before."""
 

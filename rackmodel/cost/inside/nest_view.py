@@ -72,7 +72,7 @@ def nest_machine(architecture: Architecture, local_op: LocalOp, problem: NestPro
     assert compute is not None
     rate = compute.matrix(local_op.bits)
     unit = NestCompute(
-        rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, local_op, problem), _compute_name(architecture, units)
+        rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, problem), _compute_name(architecture, units)
     )
     return NestMachine(architecture.name, levels, unit)
 
@@ -175,7 +175,7 @@ def _named(said: Iterable[str], words: Vocabulary) -> list[str]:
     return sorted({name for word in said for name in words.get(word, set())})
 
 
-def _atom(atom: Atom | None, local_op: LocalOp, problem: NestProblem) -> dict[str, int]:
+def _atom(atom: Atom | None, problem: NestProblem) -> dict[str, int]:
     """The fixed tile in ranks: m on the largest rank of left and result, n of right and result, k of the summed ones."""
     if atom is None or len(problem.tensors) != 3:
         return {}

@@ -267,72 +267,83 @@ def told_apart(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
     return apart(tuple(map(id, place)) for place in zip(*lists, strict=True))
 
 
-def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> SharedFigures:
-    """The costs of one section under several plans. Figures that no plan has are one zero, broadcast; those that several plans have are
-    there once."""
-    of, distinct = told_apart(costs)
-    told = [costs[first] for first in distinct]
-    zero = np.zeros_like(told[0].joules_device)
-    none = Rows(np.broadcast_to(zero[:1] if len(zero) else zero, (1, len(zero))), np.zeros(len(costs), dtype=np.int64))
+class _Plans:
+    """Costs of one section under several plans. Figures that no plan has are one zero, broadcast; those that several plans have are there
+    once."""
 
-    def rows(parts: Callable[[LayerCost], Iterable[Any]], value: Callable[[LayerCost], Array]) -> Rows:
+    def __init__(self, costs: Sequence[LayerCost]) -> None:
+        self.of, distinct = told_apart(costs)
+        self.told = [costs[first] for first in distinct]
+        self.zero = zero = np.zeros_like(self.told[0].joules_device)
+        self.none = Rows(np.broadcast_to(zero[:1] if len(zero) else zero, (1, len(zero))), np.zeros(len(costs), dtype=np.int64))
+
+    def rows(self, parts: Callable[[LayerCost], Iterable[Any]], value: Callable[[LayerCost], Array]) -> Rows:
         """parts: what a figure is made of · value: makes it."""
-        which, firsts = apart(tuple(one if isinstance(one, int) else id(one) for one in parts(cost)) for cost in told)
-        return Rows(stacked([value(told[first]) for first in firsts]), which[of])
+        which, firsts = apart(tuple(one if isinstance(one, int) else id(one) for one in parts(cost)) for cost in self.told)
+        return Rows(stacked([value(self.told[first]) for first in firsts]), which[self.of])
 
-    def stack(*keys: tuple[str, str]) -> Rows:
-        if not any(key in cost.seconds for cost in told for key in keys):
-            return none
-        return rows(lambda cost: [cost.seconds.get(key) for key in keys], lambda cost: cost.time(*keys))
+    def seconds(self, *keys: tuple[str, str]) -> Rows:
+        """The sum of some seconds, by role and part."""
+        if not any(key in cost.seconds for cost in self.told for key in keys):
+            return self.none
+        return self.rows(lambda cost: [cost.seconds.get(key) for key in keys], lambda cost: cost.time(*keys))
 
-    def of_dict(name: str, key: str) -> Rows:
-        if not any(key in getattr(cost, name) for cost in told):
-            return none
-        return rows(lambda cost: [getattr(cost, name).get(key)], lambda cost: getattr(cost, name).get(key, zero))
+    def of_dict(self, name: str, key: str) -> Rows:
+        """What a table of the costs has at a key."""
+        if not any(key in getattr(cost, name) for cost in self.told):
+            return self.none
+        return self.rows(lambda cost: [getattr(cost, name).get(key)], lambda cost: getattr(cost, name).get(key, self.zero))
 
-    def figure(name: str) -> Rows:
-        found = rows(lambda cost: [getattr(cost, name)], lambda cost: getattr(cost, name))
-        return found if found.rows.any() else none
+    def figure(self, name: str) -> Rows:
+        """A figure of the costs by its name."""
+        found = self.rows(lambda cost: [getattr(cost, name)], lambda cost: getattr(cost, name))
+        return found if found.rows.any() else self.none
 
-    def launched(*parts: str) -> Rows:
+    def launched(self, *parts: str) -> Rows:
+        """What the host launches for some parts."""
+
         def total(cost: LayerCost) -> Array:
-            count = sum((cost.launches.get(part, 0) for part in parts), zero)
-            return np.broadcast_to(np.asarray(count, dtype=np.float64), zero.shape)
+            count = sum((cost.launches.get(part, 0) for part in parts), self.zero)
+            return np.broadcast_to(np.asarray(count, dtype=np.float64), self.zero.shape)
 
-        return rows(lambda cost: [cost.launches.get(part, 0) for part in parts], total)
+        return self.rows(lambda cost: [cost.launches.get(part, 0) for part in parts], total)
 
-    section = told[0].section
+
+def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> SharedFigures:
+    """The costs of one section under several plans, as arrays (_Plans)."""
+    plans = _Plans(costs)
+    section = plans.told[0].section
     arrays = {
-        "forward": stack(("device", "forward")),
-        "forward_hidden": of_dict("hidden", "forward"),
-        "recompute": stack(("device", "recompute")),
-        "recompute_hidden": of_dict("hidden", "recompute"),
-        "backward": stack(("device", "backward")),
-        "backward_hidden": of_dict("hidden", "backward"),
-        "weight": stack(("device", "weight")),
-        "first": stack(("first", "forward")),
-        "forward_gather": stack(("gather", "forward")),
-        "backward_gather": stack(("gather", "backward"), ("gather", "recompute")),
-        "forward_reduce": stack(("reduce", "forward")),
-        "reduce": stack(("reduce", "backward")),
-        "up": stack(("up", "backward")),
-        "tail": stack(("tail", "backward")),
-        "update": stack(("update", "optimizer")),
-        "spread": stack(("spread", "optimizer")),
-        "home": stack(("home", "optimizer")),
-        **{name: figure(name) for name in ("port", "lead", "lag", "lag_apart", "forward_wait", "backward_wait")},
-        "joules": rows(lambda cost: [cost.joules_device, cost.joules_lanes], lambda cost: cost.joules_device + cost.joules_lanes),
-        "joules_once": rows(lambda cost: [cost.joules_once], lambda cost: cost.joules_once),
-        "launches_forward": launched("forward"),
-        "launches_backward": launched("backward", "recompute"),
-        "launches_weight": launched("weight"),
+        "forward": plans.seconds(("device", "forward")),
+        "forward_hidden": plans.of_dict("hidden", "forward"),
+        "recompute": plans.seconds(("device", "recompute")),
+        "recompute_hidden": plans.of_dict("hidden", "recompute"),
+        "backward": plans.seconds(("device", "backward")),
+        "backward_hidden": plans.of_dict("hidden", "backward"),
+        "weight": plans.seconds(("device", "weight")),
+        "first": plans.seconds(("first", "forward")),
+        "forward_gather": plans.seconds(("gather", "forward")),
+        "backward_gather": plans.seconds(("gather", "backward"), ("gather", "recompute")),
+        "forward_reduce": plans.seconds(("reduce", "forward")),
+        "reduce": plans.seconds(("reduce", "backward")),
+        "up": plans.seconds(("up", "backward")),
+        "tail": plans.seconds(("tail", "backward")),
+        "update": plans.seconds(("update", "optimizer")),
+        "spread": plans.seconds(("spread", "optimizer")),
+        "home": plans.seconds(("home", "optimizer")),
+        **{name: plans.figure(name) for name in ("port", "lead", "lag", "lag_apart", "forward_wait", "backward_wait")},
+        "joules": plans.rows(lambda cost: [cost.joules_device, cost.joules_lanes], lambda cost: cost.joules_device + cost.joules_lanes),
+        "joules_once": plans.rows(lambda cost: [cost.joules_once], lambda cost: cost.joules_once),
+        "launches_forward": plans.launched("forward"),
+        "launches_backward": plans.launched("backward", "recompute"),
+        "launches_weight": plans.launched("weight"),
     }
     return SharedFigures(
         name or section.name,
         section.layer if layer is None else layer,
         section.repeat if repeat is None else repeat,
         arrays,
-        {what: of_dict("held", what) for what in HELD},
+        {what: plans.of_dict("held", what) for what in HELD},
     )
 
 

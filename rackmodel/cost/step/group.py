@@ -22,7 +22,8 @@ from rackmodel.cost.step.figures import SharedFigures, figures, join, told_apart
 from rackmodel.cost.step.hand_overs import first_said, handed_alike, sends_of
 from rackmodel.cost.step.layers import LayerCost, LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
-from rackmodel.cost.step.pricer import Pricer, Setting
+from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.setting import Setting
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.timed_task import TimedTask
 from rackmodel.model.profile import Overlap, ProfileSpec
 
 Array = NDArray[np.float64]
@@ -104,23 +105,6 @@ def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
     if local_op.prompted != local_op.kernels:
         own = own + np.where(pricer.prompting, float(local_op.prompted - local_op.kernels), 0.0)
     return own if longer == 1.0 else own * longer
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimedTask:
-    """A priced task. seconds: [n] on its lane, windows taken off · port_s: [n] of a home's shared port, at most its seconds · weight:
-    whether it makes a weight's gradient · launches: of the host for it, one for each mapping or for all."""
-
-    task: Task
-    seconds: Array
-    port_s: Array | None = None
-    weight: bool = False
-    launches: Array | float = 0
-
-    @property
-    def waits_for_port(self) -> bool:
-        """Whether others at a home's shared port slow it: a stream; an update there takes its turn, and keeps streams waiting."""
-        return self.port_s is not None and self.task.channel != "home"
 
 
 @dataclass(frozen=True)

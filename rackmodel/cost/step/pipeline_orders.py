@@ -67,21 +67,6 @@ class Waves:
     lane: Ints
 
 
-@dataclass(frozen=True)
-class Corners:
-    """The passes where a critical path may enter (heads) or leave (tails) a device, and the work before and after them.
-
-    head, tail: [stages, corners], in the order of each device · head_work: [stages, heads, kinds × chunks] passes of each kind and
-    chunk before a head · tail_work: the same after a tail · heads_until: [stages, tails] index of the last head not after the tail.
-    """
-
-    head: Order
-    head_work: NDArray[np.float64]
-    tail: Order
-    tail_work: NDArray[np.float64]
-    heads_until: Ints
-
-
 def check(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> None:
     """InputError for an unknown schedule, or for counts it has no order for."""
     if schedule not in SCHEDULES:
@@ -259,48 +244,6 @@ def _feeds(plan: Order, virtual: Ints, device: Ints) -> tuple[Ints, Ints]:
     feeds = np.where(fed, place[1 - forward, plan.micro_batch, source], total)
     row = np.where(forward, virtual - 1, virtual_stages - 1 + virtual)
     return feeds, np.where(fed, row, 2 * virtual_stages - 2)
-
-
-@lru_cache(maxsize=1024)
-def corners(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Corners:
-    """Heads: first F and first B of each chunk, last F of the warm-up, last F and B of each chunk's first group; tails mirror them.
-
-    The mirror: last F and B of each chunk, first B after the last F, first F and B of each chunk's last group, the last pass.
-    """
-    plan = order(schedule, stages, micro_batches, chunks)
-    length = plan.kind.shape[1]
-    forward, backward = plan.kind == FORWARD, plan.kind == BACKWARD
-    of_type = [way & (plan.chunk == chunk) for way in (forward, backward) for chunk in range(chunks)]
-    warm = forward & (np.cumsum(backward, axis=1) == 0)
-    drain = backward & (np.cumsum(forward, axis=1) == micro_batches * chunks)
-    group_in, group_out = plan.micro_batch < stages, plan.micro_batch >= micro_batches - stages
-    heads = [_first(x) for x in of_type] + [_last(warm)]
-    tails = [_last(x) for x in of_type] + [_first(drain), np.full(stages, length - 1)]
-    if chunks > 1:
-        heads += [_last(x & group_in) for x in of_type]
-        tails += [_first(x & group_out) for x in of_type]
-    head, tail = (np.sort(np.stack(x, axis=1), axis=1) for x in (heads, tails))
-    kinds = 3 if schedule in SPLIT else 2
-    passes = np.stack([(plan.kind == kind) & (plan.chunk == chunk) for kind in range(kinds) for chunk in range(chunks)], axis=2)
-    counted = np.cumsum(passes, axis=1)  # up to and with each pass
-    upto = [np.take_along_axis(counted, place[:, :, None], axis=1) for place in (head, tail)]
-    own = np.take_along_axis(passes, head[:, :, None], axis=1)
-    until = (head[:, None, :] <= tail[:, :, None]).sum(axis=2) - 1
-    return Corners(
-        _at(plan, head), (upto[0] - own).astype(float), _at(plan, tail), (counted[:, -1:] - upto[1]).astype(float), _frozen(until)
-    )
-
-
-def _first(true: NDArray[np.bool_]) -> Ints:
-    return np.asarray(true.argmax(axis=1), dtype=np.int64)
-
-
-def _last(true: NDArray[np.bool_]) -> Ints:
-    return np.asarray(true.shape[1] - 1 - _first(true[:, ::-1]), dtype=np.int64)
-
-
-def _at(plan: Order, places: Ints) -> Order:
-    return Order(*(_frozen(np.take_along_axis(x, places, axis=1)) for x in (plan.kind, plan.micro_batch, plan.chunk)))
 
 
 def _frozen(array: Ints) -> Ints:

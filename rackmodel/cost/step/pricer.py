@@ -8,41 +8,27 @@ in one decision share the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.going_on import MostSummed
-from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
-from rackmodel.cost.network.asked import Question, plainly
-from rackmodel.cost.network.calls import MachineCalls
-from rackmodel.cost.network.collectives import (
-    LinkTable,
-    LinkUse,
-    collective_table,
-    far_send_table,
-    mesh_collective,
-    offered,
-    send,
-    send_table,
-)
-from rackmodel.cost.network.streams import stream
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.program.unnamed import names_of, numbered, numbered_content, numbers_of, unnamed
-from rackmodel.cost.step.columns import Columns, distinct_rows
+from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
 from rackmodel.cost.step.layer_inside import layer_inside, looks_at_layers
-from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
+from rackmodel.cost.step.link_arrays import LinkArrays
+from rackmodel.cost.step.link_pricer import LinkPricer
+from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
 from rackmodel.cost.step.token_exchange import exchanged, gathered
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
-from rackmodel.model.placement import Mesh, members
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Buckets
 from rackmodel.model.workload import Workload
@@ -53,27 +39,7 @@ MANY = 64  # columns of which some are likely to leave an operation the same sha
 HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the columns goes on from
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What a mapping is priced in. inside: what a pass of an operation costs in one accelerator · algorithms: of collectives, the
-    fastest for each · calls: of a library, in their place where they are known · called: [n] on which columns, None = all ·
-    variation, library, links: of a profile · ask: puts a question to the networks above · pooled: whether the architecture is one pool of
-    a machine with several, whose accelerators have stages of a pipeline to themselves · most_summed: of LocalOp.starts."""
-
-    architecture: Architecture
-    inside: LocalPricer = roofline_rows
-    algorithms: tuple[str, ...] = ("ring",)
-    calls: MachineCalls | None = None
-    called: NDArray[np.bool_] | None = None
-    variation: Array | float = 0.0
-    library: Array | float = 1.0
-    links: Array | float = 1.0
-    ask: Callable[..., Any] = plainly
-    pooled: bool = False
-    most_summed: MostSummed | None = None
-
-
-class Pricer:
+class Pricer(LinkPricer):
     """Prices tasks of plans that share their axes and stages. workload: for the width of gradients · buckets: a profile's · wider: a
     pricer of these columns among others, and which of them they are."""
 
@@ -86,16 +52,8 @@ class Pricer:
         buckets: Buckets,
         wider: tuple[Pricer, Ints] | None = None,
     ) -> None:
-        self.wider = wider
-        self.setting, self.architecture, self.workload, self.plan, self.columns = setting, setting.architecture, workload, plan, columns
-        self.degrees = np.asfortranarray(columns.degrees)  # each axis in a row: sizes are products of a few
-        self.strides, self.stages = columns.strides, columns.stages
+        super().__init__(setting, workload, plan, columns, wider)
         self.buckets, self.layer_inside = buckets, layer_inside(setting.inside)
-        self.n, self.per_stage, self.spatial = len(columns), columns.per_stage, plan.spatial
-        self.here = setting.architecture.used // self.per_stage if setting.pooled else columns.stages  # stages that run on this machine
-        placed = np.column_stack([self.degrees[:, : self.spatial], self.strides[:, : self.spatial], self.here, columns.stage_strides])
-        self.firsts, self._which = distinct_rows(placed)
-        self.known: dict[object, Any] = {}
         self.sized = any(isinstance(size, np.ndarray) for size in workload.sizes.values())  # sizes may be columns, too
         self.told = self.sized or isinstance(setting.links, np.ndarray)  # so may facts of a profile, all of them at once
         apart = np.any(setting.variation) or np.any(np.asarray(setting.library) != 1.0)
@@ -105,9 +63,6 @@ class Pricer:
         """This one, without what pricers of some of its columns do not go on from."""
         self.known = {key: value for key, value in self.known.items() if isinstance(key, tuple) and key[0] in HANDED_ON}
         return self
-
-    def _wider_has(self, key: object) -> bool:
-        return self.wider is not None and key in self.wider[0].known
 
     # -- one task ------------------------------------------------------------------------------------------------------
 
@@ -280,11 +235,7 @@ class Pricer:
         return home_port(rows, self.n) if memory is not None and memory.ports == "shared" else None
 
     def _adds(self, task: Task, i: int) -> Array:
-        return adds_by_tier(self.architecture, self._streaming(task, self.mesh(i, task.stage)))
-
-    def _ask(self, question: Question, *given: Any) -> Any:
-        """What the networks above say to a question."""
-        return self.setting.ask(self.architecture, question, *given)
+        return adds_by_tier(self.architecture, self.streaming(task, self.mesh(i, task.stage)))
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
@@ -292,9 +243,9 @@ class Pricer:
         """What a task costs on the networks: of a collective the fastest of the allowed algorithms for each column (ties: the one
         named first); a ring stands in where none of them can do it. volume: [n] bytes."""
         if task.kind == "send":
-            return self.for_all([self._sent(task, i) for i in self.firsts])
+            return self.for_all([self.sent(task, i) for i in self.firsts])
         if task.kind == "stream":
-            return self._streams(task)
+            return self.streams(task)
         borne = self._bucketed(task, volume) if task.bucketed is not None else None
         offers = [self._offer(task, name, borne) for name in dict.fromkeys(self.setting.algorithms)]
         best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
@@ -330,21 +281,10 @@ class Pricer:
             found = found.replaced(lines.known & here, replace(ring, seconds_per_byte=slope, latency_s=start))
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
 
-    def calling(self, where: NDArray[np.bool_], volume: Array) -> NDArray[np.bool_]:
-        """[n] of some columns those whose profile calls a library for what they send."""
-        here = where & (volume > 0)
-        return here if self.setting.called is None else here & self.setting.called
-
     def _sums(self, task: Task) -> bool:
         """Whether a collective sums what a normalisation may go on with: no statistics of one."""
         op = self.workload.ops.get(self.workload.producer.get(task.tensor, ""))
         return task.action == "all_reduce" and (op is None or op.kind.name not in NORMS)
-
-    @property
-    def prompting(self) -> NDArray[np.bool_]:
-        """[n] whether a step has prompts: it does but where a decoder's sequences have one new token each."""
-        serving = self.workload.serving
-        return np.full(self.n, serving is None or bool(np.any(self.workload.sizes[serving.new] > 1)))
 
     def _bits(self, task: Task) -> int:
         """Of an element that a collective moves: of the tensor, or of gradients that are summed."""
@@ -368,107 +308,6 @@ class Pricer:
         part, copied = borne
         outermost = np.arange(len(offer.levels))[:, None] == len(offer.levels) - 1  # latencies of the levels add up
         return replace(offer, latency_s=offer.latency_s * part + np.where(outermost, copied, 0.0))
-
-    def algorithm(self, task: Task, name: str) -> LinkArrays:
-        """A collective's cost on every column, which its message does not change: made once for each group of axes."""
-        key = ("links", task.axes, task.action, name, task.stage)
-        if key not in self.known and self.wider is not None and self._wider_has(key):
-            self.known[key] = self.wider[0].known[key].pick(self.wider[1])
-        elif key not in self.known:
-            self.known[key] = self._of_one_stage(task, name) if self.plan.stage_count > 1 else self._of_stages(task, name)
-        return self.known[key]  # type: ignore[no-any-return]
-
-    def _of_stages(self, task: Task, name: str) -> LinkArrays:
-        """The groups of every stage run at once; a stage's share of their bytes and joules. Each distinct mesh is asked once."""
-        spatial, one = self.spatial, self.firsts
-        axes = self.plan.axes[:spatial]
-        table = self._ask(
-            collective_table,
-            np.column_stack([self.degrees[one, :spatial], self.here[one]]),
-            np.column_stack([self.strides[one, :spatial], self.columns.stage_strides[one]]),
-            (*axes, "pipeline stages"),
-            [axes[axis] for axis in task.axes],
-            task.action,
-            name,
-        )
-        return self._spread(table, self.here[one])
-
-    def _of_one_stage(self, task: Task, name: str) -> LinkArrays:
-        """The groups of the stage that the task is in, which begins where the one before ends; a ring where `name` does not apply."""
-        names = tuple(self.plan.axes[axis] for axis in task.axes)
-        uses = []
-        for i in self.firsts:
-            mesh = self.mesh(i, task.stage)
-            applies = name == "ring" or name in self._ask(offered, mesh, names, task.action)
-            uses.append(self._ask(mesh_collective, mesh, names, task.action, name if applies else "ring"))
-        return self.for_all(uses)
-
-    def _sent(self, task: Task, i: int) -> LinkUse:
-        here, there = (members(mesh, mesh.axes).reshape(-1) for mesh in (self.mesh(i, task.stage), self.mesh(i, task.to_stage)))
-        use: LinkUse = self._ask(send, here, there)
-        return use
-
-    def groups(self, task: Task) -> list[NDArray[np.int64]]:
-        """[groups, p] members of a collective on each distinct mesh."""
-        names = tuple(self.plan.axes[axis] for axis in task.axes)
-        return [members(self.mesh(i, task.stage), names) for i in self.firsts]
-
-    def on_columns(self, values: Sequence[float]) -> Array:
-        """[n] what each distinct mesh has."""
-        return np.asarray(values)[self._which]
-
-    def mesh(self, i: int, stage: int = 0) -> Mesh:
-        """A stage of the mesh of a column."""
-        spatial, offset = self.spatial, int(stage * self.per_stage[i])
-        degrees, strides = (tuple(int(x) for x in side[i, :spatial]) for side in (self.degrees, self.strides))
-        return Mesh(self.plan.axes[:spatial], degrees, strides, offset)
-
-    def _streams(self, task: Task) -> LinkArrays:
-        """All stages stream at once, each its own layers: what they share of the way to the home is shared among them."""
-        key = ("streams", task.action, task.level, task.layout, task.stage)
-        if key not in self.known:
-            self.known[key] = self.for_all([self._of_all_stages(task, i) for i in self.firsts])
-        return self.known[key]  # type: ignore[no-any-return]
-
-    def _of_all_stages(self, task: Task, i: int) -> LinkUse:
-        """A stage's share of the bytes and joules, the time of all of them."""
-        groups, stages = self._streaming(task, self.mesh(i, task.stage)), int(self.here[i])
-        every = np.concatenate([groups + stage * int(self.columns.stage_strides[i]) for stage in range(stages)])
-        use: LinkUse = self._ask(stream, task.level, every, task.action)
-        wire, joules = (tuple(figure / stages for figure in side) for side in (use.wire_bytes_per_byte, use.joules_per_byte))
-        return replace(use, wire_bytes_per_byte=wire, joules_per_byte=joules)
-
-    def _streaming(self, task: Task, mesh: Mesh) -> NDArray[np.int64]:
-        """[shards, p] accelerators that a stream feeds, or that feed it."""
-        placed = list(zip(self.plan.axes[: self.spatial], task.layout, strict=False))
-        shards = tuple(name for name, p in placed if is_shard(p))
-        if task.action == "broadcast":
-            return members(mesh, tuple(name for name, p in placed if name not in shards))
-        rest = tuple(name for name, p in placed if name not in shards and p == "P")  # others hold the same sum: it is sent once
-        kept = set(rest) | set(shards)
-        degrees = tuple(d if name in kept else 1 for name, d in zip(mesh.axes, mesh.degrees, strict=True))
-        return members(Mesh(mesh.axes, degrees, mesh.strides, mesh.offset), rest)
-
-    def between_stages(self, *, far: bool) -> LinkArrays:
-        """A byte from every accelerator of a stage to its peer in the next, all stages at once, a hand-over's share of the joules;
-        far: from the first stage to the last. Zeros where there is no pipeline."""
-        spatial, one = self.spatial, self.firsts
-        stages = self.here[one]
-        sends = far_send_table if far else send_table
-        table = self._ask(sends, self.degrees[one, :spatial], self.strides[one, :spatial], stages, self.columns.stage_strides[one])
-        return self._spread(table, np.ones(len(one)) if far else np.maximum(stages - 1, 1))
-
-    def _spread(self, table: LinkTable, parts: Any) -> LinkArrays:
-        """A table of the distinct meshes for every column, its bytes and joules divided into `parts`."""
-        figures = (table.wire_bytes_per_byte / parts, table.joules_per_byte / parts, table.seconds_per_byte, table.latency_s)
-        return LinkArrays(table.levels, *(figure[:, self._which] for figure in figures))
-
-    def for_all(self, uses: Sequence[LinkUse]) -> LinkArrays:
-        """What the distinct meshes cost, for each of the n."""
-        return LinkArrays(
-            uses[0].levels,
-            *(np.array([getattr(use, figure) for use in uses]).reshape(len(uses), -1).T[:, self._which] for figure in LINK_FIGURES),
-        )
 
 
 def slowest_of(accelerators: NDArray[np.int64]) -> Array:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,16 +26,14 @@ from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.program.sent_tokens import SentTokens, sent_tokens
 from rackmodel.cost.program.tasks import Crowd, Task
 from rackmodel.cost.step.link_arrays import LinkArrays
+from rackmodel.cost.step.link_pricer import LinkPricer
 from rackmodel.model.architecture import Tier
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode
-
-if TYPE_CHECKING:
-    from rackmodel.cost.step.pricer import Pricer
 
 Array = NDArray[np.float64]
 
 
-def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, otherwise: LinkArrays) -> LinkArrays:
+def exchanged(pricer: LinkPricer, task: Task, volume: Array, ring: LinkArrays, otherwise: LinkArrays) -> LinkArrays:
     """An all-to-all of tokens and experts by the library's kernels: its own copies of the tokens, in its own elements, are what links
     carry. Where the outermost network in use does not know them: relayed, as by normal kernels, or `otherwise`, each to its experts, as by
     those of low latency. ring: the same by a ring · volume: [n] bytes of a rank."""
@@ -79,7 +77,7 @@ def exchanged(pricer: Pricer, task: Task, volume: Array, ring: LinkArrays, other
     return found
 
 
-def relayed(pricer: Pricer, task: Task, sent: SentTokens, otherwise: LinkArrays) -> LinkArrays:
+def relayed(pricer: LinkPricer, task: Task, sent: SentTokens, otherwise: LinkArrays) -> LinkArrays:
     """The same where each token goes once to every child of a level that holds one of its experts; of levels that the same links join
     (`Fabric.ports`) straight to every child of the innermost. otherwise: each to its experts, which stands where ranks are in one child
     alone, or not as many in each."""
@@ -105,7 +103,7 @@ def relayed(pricer: Pricer, task: Task, sent: SentTokens, otherwise: LinkArrays)
     )
 
 
-def _parts(pricer: Pricer, groups: Sequence[NDArray[np.int64]], size: int) -> Array:
+def _parts(pricer: LinkPricer, groups: Sequence[NDArray[np.int64]], size: int) -> Array:
     """[n] runs of `size` accelerators that hold a group."""
     return pricer.on_columns([len(np.unique(group // size)) for group in groups])
 
@@ -116,7 +114,7 @@ def _of_links(seconds: Array, tiers: Sequence[Tier], first: int, last: int) -> A
     return np.asarray(np.maximum(seconds[last], through))
 
 
-def gathered(pricer: Pricer, task: Task) -> tuple[Task, Array | None]:
+def gathered(pricer: LinkPricer, task: Task) -> tuple[Task, Array | None]:
     """(the collective in the place of an all-to-all of tokens where a profile gathers them, [n] its bytes over those of the all-to-all);
     any other task as it is, and None."""
     calls = pricer.setting.calls

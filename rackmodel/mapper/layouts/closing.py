@@ -17,14 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.mapper.layouts.branches import FAR, HERE, NEAR, NEARER, Branches, Column, Left, Nodes
 from rackmodel.mapper.layouts.layer_prices import Weights
 from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
 MOST = 4_000  # nodes that are bounded, so that a search ends at the same place on every machine
 LEAVES = 6  # layouts that are told
 NOTHING = Weights(memory=np.zeros(1), lane=np.zeros(1), host=np.zeros(1))

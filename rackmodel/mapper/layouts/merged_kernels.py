@@ -234,7 +234,7 @@ class _Alike:
         """What that changes in the seconds of partners' products."""
         shape, told = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
         if self.layer.wide(shape):
-            return self._rooms_at_most(share, partners, variables)
+            return self._rooms_at_most(share, partners)
         found = np.zeros((*shape, *self.layer.tail))
         for kernel in self._kernels:
             found[kernel.cells] += self._room(kernel, share, partners)
@@ -242,7 +242,7 @@ class _Alike:
         mine = [member for member, one in zip(self.members, told, strict=True) if one]
         return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found, 0.0 * found]))
 
-    def _rooms_at_most(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
+    def _rooms_at_most(self, share: Share, partners: Sequence[str]) -> Change:
         """The sum over what may be alike of the most that one kernel changes."""
         most: dict[Hashable, Any] = {}
         for kernel in self._kernels:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.layouts.one_layer import one_axis, resized
@@ -64,13 +64,13 @@ def with_found_layouts(
     said_alone = {name: said for name, said in mapper.layouts.items() if not free_of[name]}
     named = mapper.model_copy(update={"split": fixed, "layouts": said_alone})
     for name, said in layouts.items():
-        split, free = {**mapper.split, **said.split}, free_of[name]
+        free = free_of[name]
         if not free:
             made[name] = said
             continue
         if len(free) > 1:
             raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
-        points, rest = list(_points(setting.architecture, workload, mapper, free[0])), _outside(workload, free[0], split)
+        points, rest = list(_points(setting.architecture, workload, mapper, free[0])), _outside(workload)
         both = _with_all_columns(name, said, {**said.split, free[0]: rest}, free[0], workload)
         every |= both
         open_ = mapper.model_copy(update={"split": fixed, "layouts": both})
@@ -106,7 +106,7 @@ def _layer_ops(workload: Workload) -> list[str]:
     return [op for section in workload.sections if section.layer for op in section.workload.ops]
 
 
-def _outside(workload: Workload, axis: str, split: dict[str, Any]) -> list[str]:
+def _outside(workload: Workload) -> list[str]:
     """What the embedding and the head split over the axis: the vocabulary, the one index that no layer has."""
     layers = {i for s in workload.sections if s.layer for op in s.workload.ops.values() for i in op.indices}
     return [i for s in workload.sections if not s.layer for op in s.workload.ops.values() for i in op.indices if i not in layers][:1] or [

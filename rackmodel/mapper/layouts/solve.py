@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.capped import solve_capped
 from rackmodel.mapper.layouts.cpsat import solve_cpsat

@@ -118,22 +118,6 @@ class CutProblem:
         return self.capacity_bytes if self.capacities is None else float(self.capacities[stage])
 
 
-@dataclass(frozen=True)
-class CutAnswer:
-    """layers: [stages] of each stage · mixes: [stages, K, Q] of them, by kind and policy · seconds: of a step by the clock · bound: no cut
-    is faster · proven: this one is the fastest (to 1e-9) · joules: of the layers, a step (recomputed as seconds where none were given) ·
-    held_bytes: [stages] · timed: cuts that the clock ran."""
-
-    layers: tuple[int, ...]
-    mixes: Ints
-    seconds: float
-    bound: float
-    proven: bool
-    joules: float
-    held_bytes: Array
-    timed: int
-
-
 def check_problem(problem: CutProblem, forward: Array, others: Sequence[Array], state: Array) -> None:
     length, least = len(problem.kinds), problem.stages * problem.fewest
     if forward.ndim != 2 or any(x.shape != forward.shape for x in (*others, state)):

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.group import GroupPrice
@@ -33,7 +32,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.schedules import CHUNKED, SCHEDULES, SPLIT
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
 BOUNDED = frozenset(SCHEDULES) - SPLIT - CHUNKED
 """Schedules that the bound of a cut is of: whole backward passes, one chunk a stage."""
 TIMED = 128  # cuts timed besides the first ones of each column
@@ -100,9 +98,7 @@ class CutSearch:
     kept: told of every cut that was timed, keeps it if it may, and says the seconds that a better one must beat · most_s: seconds that a
     limit allows: what is slower is not looked at."""
 
-    def __init__(
-        self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch, most_s: float = math.inf
-    ) -> None:
+    def __init__(self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch, most_s: float = math.inf) -> None:
         self.columns, self.kept, self.watch, self.most_s = columns, kept, watch, most_s
         self.bound = math.inf
         self.opened = self.timed = 0

@@ -36,15 +36,13 @@ import numpy as np
 from rackmodel.mapper.stages.bounds import Bounds, bounds_of, seed
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_order import CutOrder
-from rackmodel.mapper.stages.cut_problem import CutAnswer, CutProblem, Ends, Ints, Once
-from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
+from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.integers import NEVER, integers_of
 from rackmodel.mapper.stages.least_bound import least_bound
 from rackmodel.mapper.stages.mixes import Tables, tables_of
 from rackmodel.mapper.stages.needs import miss_of
-from rackmodel.mapper.stages.options import held
 
 TIGHT = 1e-9  # a step this near its bound is optimal
-TIMED = 256  # cuts timed before the search gives up proving
 
 
 @dataclass(frozen=True)
@@ -136,44 +134,3 @@ class ColumnCuts:
 
     def _ticks(self, seconds: float) -> int:
         return int(min(seconds * (1 + TIGHT) / self.integers.unit, float(NEVER)))
-
-
-def best_cut(problem: CutProblem, clock: CutClock) -> CutAnswer:
-    """The fastest cut and mixes of policies. Errors as `ColumnCuts`."""
-    cuts = ColumnCuts(problem, clock)
-    best = min(cuts.first, key=lambda one: _rank(cuts.integers, one))
-    while best.seconds > cuts.least * cuts.integers.unit * (1 + TIGHT) and cuts.timed < TIMED:
-        found = cuts.next(best.seconds)
-        if found is None:
-            break
-        best = min(best, found, key=lambda one: _rank(cuts.integers, one))
-    return answer_of(cuts, best)
-
-
-def _rank(integers: IntegerProblem, cut: TimedCut) -> tuple[object, ...]:
-    """Equal steps whose sums were rounded differently are one rank."""
-    layers = cut.mixes.sum(axis=(1, 2))
-    joules = int((cut.mixes.sum(axis=0) * integers.joules).sum())
-    return float(f"{cut.seconds:.10e}"), joules, int(np.square(layers).sum()), tuple(layers.tolist()), tuple(cut.mixes.ravel().tolist())
-
-
-def answer_of(cuts: ColumnCuts, best: TimedCut) -> CutAnswer:
-    """What a cut is and holds."""
-    problem, integers, mixes = cuts.problem, cuts.integers, best.mixes
-    bytes_held = [int(held(integers, stage, mix.reshape(1, -1))[0]) for stage, mix in enumerate(mixes)]
-    price = np.asarray(problem.forward_s) + problem.backward_s if problem.joules is None else np.asarray(problem.joules)
-    joules = float((mixes.sum(axis=0) * np.where(integers.allowed, price, 0.0)).sum()) * problem.micro_batches
-    proven = best.seconds <= cuts.bound * (1 + TIGHT)
-    return CutAnswer(
-        layers=tuple(int(n) for n in mixes.sum(axis=(1, 2))),
-        mixes=mixes,
-        seconds=best.seconds,
-        bound=min(max(cuts.bound, cuts.least * integers.unit), best.seconds),
-        proven=proven,
-        joules=joules,
-        held_bytes=np.array(bytes_held) / BYTE,
-        timed=cuts.timed,
-    )
-
-
-__all__ = ["ColumnCuts", "CutAnswer", "CutProblem", "Ends", "Once", "best_cut"]

@@ -12,12 +12,34 @@ from rackmodel.report.launch.shape import Shape
 
 
 def deepspeed(shape: Shape, found: Meaning) -> Launch:
-    degrees, step, notes = found.degrees, found.step, list(found.notes)
-    cannot = list(found.cannot)
-    if shape.experts and found.exchange != ALL_TO_ALL:
-        cannot.append(f"exchange of tokens '{found.exchange}': DeepSpeed sends each expert its own")
+    """Arguments and configuration of a mapping."""
+    step, notes = found.step, list(found.notes)
+    if found.windows and found.degrees["tensor"] > 1:
+        notes.append("overlap of tensor collectives has no argument in DeepSpeed")
+    if not found.flash:
+        notes.append("attention was priced unfused; --use-flash-attn-v2 is another point of the space")
+    zero: dict[str, Any] = {"stage": found.zero, "overlap_comm": found.reductions and found.degrees["data"] > 1}
+    if "optimizer" in step.offload:
+        zero["offload_optimizer"] = {"device": "cpu"}
+    if "weights" in step.offload and found.zero == 3:
+        zero["offload_param"] = {"device": "cpu"}
+    config = {
+        "train_batch_size": found.batch,
+        "train_micro_batch_size_per_gpu": step.micro_batch,
+        "gradient_accumulation_steps": found.accumulation,
+        "zero_optimization": zero,
+        "bf16": {"enabled": found.weight_bits == 16},
+        "data_types": {"grad_accum_dtype": "fp32" if found.gradient_bits == 32 else "bf16"},
+    }
+    text, cannot = json.dumps(config, indent=1) + "\n", (*found.cannot, *_unsaid(shape, found))
+    return Launch("deepspeed", tuple(notes), tuple(_arguments(shape, found)), "ds_config.json", text, True, cannot)
+
+
+def _arguments(shape: Shape, found: Meaning) -> list[str]:
+    """What stands on the command line."""
+    degrees, step = found.degrees, found.step
     piped = degrees["pipeline"] > 1
-    said = [
+    return [
         *size_arguments(shape, found),
         *said_if(shape.groups < shape.heads, f"--num-key-value-heads {shape.groups}"),
         *said_if(shape.rms, "--normalization rmsnorm"),
@@ -40,12 +62,16 @@ def deepspeed(shape: Shape, found: Meaning) -> Launch:
         "--deepspeed",
         "--deepspeed_config ds_config.json",
     ]
-    zero: dict[str, Any] = {"stage": found.zero, "overlap_comm": found.reductions and degrees["data"] > 1}
-    if "optimizer" in step.offload:
-        zero["offload_optimizer"] = {"device": "cpu"}
-    if "weights" in step.offload and found.zero == 3:
-        zero["offload_param"] = {"device": "cpu"}
-    elif "weights" in step.offload:
+
+
+def _unsaid(shape: Shape, found: Meaning) -> list[str]:
+    """What no argument says, and what DeepSpeed refuses."""
+    degrees, step = found.degrees, found.step
+    piped = degrees["pipeline"] > 1
+    cannot: list[str] = []
+    if shape.experts and found.exchange != ALL_TO_ALL:
+        cannot.append(f"exchange of tokens '{found.exchange}': DeepSpeed sends each expert its own")
+    if "weights" in step.offload and found.zero != 3:
         cannot.append("offload_param wants ZeRO-3")
     if found.recompute in ("pointwise", "experts"):
         cannot.append(f"recompute {found.recompute}: DeepSpeed checkpoints layers, or attention's core")
@@ -65,18 +91,6 @@ def deepspeed(shape: Shape, found: Meaning) -> Launch:
         cannot.append(f"context parallelism of {degrees['context']} that gathers keys and values has no argument: DeepSpeed's is Ulysses")
     if found.sequence_parallel and (found.ulysses or step.schedule == "zb_h1"):
         cannot.append("--sequence-parallel is refused beside Ulysses and the zero-bubble pipeline")
-    if found.windows and degrees["tensor"] > 1:
-        notes.append("overlap of tensor collectives has no argument in DeepSpeed")
     if tuple(role for role in ("tensor", "context", "expert", "data", "pipeline") if role in found.order) != found.order:
         cannot.append(f"ranks lie {'-'.join(found.order)} from the inside; DeepSpeed has tensor-data-pipeline")
-    if not found.flash:
-        notes.append("attention was priced unfused; --use-flash-attn-v2 is another point of the space")
-    config = {
-        "train_batch_size": found.batch,
-        "train_micro_batch_size_per_gpu": step.micro_batch,
-        "gradient_accumulation_steps": found.accumulation,
-        "zero_optimization": zero,
-        "bf16": {"enabled": found.weight_bits == 16},
-        "data_types": {"grad_accum_dtype": "fp32" if found.gradient_bits == 32 else "bf16"},
-    }
-    return Launch("deepspeed", tuple(notes), tuple(said), "ds_config.json", json.dumps(config, indent=1) + "\n", True, tuple(cannot))
+    return cannot

@@ -24,11 +24,31 @@ ENDS = ("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_sta
 
 
 def torchtitan(shape: Shape, found: Meaning) -> Launch:
-    degrees, step, notes = found.degrees, found.step, list(found.notes)
-    cannot = list(found.cannot)
-    piped = degrees["pipeline"] > 1
+    """Arguments and configuration of a mapping."""
+    notes, cannot = list(found.notes), list(found.cannot)
+    parallelism = _parallelism(shape, found, notes, cannot)
+    if found.degrees["pipeline"] > 1:
+        parallelism |= _pipeline(shape, found, notes, cannot)
+    training = _training(shape, found)
+    cannot += _unsaid(found)
+    if found.weight_bits != 16:
+        notes.append(f"weights of {found.weight_bits} bits: float32, or the float8 converter")
+    size = f"dim {shape.hidden}, {shape.layers} layers, {shape.heads} heads, {shape.groups} key-value heads, ffn {shape.ffn}"
+    notes.append(f"the model is a flavor of torchtitan's registry: one with {size}, vocabulary {shape.vocab}")
+    kept = {"mode": "selective", "selective_ac_option": "op"} if found.recompute == "alternate" else {"mode": found.recompute}
+    tables = {"training": training, "parallelism": parallelism, "activation_checkpoint": kept}
+    said = [f"--{table}.{key}{_titan_value(value)}" for table, rows in tables.items() for key, value in rows.items()]
+    text = "\n".join(
+        f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()) for table, rows in tables.items()
+    )
+    return Launch("torchtitan", tuple(notes), tuple(said), "torchtitan.toml", text, cannot=tuple(cannot))
+
+
+def _parallelism(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> dict[str, Any]:
+    """The table of degrees. notes, cannot: of a Launch, which grow."""
+    degrees = found.degrees
     replicas = degrees["data"] if found.zero == 0 else found.copies
-    parallelism: dict[str, Any] = {
+    table: dict[str, Any] = {
         "data_parallel_replicate_degree": replicas,
         "data_parallel_shard_degree": degrees["data"] // replicas,
         "tensor_parallel_degree": degrees["tensor"],
@@ -36,39 +56,58 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         "pipeline_parallel_degree": degrees["pipeline"],
     }
     if found.zero:
-        parallelism["fsdp_reshard_after_forward"] = "always" if found.zero == 3 else "never"
+        table["fsdp_reshard_after_forward"] = "always" if found.zero == 3 else "never"
     if shape.experts:
-        parallelism["expert_parallel_degree"] = degrees["expert"]
+        table["expert_parallel_degree"] = degrees["expert"]
     if shape.experts and found.exchange == GATHERED:
         cannot.append("tokens gathered for all experts: torchtitan sends each expert its own, or hands them on by DeepEP")
     elif shape.experts and found.exchange != ALL_TO_ALL:
-        parallelism["expert_parallel_comm_backend"] = "deepep"
+        table["expert_parallel_comm_backend"] = "deepep"
     if found.windows and degrees["tensor"] > 1:
-        parallelism["enable_async_tensor_parallel"] = True
+        table["enable_async_tensor_parallel"] = True
         notes.append("async tensor parallelism works with --training.compile alone")
-    if piped:
-        parallelism["pipeline_parallel_microbatch_size"] = step.micro_batch
-        if step.schedule in TITAN_SCHEDULES:
-            parallelism["pipeline_parallel_schedule"] = TITAN_SCHEDULES[step.schedule]
-            if step.schedule in SPLIT:
-                notes.append(f"{TITAN_SCHEDULES[step.schedule]} splits the backward pass, which PyTorch refuses with --training.compile")
-        else:
-            cannot.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
-        if found.layers:
-            starts = [sum(found.layers[:stage]) for stage in range(1, len(found.layers))]
-            parallelism["pipeline_parallel_split_points"] = [f"layers.{start}" if start < shape.layers else "norm" for start in starts]
-            if 0 in found.layers[1:-1]:
-                cannot.append("chunks between the first and the last that hold no layer: split points are distinct")
-        else:
-            parallelism["pipeline_parallel_layers_per_stage"] = shape.layers // (degrees["pipeline"] * step.interleave)
-            parallelism |= dict.fromkeys(ENDS, 0)
-    training: dict[str, Any] = {
-        "local_batch_size": step.micro_batch * (found.accumulation if piped else 1),
+    return table
+
+
+def _pipeline(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> dict[str, Any]:
+    """What the same table says of a pipeline."""
+    step = found.step
+    table: dict[str, Any] = {"pipeline_parallel_microbatch_size": step.micro_batch}
+    if step.schedule in TITAN_SCHEDULES:
+        table["pipeline_parallel_schedule"] = TITAN_SCHEDULES[step.schedule]
+        if step.schedule in SPLIT:
+            notes.append(f"{TITAN_SCHEDULES[step.schedule]} splits the backward pass, which PyTorch refuses with --training.compile")
+    else:
+        cannot.append(f"schedule {step.schedule} has no exact name; nearest are InterleavedZeroBubble and ZBVZeroBubble")
+    if found.layers:
+        starts = [sum(found.layers[:stage]) for stage in range(1, len(found.layers))]
+        table["pipeline_parallel_split_points"] = [f"layers.{start}" if start < shape.layers else "norm" for start in starts]
+        if 0 in found.layers[1:-1]:
+            cannot.append("chunks between the first and the last that hold no layer: split points are distinct")
+        return table
+    table["pipeline_parallel_layers_per_stage"] = shape.layers // (found.degrees["pipeline"] * step.interleave)
+    return table | dict.fromkeys(ENDS, 0)
+
+
+def _training(shape: Shape, found: Meaning) -> dict[str, Any]:
+    """The table of batch, sequence and precision."""
+    table: dict[str, Any] = {
+        "local_batch_size": found.step.micro_batch * (found.accumulation if found.degrees["pipeline"] > 1 else 1),
         "global_batch_size": found.batch,
         "seq_len": shape.sequence,
     }
+    if found.step.offload:
+        table["enable_cpu_offload"] = True
+    if found.weight_bits != 16:
+        table["mixed_precision_param"] = "float32"
+    return table
+
+
+def _unsaid(found: Meaning) -> list[str]:
+    """What no argument says of offload, sharding, context, recompute and the order of the ranks."""
+    degrees, step = found.degrees, found.step
+    cannot: list[str] = []
     if step.offload:
-        training["enable_cpu_offload"] = True
         cannot.append(
             f"offload of {' and '.join(step.offload)}: torchtitan offloads weights, gradients and optimizer together, no activations"
         )
@@ -86,18 +125,7 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         cannot.append("selective recomputes every other layer or chosen operations, not attention's core as priced")
     if tuple(role for role in ORDERS[0] if role in found.order) != found.order:
         cannot.append(f"ranks lie {'-'.join(found.order)} from the inside; torchtitan has tensor-context-data-pipeline")
-    if found.weight_bits != 16:
-        training["mixed_precision_param"] = "float32"
-        notes.append(f"weights of {found.weight_bits} bits: float32, or the float8 converter")
-    size = f"dim {shape.hidden}, {shape.layers} layers, {shape.heads} heads, {shape.groups} key-value heads, ffn {shape.ffn}"
-    notes.append(f"the model is a flavor of torchtitan's registry: one with {size}, vocabulary {shape.vocab}")
-    kept = {"mode": "selective", "selective_ac_option": "op"} if found.recompute == "alternate" else {"mode": found.recompute}
-    tables = {"training": training, "parallelism": parallelism, "activation_checkpoint": kept}
-    said = [f"--{table}.{key}{_titan_value(value)}" for table, rows in tables.items() for key, value in rows.items()]
-    text = "\n".join(
-        f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()) for table, rows in tables.items()
-    )
-    return Launch("torchtitan", tuple(notes), tuple(said), "torchtitan.toml", text, cannot=tuple(cannot))
+    return cannot
 
 
 def _titan_value(value: Any) -> str:

@@ -1,0 +1,29 @@
+"""Options that `serve` and `serve-trace` share: the model, the engine, the caches, and what drafts tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
+EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
+CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
+DraftsOption = Annotated[int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Tokens drafted a step (MTP, speculation).")]
+DraftModelOption = Annotated[
+    str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them; absent: the model's module, else no time; free: no time.")
+]
+AcceptOption = Annotated[
+    float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is kept where all before it were.")
+]
+
+
+def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
+    """Fields of a service. Raises InputError where one is missing."""
+    from rackmodel.errors import InputError
+
+    if (count > 0) != (accepted > 0):
+        raise InputError("drafts want both: how many, and how probably one is kept, such as --drafts 3 --accept 0.8", path="--drafts")
+    if model and not count:
+        raise InputError("a draft model wants --drafts, the tokens that it makes a step", path="--draft-model")
+    return {"drafted": count, "accepted": accepted, "draft_model": model}
