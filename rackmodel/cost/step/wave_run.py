@@ -167,8 +167,8 @@ class _WaveRun:
         turns: dict[bytes, int] = {}
         each = [self.alike[low:high] for low, high in pairwise(self.bounds)]
         self.turns = [turns.setdefault(own.tobytes(), len(turns)) for own in each]
-        devices, first, last = np.arange(self.stages.bounds[-1]), *np.array([self.bounds[:-1], self.bounds[1:]])
-        whole = last - first == len(devices)
+        devices, first = np.arange(self.stages.bounds[-1]), np.array(self.bounds[:-1], dtype=np.int64)
+        whole = np.diff(self.bounds) == len(devices)
         whole[whole] = (self.device[first[whole, None] + devices] == devices).all(axis=1)
         self.whole = whole.tolist()  # whether every device runs a pass, in their order
 
