@@ -188,7 +188,7 @@ def nests_of(step: ExactStep, inside: LocalPricer | None = None) -> dict[str, Ne
     if not isinstance(inside, NestInside):
         return {}
     found = {}
-    for cost in step.costs:
+    for cost in step.priced_layers:
         inside.prepare(item.task for item in cost.items)
         first = inside.firsts(step.job.setting.architecture, step.columns.degrees[0])
         for item in cost.items:

@@ -35,7 +35,7 @@ def at_home(exact: ExactStep) -> dict[str, float]:
     """Level → bytes of the whole model that live there."""
     counts = [section.repeat for section in exact.sections] if exact.staged else exact.structure.cut.counts.sum(axis=0)
     found: dict[str, float] = {}
-    for cost, count in zip(exact.costs, counts, strict=True):
+    for cost, count in zip(exact.priced_layers, counts, strict=True):
         for level, size in cost.home.items():
             found[level] = found.get(level, 0.0) + float(count) * float(np.max(size))
     return found

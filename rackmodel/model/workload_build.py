@@ -118,8 +118,10 @@ def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
 
 
 def _unknown_crowds(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError]:
-    weights = [name for name, tensor in whole.tensors.items() if tensor.kind == "weight"]
-    experts = set[str]().union(*(_experts(op, name, whole) for op in whole.ops.values() for name in weights))
+    if not spec.imbalance and not spec.routing:
+        return
+    read = ((op, access.tensor) for op in whole.ops.values() for access in op.ins)
+    experts = set[str]().union(*(_experts(op, name, whole) for op, name in read if whole.tensors[name].kind == "weight"))
     for key, index in (*(("imbalance", one) for one in spec.imbalance), *(("routing", one) for one in spec.routing)):
         if index not in whole.sizes:
             yield InputError(f"no index '{index}'", path=f"{key}.{index}", known=sorted(whole.sizes), given=index)

@@ -67,7 +67,7 @@ class _Runs:
     def of(self, section: int, members: tuple[int, ...]) -> list[tuple[int, float, float]]:
         """(kind, share of the time at its begin, at its end) of runs of tasks of one kind."""
         if (section, members) not in self.known:
-            items = [self.step.costs[section].items[number] for number in members]
+            items = [self.step.priced_layers[section].items[number] for number in members]
             each = [float(item.timed(self.step.hide).seconds[0]) for item in items]
             whole, begin, found = sum(each) or 1.0, 0.0, list[tuple[int, float, float]]()
             for item, seconds in zip(items, each, strict=True):

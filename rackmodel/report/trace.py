@@ -77,7 +77,7 @@ def _events(step: ExactStep, span: Span) -> Iterator[dict[str, Any]]:
         more = {"virtual stage": span.section} if span.kind == "pass" else {}
         yield _event(word, span.kind, span, (span.start, span.end), about | more)
         return
-    items = step.costs[span.section].items
+    items = step.priced_layers[span.section].items
     begin = span.start
     for number, end in zip(span.members, _ends(step, span), strict=True):
         task = items[number].task
@@ -89,7 +89,7 @@ def _events(step: ExactStep, span: Span) -> Iterator[dict[str, Any]]:
 
 def _ends(step: ExactStep, span: Span) -> list[float]:
     """When each of a job's tasks ends: they run in a row, and the last ends with the job."""
-    items = step.costs[span.section].items
+    items = step.priced_layers[span.section].items
     each = [float(items[number].timed(step.hide).seconds[0]) for number in span.members]
     total, length = sum(each), span.end - span.start
     ends = span.start + np.cumsum(each) * (length / total if total > 0 else 0.0)

@@ -64,7 +64,7 @@ def powered(
     limited: whether its own power may slow it. Raises InputError for a limit that static power reaches."""
     own = facts.busy_power_w if busy is None else busy
     waits = facts.waiting_power_w * waiting
-    if not np.any(own) and not np.any(waits) and facts.power_limit_w is None and facts.power_cap_w is None:
+    if facts.power_limit_w is None and facts.power_cap_w is None and not np.any(own) and not np.any(waits):
         return list(rows), duration
     joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))
     running = duration - waiting

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -183,12 +184,24 @@ def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees, o
 
 
 @dataclass(frozen=True)
+class _Bytes:
+    """[n] bytes of the mean accelerator and of the fullest: one array where they are the same."""
+
+    mean: Array
+    most: Array
+
+    @cached_property
+    def more(self) -> Any:
+        """See `Row.more`: every level that they pass has a row of them."""
+        return times(self.most, self.mean)
+
+
+@dataclass(frozen=True)
 class _Moved:
-    """A flow that is there. size: [n] bytes in the mean, most: of the fullest accelerator · again: whether it is a sum so far."""
+    """A flow that is there. size: of it · again: whether it is a sum so far."""
 
     name: str
-    size: Array
-    most: Array
+    size: _Bytes
     again: bool
     written: bool
 
@@ -196,7 +209,8 @@ class _Moved:
 def _sizes(local_op: LocalOp, degrees: Degrees) -> list[_Moved]:
     """What a local operation reads and writes, in that order."""
     flows = [(flow, False) for flow in local_op.reads] + [(flow, True) for flow in local_op.writes]
-    return [_Moved(flow.name, *flow.volume.both(degrees), flow.volume.again, written) for flow, written in flows if not flow.volume.empty]
+    there = [(flow, written) for flow, written in flows if not flow.volume.empty]
+    return [_Moved(flow.name, _Bytes(*flow.volume.both(degrees)), flow.volume.again, written) for flow, written in there]
 
 
 def times(most: Array, mean: Array) -> Any:
@@ -211,9 +225,8 @@ def _own(row: Row, local_op: LocalOp) -> bool:
     return row.action == ("write" if row.tensor in {flow.name for flow in local_op.writes} else "read")
 
 
-def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> tuple[Array, Array] | None:
-    """Bytes the innermost memory must hand over, in the mean and of the fullest accelerator: one word an operation, shared by a multicast
-    below it and by an atom."""
+def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> _Bytes | None:
+    """What the innermost memory must hand over: one word an operation, shared by a multicast below it and by an atom."""
     if not local_op.macs:
         return None
     level, units = _compute_level(architecture)
@@ -221,27 +234,26 @@ def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, inst
     atom = level.compute.matrix(local_op.bits).atom
     shared = units / instances * (max(atom.m, atom.n, atom.k) if atom is not None else 1)
     fed = np.asarray(local_op.exact(degrees) * local_op.bits / 8 / shared)
-    return fed, np.asarray(local_op.fullest(degrees) * local_op.bits / 8 / shared) if local_op.paced else fed
+    return _Bytes(fed, np.asarray(local_op.fullest(degrees) * local_op.bits / 8 / shared) if local_op.paced else fed)
 
 
-def _level(port: _Port, flows: Sequence[_Moved], depth: int, feeds: tuple[Array, Array] | None) -> Iterator[Row]:
+def _level(port: _Port, flows: Sequence[_Moved], depth: int, feeds: _Bytes | None) -> Iterator[Row]:
     """A sum so far is no operand: what feeds each operation from it is the result's."""
     for flow in flows:
-        own = flow.size, flow.most
-        fed = own if feeds is None or (flow.again and not flow.written) else _larger(own, feeds)
+        fed = flow.size if feeds is None or (flow.again and not flow.written) else _larger(flow.size, feeds)
         if flow.written:
-            yield port.row(flow.name, "write", *fed)
+            yield port.row(flow.name, "write", fed)
             if depth:
-                yield port.row(flow.name, "read", *fed)
+                yield port.row(flow.name, "read", fed)
         else:
-            yield port.row(flow.name, "read", *fed)
+            yield port.row(flow.name, "read", fed)
             if depth:
-                yield port.row(flow.name, "write", *own)
+                yield port.row(flow.name, "write", flow.size)
 
 
-def _larger(own: tuple[Array, Array], feeds: tuple[Array, Array]) -> tuple[Array, Array]:
-    mean = np.maximum(own[0], feeds[0])
-    return mean, mean if own[0] is own[1] and feeds[0] is feeds[1] else np.maximum(own[1], feeds[1])
+def _larger(own: _Bytes, feeds: _Bytes) -> _Bytes:
+    mean = np.maximum(own.mean, feeds.mean)
+    return _Bytes(mean, mean if own.mean is own.most and feeds.mean is feeds.most else np.maximum(own.most, feeds.most))
 
 
 class _Port:
@@ -254,8 +266,8 @@ class _Port:
         each = {"read": memory.bandwidth_bytes_per_s, "write": write}
         self.rate = {action: None if one is None else one * instances for action, one in each.items()}
 
-    def row(self, tensor: str, action: str, size: Array, most: Array) -> Row:
-        """A flow of `size` [n] bytes in the mean, `most` of the fullest accelerator."""
-        rate = self.rate[action]
-        seconds = most / rate if rate is not None else np.zeros(most.shape)
-        return Row(tensor, self.name, "memory", action, size, "byte", size * self.energy[action], seconds, more=times(most, size))
+    def row(self, tensor: str, action: str, size: _Bytes) -> Row:
+        """A flow of so many bytes."""
+        rate, mean = self.rate[action], size.mean
+        seconds = size.most / rate if rate is not None else np.zeros(size.most.shape)
+        return Row(tensor, self.name, "memory", action, mean, "byte", mean * self.energy[action], seconds, more=size.more)

@@ -265,9 +265,10 @@ def _read_parts(flows: tuple[Flow, ...], run: KernelRun) -> tuple[Flow, ...]:
 
 def _experts(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """(size, axes that split it) of the indices that count experts: of a product, those that a weight shares with sparse activations."""
-    weights = [access for access in op.ins if workload.tensors[access.tensor].kind == "weight"]
-    sparse = [access for access in op.ins if access not in weights and np.all(workload.tensors[access.tensor].density < 1)]
-    if op.kind.name != "einsum" or not weights or not sparse:
+    weights = [access for access in op.ins if workload.tensors[access.tensor].kind == "weight"] if op.kind.name == "einsum" else []
+    rest = (access for access in op.ins if access not in weights) if weights else ()
+    sparse = [access for access in rest if np.all(workload.tensors[access.tensor].density < 1)]
+    if not sparse:
         return ()
     shared = set(weights[0].names) & set(sparse[0].names) & set(op.out.names)
     choices = plan.choices[op.name]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,7 +25,8 @@ from rackmodel.cost.step.group import Job, plan_of, staged_figures
 from rackmodel.cost.step.hand_overs import HandOver, hand_over, sends_between, sends_of, summed
 from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
-from rackmodel.cost.step.layers import LayerCost, LayerPricer
+from rackmodel.cost.step.layer_cost import LayerCost, LayerItems
+from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.memory import device_memory, fullest_device, memory_of
 from rackmodel.cost.step.offload import host_of, offloaded
@@ -84,18 +85,29 @@ class ExactStep:
         return self.structure.pools[part] if self.structure.pools else 0
 
     @cached_property
+    def priced_layers(self) -> tuple[LayerItems, ...]:
+        """Each part's layer, as the clock takes it."""
+        if self.structure.offload:
+            return self.costs
+        return tuple(pricer.exact_layer(section, plan) for pricer, section, plan in self._parts())
+
+    @cached_property
     def costs(self) -> tuple[LayerCost, ...]:
-        """Each part's layer."""
+        """The same with their sums."""
         host = host_of(self.job.setting.architecture, self.job.host) if self.structure.offload else None
         found = []
-        for part, (number, plan) in enumerate(self.structure.parts):
-            section = self.job.workload.sections[number]
-            cost = self.of_pools[self.pool_of(part)].layer(section, plan_of(section, plan, self.job.profile))
+        for pricer, section, plan in self._parts():
+            cost = pricer.layer(section, plan)
             if host is not None and section.layer:
                 updated = "optimizer" in self.job.workload.phases
                 cost = offloaded(cost, self.structure.offload, host, self.columns, self.job.profile.host, updated=updated)
             found.append(cost)
         return tuple(found)
+
+    def _parts(self) -> Iterator[tuple[LayerPricer, Section, Plan]]:
+        """(what prices it, its section, its plan) of each part."""
+        for part, (section, (_, plan)) in enumerate(zip(self.sections, self.structure.parts, strict=True)):
+            yield self.of_pools[self.pool_of(part)], section, plan_of(section, plan, self.job.profile)
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -110,15 +122,15 @@ class ExactStep:
     @cached_property
     def passes(self) -> tuple[dict[str, LayerPass], ...]:
         """Each part's passes."""
-        return tuple(self._passes(part, cost) for part, cost in enumerate(self.costs))
+        return tuple(self._passes(part, cost) for part, cost in enumerate(self.priced_layers))
 
-    def _passes(self, part: int, cost: LayerCost) -> dict[str, LayerPass]:
+    def _passes(self, part: int, cost: LayerItems) -> dict[str, LayerPass]:
         """Of one part. Remembered, but for what is offloaded, which is made for this step."""
         if self.structure.offload:
             return self._made(cost)
         return self.of_pools[self.pool_of(part)].clock_passes(cost, (self.structure.overlap, self.split), self._made)
 
-    def _made(self, cost: LayerCost) -> dict[str, LayerPass]:
+    def _made(self, cost: LayerItems) -> dict[str, LayerPass]:
         timed = [item.timed(self.hide) for item in cost.items]
         return layer_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split)
 
@@ -230,7 +242,7 @@ class ExactStep:
             send_s=self.sends.seconds[0] * one,
             hops_s=np.stack([hop.seconds * one for hop in self.handed]) if self.structure.stages else None,
             sends_overlap=self.job.profile.overlap.sends,
-            update_s=tuple(_updates(cost.items, self.lanes, self.pricer.n) for cost in self.costs),
+            update_s=tuple(_updates(cost.items, self.lanes, self.pricer.n) for cost in self.priced_layers),
             tied_s=self.sends.tied[0] * one,
         )
 
@@ -265,14 +277,14 @@ class ExactStep:
 
     def bytes_of(self, structure: Structure, which: NDArray[np.int64]) -> Array:
         """[columns] bytes on the fullest device of such a step."""
-        sections = tuple(_holding(cost, which) for cost in self.costs)
+        sections = tuple(_holding(cost, which) for cost in self.priced_layers)
         return np.asarray(memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0])
 
     @cached_property
     def staged_jobs(self) -> StagedJobs:
         """The same for a cut below the layer."""
         stages = self.structure.cut.stages
-        items = self.costs[0].items
+        items = self.priced_layers[0].items
         return StagedJobs(
             timed=tuple(item.timed(self.hide) for item in items),
             lanes=self.lanes,
@@ -310,7 +322,7 @@ def seconds_of(steps: Sequence[ExactStep], room: int = 0) -> list[Array]:
     return [step.seconds() if step.staged else next(together) for step in steps]
 
 
-def _holding(cost: LayerCost, which: NDArray[np.int64]) -> Holding:
+def _holding(cost: LayerItems, which: NDArray[np.int64]) -> Holding:
     """What a layer holds on some columns, [1, columns] each."""
     none = np.zeros((1, len(which)))
     return Holding(cost.section.layer, {what: picked(cost.held[what], which) + none if what in cost.held else none for what in HELD})

@@ -23,31 +23,58 @@ from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import PASSES
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class TaskSeconds:
-    """Seconds of a step's priced tasks in the clock, on the columns whose paths are asked for. some: how many these are, the first ones,
-    None = all · items: (part, number, task) · names: pass → its number · seconds: [items x passes, some]."""
+    """Seconds of a step's priced tasks in the clock, on the columns whose paths are asked for; made where one is. some: how many these are,
+    the first ones, None = all · names: pass → its number."""
 
     def __init__(self, step: ExactStep, some: int | None = None) -> None:
         self.step, self.some = step, step.pricer.n if some is None else some
-        parts = list(enumerate(step.costs))
-        self.items = [(x, number, item) for x, cost in parts for number, item in enumerate(cost.items) if item.rows]
-        self.place = {(x, number): place for place, (x, number, _) in enumerate(self.items)}
         self.names = {name: number for number, name in enumerate(("staged",) if step.staged else PASSES)}
-        known: dict[tuple[int, str, bool], Array] = {}
+
+    @cached_property
+    def items(self) -> list[tuple[int, int, Item]]:
+        """(part, number, task)."""
+        return [(x, k, item) for x, layer in enumerate(self.step.priced_layers) for k, item in enumerate(layer.items) if item.rows]
+
+    @cached_property
+    def place(self) -> dict[tuple[int, int], int]:
+        """Part and number of a task → its place among the items."""
+        return {(x, number): place for place, (x, number, _) in enumerate(self.items)}
+
+    @cached_property
+    def part_of(self) -> Ints:
+        """[items]."""
+        return np.array([x for x, _, _ in self.items], dtype=np.int64)
+
+    @cached_property
+    def once(self) -> NDArray[np.bool_]:
+        """[items] whether each happens once a step."""
+        return np.array([item.once for _, _, item in self.items], dtype=bool)
+
+    @cached_property
+    def forward(self) -> NDArray[np.bool_]:
+        """[items] whether another stage waits for it in the forward phase."""
+        return np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
+
+    @cached_property
+    def updates(self) -> list[tuple[int, int, Item]]:
+        """(place, part, task) of what the optimizer does."""
+        return [(place, x, item) for place, (x, _, item) in enumerate(self.items) if self.step.lanes.timed(item.role) == "update"]
+
+    @cached_property
+    def seconds(self) -> Array:
+        """[items x passes, some] seconds of each task in each pass."""
+        step, known = self.step, dict[tuple[int, str, bool], Array]()
         each = np.empty((len(self.items), len(self.names), self.some))
         for place, (x, _, item) in enumerate(self.items):
-            alone = item.timed(step.hide)
-            key = x, step.lanes.of(item.role), alone.waits_for_port
+            key = x, step.lanes.of(item.role), item.waits_for_port
             if key not in known:
                 known[key] = self._stretches(*key)
-            np.multiply(self._first(alone.seconds), known[key], out=each[place])
-        self.seconds = each.reshape(len(self.items) * len(self.names), self.some)
-        self.part_of = np.array([x for x, _, _ in self.items], dtype=np.int64)
-        self.once = np.array([item.once for _, _, item in self.items], dtype=bool)
-        self.forward = np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
-        self.updates = [(place, x, item) for place, (x, _, item) in enumerate(self.items) if step.lanes.timed(item.role) == "update"]
+            np.multiply(item.on_lane(step.hide, self.some), known[key], out=each[place])
+        return each.reshape(len(self.items) * len(self.names), self.some)
 
     def _stretches(self, x: int, lane: str, port: bool) -> Array:
         """[passes, some or 1] by how much each pass of a part slows a task. port: whether it shares a home's port."""
@@ -66,9 +93,9 @@ class TaskSeconds:
         """[parts, some] seconds of a layer's tasks on the device; of a cut below the layer [stages, some]."""
         step = self.step
         if step.staged:
-            items, stages = step.costs[0].items, range(step.structure.cut.stages)
+            items, stages = step.priced_layers[0].items, range(step.structure.cut.stages)
             return np.stack([self._sum(item for item in items if item.task.stage == stage) for stage in stages])
-        return np.stack([self._sum(item for item in cost.items if item.role == "device") for cost in step.costs])
+        return np.stack([self._sum(item for item in cost.items if item.role == "device") for cost in step.priced_layers])
 
     def _sum(self, items: Iterable[Item]) -> Array:
         return np.asarray(sum((self._first(item.seconds) for item in items), np.zeros(self.some)))
@@ -119,7 +146,7 @@ class Exposure:
 
     def _shares(self, path: Path) -> Array:
         tasks, staged = self.tasks, self.tasks.step.staged
-        times = np.zeros(len(tasks.seconds))
+        times = np.zeros(len(tasks.items) * len(tasks.names))
         for ((x, name), number), count in path.items():
             row = tasks.row(x, name, number)
             if row is not None:

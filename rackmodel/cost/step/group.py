@@ -20,7 +20,8 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
 from rackmodel.cost.step.figures import SharedFigures, figures, join, told_apart
 from rackmodel.cost.step.hand_overs import first_said, handed_alike, sends_of
-from rackmodel.cost.step.layers import LayerCost, LayerPricer
+from rackmodel.cost.step.layer_cost import LayerCost
+from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.setting import Setting

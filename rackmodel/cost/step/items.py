@@ -26,13 +26,25 @@ class PickedRows(LazyRows):
         self._from = priced, which
 
     @cached_property
+    def _used(self) -> list[int]:
+        """Numbers of the rows that these columns use."""
+        priced, which = self._from
+        rows, figures = priced.named
+        links = (row.component == "network" for row in rows)
+        return [k for k, link in enumerate(links) if not link or figures[k, 0].take(which).any() or figures[k, 2].take(which).any()]
+
+    @cached_property
     def named(self) -> tuple[tuple[Row, ...], Array]:
         """(rows of the task whose names hold, [rows, 4, n] figures of these)."""
         priced, which = self._from
         rows, figures = priced.named
-        figures = figures[:, :, which]
-        used = np.any(figures[:, (0, 2)], axis=(1, 2)) | np.array([row.component != "network" for row in rows], dtype=bool)
-        return tuple(row for row, some in zip(rows, used.tolist(), strict=True) if some), figures[used]
+        return tuple(rows[k] for k in self._used), figures[self._used].take(which, axis=2)
+
+    def exposed(self, count: int) -> list[tuple[str, str, Array]]:
+        """(component, action, exposed seconds on the first so many columns) of each row."""
+        priced, which = self._from
+        rows, figures = priced.named
+        return [(rows[k].component, rows[k].action, figures[k, 3].take(which[:count])) for k in self._used]
 
     @cached_property
     def _rows(self) -> tuple[Row, ...]:
@@ -42,7 +54,7 @@ class PickedRows(LazyRows):
         )
 
     def __len__(self) -> int:
-        return len(self.named[0])
+        return len(self._used)
 
 
 def _one(figure: Array) -> float:
@@ -65,10 +77,8 @@ class Priced:
 
     def exposed(self, some: int) -> Iterable[tuple[str, str, Array | float]]:
         """(component, action, exposed seconds on the first so many columns) of each row."""
-        if isinstance(self.rows, CountedRows):
+        if isinstance(self.rows, CountedRows | PickedRows):
             return self.rows.exposed(some)
-        if isinstance(self.rows, PickedRows):
-            return [(row.component, row.action, figures[3, :some]) for row, figures in zip(*self.rows.named, strict=True)]
         return [(row.component, row.action, picked(row.exposed, slice(some))) for row in self.rows]
 
     @cached_property
@@ -128,7 +138,7 @@ class Item:
     @property
     def waits_for_port(self) -> bool:
         """As of the task that the clock takes."""
-        return self.timed(0.0).waits_for_port
+        return TimedTask(task=self.task, seconds=self.seconds, port_s=self.port_s).waits_for_port
 
     @property
     def once(self) -> bool:
@@ -147,8 +157,14 @@ class Item:
 
     def timed(self, hide: Array | float) -> TimedTask:
         """The task as the clock takes it. hide: share of what its window can hide that is hidden."""
-        seconds = self.seconds if self.hidden is None or not np.any(hide) else self.seconds - hide * self.hidden
+        seconds = self.on_lane(hide)
         return TimedTask(task=self.task, seconds=seconds, port_s=self.port_s, weight=self.part == "weight", launches=self.launches)
+
+    def on_lane(self, hide: Array | float, count: int | None = None) -> Array:
+        """[n] seconds on its lane, what its window hides taken off. count: of so many columns, the first, None = all."""
+        first = slice(count)
+        seconds: Array = picked(self.seconds, first)
+        return seconds if self.hidden is None or not np.any(hide) else seconds - picked(hide, first) * picked(self.hidden, first)
 
 
 def launched(count: Array | float, seconds: Array) -> Array | float:

@@ -17,21 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import Row, picked
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import tied_weights, told_once
 from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.fused_kernels import launched_once
-from rackmodel.cost.step.items import Item, Priced, launched, some
+from rackmodel.cost.step.items import Item, Priced, launched
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
+from rackmodel.cost.step.layer_cost import LayerCost, LayerItems
 from rackmodel.cost.step.layer_inside import PricedLayer
 from rackmodel.cost.step.layer_tasks import Beside, HeldBytes, LayerTasks
 from rackmodel.cost.step.merged import side_by_side, summed_message, taken_together, whole_kernels
@@ -44,77 +45,10 @@ from rackmodel.model.workload import Section, Workload
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Taken = TypeVar("Taken")
-STATE = ("weights", "gradients", "optimizer", "gathered")
 BACKWARD = ("backward", "recompute", "weight")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LayerCost:
-    """One layer of a section. items: all tasks in program order · seconds: (role, part) → [n] · hidden: part → [n] that windows can
-    hide · lead, lag: [n] seconds, at least, by which a first forward pass waits for its gathers and a last backward pass's reductions
-    outlast it, where they run beside it · lag_apart: the same of a last pass of weight gradients, where those have passes of their own ·
-    ..._wait: the same of gathers in any such pass, were they issued with it · port: [n] of a
-    home's memory · joules_...: [n] of all accelerators of a stage, a micro-batch (device, lanes) and a step (once) · held: what → [n]
-    bytes on the fullest accelerator · held_mean: the same in the mean, where it is less · home: level → [n] bytes that live there ·
-    launches: part → kernels and collectives on the device ·
-    remade, remade_late: [n] seconds, at most, that what is made again takes in a backward pass, and behind its first weight's gradient
-    (or, where that is more, all of it on the host)."""
-
-    section: Section
-    items: tuple[Item, ...]
-    seconds: dict[tuple[str, str], Array]
-    hidden: dict[str, Array]
-    lead: Array
-    lag: Array
-    lag_apart: Array
-    forward_wait: Array
-    backward_wait: Array
-    port: Array
-    joules_device: Array
-    joules_lanes: Array
-    joules_once: Array
-    held: dict[str, Array]
-    home: dict[str, Array] = field(default_factory=dict)
-    launches: dict[str, Array | float] = field(default_factory=dict)
-    remade: Array | float = 0.0
-    remade_late: Array | float = 0.0
-    held_mean: dict[str, Array] = field(default_factory=dict)
-
-    def with_weights(self, other: LayerCost) -> LayerCost:
-        """This layer's operations and activations with another's parameters, gradients and optimizer: what a home changes does not
-        depend on the recompute policy, nor the rest on the home, where both add gradients up alike. (For sums: no one program.)"""
-        seconds = {key: value for key, value in self.seconds.items() if key[0] == "device"}
-        seconds |= {key: value for key, value in other.seconds.items() if key[0] != "device"}
-        held = {what: size for what, size in self.held.items() if what not in STATE}
-        held |= {what: size for what, size in other.held.items() if what in STATE}
-        mean = {what: size for what, size in self.held_mean.items() if what not in STATE}
-        mean |= {what: size for what, size in other.held_mean.items() if what in STATE}
-        back = [("device", "backward"), ("device", "weight")]
-        longer = 2.0 * np.maximum(self.time(*back) - other.time(*back), 0.0)  # (beside other lanes it takes twice as long at most)
-        return replace(
-            other,
-            items=(),
-            seconds=seconds,
-            hidden=self.hidden,
-            lag=np.maximum(other.lag - self.remade_late - longer, 0.0),  # reductions go on while it is made again
-            backward_wait=np.maximum(other.backward_wait - self.remade - longer, 0.0),
-            joules_device=self.joules_device,
-            held=held,
-            held_mean=mean,
-            launches=self.launches,
-        )
-
-    def pick(self, which: Ints) -> LayerCost:
-        """The same on some columns."""
-        found: dict[str, Any] = {name: picked(value, which) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
-        for name in ("seconds", "hidden", "held", "held_mean", "home"):
-            found[name] = {key: picked(value, which) for key, value in getattr(self, name).items()}
-        found["launches"] = {part: some(count, which) for part, count in self.launches.items()}
-        return replace(self, items=tuple(item.pick(which) for item in self.items), **found)
-
-    def time(self, *keys: tuple[str, str]) -> Array:
-        """[n] sum of some of the seconds."""
-        return np.asarray(sum((self.seconds[key] for key in keys if key in self.seconds), np.zeros_like(self.joules_device)))
+Layer = TypeVar("Layer", bound=LayerItems)
 
 
 class LayerPricer:
@@ -139,9 +73,10 @@ class LayerPricer:
         self.pricer, self.workload, self.profile, self.among, self.beside = pricer, workload, profile, among, beside
         self.programs = {} if programs is None else programs
         self.costs: dict[object, LayerCost] = {}
+        self.whole: dict[object, LayerItems] = {}
         self.taken: dict[object, LayerTasks] = {}
-        self.clocked: dict[object, tuple[LayerCost, dict[str, LayerPass]]] = {}
-        self.wider: dict[int, LayerCost] = {}
+        self.clocked: dict[object, tuple[LayerItems, dict[str, LayerPass]]] = {}
+        self.wider: dict[int, LayerItems] = {}
         self.together = bool((pricer.stages == 1).all())
         self.backing = backing_level(pricer.architecture)
 
@@ -182,20 +117,42 @@ class LayerPricer:
         return frozenset(ends - (set() if first else {section.stream_in}) - (set() if last else {section.stream_out}))
 
     def layer(self, section: Section, plan: Plan) -> LayerCost:
-        """One layer of a section. Remembered."""
+        """One layer of a section, with its sums. Remembered."""
         key = self.key(section, plan)
-        if key not in self.costs and self.among is not None and (section.layer or self.together == self.among[0].together):
-            wide, which = self.among
-            whole = wide.layer(section, plan)
-            self.costs[key] = one = whole.pick(which)
-            self.wider[id(one)] = whole
+        if key not in self.costs and (wide := self._among(section)) is not None:
+            self.costs[key] = self._picked(wide.layer(section, plan))
         elif key not in self.costs:
-            taken = self.tasks(section, plan)
-            same = section.name, id(taken.program)
+            same = section.name, id(self.tasks(section, plan).program)
             if same not in self.costs:
-                self.costs[same] = self._summed(section, self.items(section, plan), taken.held)
+                self.costs[same] = self._summed(self.exact_layer(section, plan))
             self.costs[key] = self.costs[same]
         return self.costs[key]
+
+    def exact_layer(self, section: Section, plan: Plan) -> LayerItems:
+        """The same as an exact step takes it: no sums are made for it. Remembered."""
+        key = self.key(section, plan)
+        if key in self.costs:
+            return self.costs[key]
+        if key not in self.whole and (wide := self._among(section)) is not None:
+            self.whole[key] = self._picked(wide.exact_layer(section, plan))
+        elif key not in self.whole:
+            taken = self.tasks(section, plan)
+            same = section.name, id(taken.program)
+            if same not in self.whole:
+                self.whole[same] = _holding(section, self.items(section, plan), taken.held)
+            self.whole[key] = self.whole[same]
+        return self.whole[key]
+
+    def _among(self, section: Section) -> LayerPricer | None:
+        """What prices a section's layers on these columns among others."""
+        return self.among[0] if self.among is not None and (section.layer or self.together == self.among[0].together) else None
+
+    def _picked(self, whole: Layer) -> Layer:
+        """A layer that was priced among other columns, on these."""
+        assert self.among is not None
+        one = whole.pick(self.among[1])
+        self.wider[id(one)] = whole
+        return one
 
     def tasks(self, section: Section, plan: Plan) -> LayerTasks:
         """What the tasks of one layer take, beside other columns where they are priced there. Remembered."""
@@ -220,7 +177,7 @@ class LayerPricer:
         ports = [pricer.port_seconds(task, one.rows) for task, one in zip(program.tasks, priced, strict=True)]
         return LayerTasks(program, tuple(priced), tuple(ports), self._held(program.held, pricer.degrees))
 
-    def clock_passes(self, cost: LayerCost, how: object, made: Callable[[LayerCost], dict[str, LayerPass]]) -> dict[str, LayerPass]:
+    def clock_passes(self, cost: LayerItems, how: object, made: Callable[[LayerItems], dict[str, LayerPass]]) -> dict[str, LayerPass]:
         """Passes of a layer that was priced, as the clock takes them. Remembered; of a picked one those of the wider pricer, picked. how:
         what they depend on beside · made: makes them."""
         key, whole = (id(cost), how), self.wider.get(id(cost))
@@ -306,10 +263,10 @@ class LayerPricer:
 
     def gathered(self, section: Section, items: tuple[Item, ...], held: Iterable[Held]) -> LayerCost:
         """The sums of a layer's items, and of what it holds."""
-        return self._summed(section, items, self._held(held, self.pricer.degrees))
+        return self._summed(_holding(section, items, self._held(held, self.pricer.degrees)))
 
-    def _summed(self, section: Section, items: tuple[Item, ...], held: HeldBytes) -> LayerCost:
-        n = self.pricer.n
+    def _summed(self, layer: LayerItems) -> LayerCost:
+        n, section, items = self.pricer.n, layer.section, layer.items
         seconds: dict[tuple[str, str], Array] = {}
         hidden: dict[str, Array] = {}
         spent = {"device": np.zeros(n), "lanes": np.zeros(n), "once": np.zeros(n)}
@@ -328,11 +285,13 @@ class LayerPricer:
             spent[part] += item.priced.joules
             if charge and item.hidden is None and item.task.kind != "send" and lanes.of(item.role) == DEVICE:
                 spent[part] += charge * self.pricer.per_stage * item.seconds
-        bytes_here, bytes_at_home, mean = held
         started = _launches(items)
         return LayerCost(
             section=section,
             items=items,
+            held=layer.held,
+            home=layer.home,
+            held_mean=layer.held_mean,
             seconds=seconds,
             hidden=hidden,
             **self._edges(section, items, started),
@@ -340,9 +299,6 @@ class LayerPricer:
             joules_device=spent["device"],
             joules_lanes=spent["lanes"],
             joules_once=spent["once"],
-            held=bytes_here,
-            home=bytes_at_home,
-            held_mean=mean,
             launches=started,
             **self._remade(items),
         )
@@ -424,6 +380,11 @@ class LayerPricer:
         if working:
             found["working"] = np.max(np.stack(list(working.values())), axis=0)
         return found, home, {key: found[key] - gap for key, gap in less.items() if np.any(gap)}
+
+
+def _holding(section: Section, items: tuple[Item, ...], held: HeldBytes) -> LayerItems:
+    here, home, mean = held
+    return LayerItems(section=section, items=items, held=here, home=home, held_mean=mean)
 
 
 def _launches(items: Sequence[Item]) -> dict[str, Array | float]:

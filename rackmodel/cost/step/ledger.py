@@ -37,7 +37,7 @@ class _StepLedger:
     def build(self) -> Ledger:
         """Every row."""
         rows: list[Charge] = []
-        for x, cost in enumerate(self.step.costs):
+        for x, cost in enumerate(self.step.priced_layers):
             repeat = 1 if self.step.staged else int(self.cut.counts[:, x].sum())
             for number, item in enumerate(cost.items):
                 if item.rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ class LinkArrays:
         """With another's figures in some columns."""
         return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
 
-    @property
+    @cached_property
     def outermost(self) -> Ints:
         """[n] the outermost tier that carries bytes; -1 for none."""
         used = self.wire_bytes_per_byte > 0

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.items import launched
 from rackmodel.cost.step.jobs import launches, roles_of
-from rackmodel.cost.step.layers import LayerCost, LayerPricer, part_of
+from rackmodel.cost.step.layer_cost import LayerCost
+from rackmodel.cost.step.layers import LayerPricer, part_of
 from rackmodel.cost.step.merged import taken_together, whole_kernels
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.windows import hidable

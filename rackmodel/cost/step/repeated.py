@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 def useful_flop(step: ExactStep) -> float:
     """Operations of the model's matrix products in one step, forward and backward, none done twice."""
     total = 0.0
-    for x, cost in enumerate(step.costs):
+    for x, cost in enumerate(step.priced_layers):
         own = sum(_whole(item, step) for item in cost.items if item.task.phase in ("forward", "backward"))
         total += own * _layers(step, x)
     return total
@@ -83,7 +83,7 @@ def _share(step: ExactStep, x: int, name: str, axes: tuple[str, ...]) -> Array:
     times = prod(int(step.columns.degrees[0, plan.axes.index(axis)]) for axis in axes)
     here = 1 if step.staged else int(step.structure.cut.busy[:, x].max())
     seconds = joules = 0.0
-    for item in step.costs[x].items:
+    for item in step.priced_layers[x].items:
         if item.task.einsum == name and item.task.local_op is not None and item.task.phase != "optimizer":
             seconds += float(item.seconds[0]) * here
             joules += float(sum(item.priced.named[1][:, 1, 0])) * _layers(step, x)

@@ -167,9 +167,10 @@ class _WaveRun:
         turns: dict[bytes, int] = {}
         each = [self.alike[low:high] for low, high in pairwise(self.bounds)]
         self.turns = [turns.setdefault(own.tobytes(), len(turns)) for own in each]
-        devices = np.arange(self.stages.bounds[-1])
-        wholes = [high - low == len(devices) and bool((self.device[low:high] == devices).all()) for low, high in pairwise(self.bounds)]
-        self.whole = wholes  # whether every device runs a pass, in their order
+        devices, first = np.arange(self.stages.bounds[-1]), np.array(self.bounds[:-1], dtype=np.int64)
+        whole = np.diff(self.bounds) == len(devices)
+        whole[whole] = (self.device[first[whole, None] + devices] == devices).all(axis=1)
+        self.whole = whole.tolist()  # whether every device runs a pass, in their order
 
     def _links(self, plans: Sequence[PassPlan], order: Ints) -> None:
         """The link that each pass sends on: way by way, a device after another; the last one stands for what is not sent."""
