@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.cut import Cut, even_cut
 from rackmodel.cost.step.cut_rows import CutRows, branch, least_of
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
@@ -42,6 +42,7 @@ CELLS = 16_384  # points of one block: an array of them fits the processor's cac
 FIRST = 32  # points of a pipeline that are looked at before the others
 BEST = 512  # points that are looked at together at first
 MORE = 8  # times as many then, as less and less of what is wanted changes
+UNDIVIDED = "layers do not divide"
 PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
 
@@ -189,6 +190,23 @@ class Blocks:
             self._shapes += self._bounded(group)
         return self._shapes
 
+    def cuttable(self, group: Group) -> Group:
+        """A group, to be priced, without the columns whose pipelines have more stages than the layers divide into under any schedule:
+        their points are counted."""
+        if not self.space.even or group.variants[0].plan.stage_count > 1:
+            return group
+        sections, stages = self.job.workload.sections, group.columns.stages
+        repeats, layers = (tuple(getattr(one, name) for one in sections) for name in ("repeat", "layer"))
+        kept = np.ones(len(stages), dtype=bool)
+        for depth in np.unique(stages).tolist():
+            schedules, here = self._schedules(depth, staged=False), stages == depth
+            if not any(even_cut(repeats, layers, depth, chunks, schedule in FOLDED) for schedule, chunks in schedules):
+                kept &= ~here
+                points = float(len(group.variants) * int(here.sum()) * len(self.overlaps) * len(schedules))
+                self.counts["space"] += points
+                self._miss(UNDIVIDED, points)
+        return group if kept.all() else replace(group, columns=group.columns.pick(np.flatnonzero(kept)))
+
     # -- what is priced --------------------------------------------------------------------------------------------------------
 
     def reach(self, value: Callable[[FamilyBound], Array], most: int) -> float:
@@ -233,9 +251,9 @@ class Blocks:
             for first in range(0, len(columns), wide):
                 yield int(depth), columns[first : first + wide]
 
-    def _schedules(self, price: GroupPrice, stages: int) -> list[tuple[str, int]]:
-        """(schedule, chunks) of a pipeline depth; one for no pipeline."""
-        if price.staged:
+    def _schedules(self, stages: int, *, staged: bool) -> list[tuple[str, int]]:
+        """(schedule, chunks) of a pipeline depth; one for no pipeline. staged: of a cut below the layer."""
+        if staged:
             return [(schedule, 1) for schedule in self.space.schedules if schedule not in CHUNKED | FOLDED] or [(PLAIN, 1)]
         if stages == 1:
             return [(PLAIN, 1)]
@@ -254,11 +272,11 @@ class Blocks:
             layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
             sends = families.sends.columns(columns)
             listed: list[_Open] = []
-            for schedule, chunks in self._schedules(price, stages):
+            for schedule, chunks in self._schedules(stages, staged=price.staged):
                 made, points = price.cut(stages, chunks, schedule=schedule), plans * len(columns) * len(self.overlaps)
                 self.counts["space"] += 0 if self.groups[group].found else points
                 if made is None:
-                    self._miss("layers do not divide", points)
+                    self._miss(UNDIVIDED, points)
                     continue
                 self._number += 1
                 memory, host = (held[of] for held in memory_of(holdings, made, schedule, price.columns.micro_batches[columns], known))

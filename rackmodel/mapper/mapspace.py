@@ -60,13 +60,15 @@ class Variant:
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """Meshes whose axes factor alike, the plans on them. parents: sub-axis → axis of the mapper · found: whether its plans are some of free
-    layouts, which are counted apart · solver: what found them."""
+    layouts, which are counted apart · solver: what found them · pattern: groups of one number have the same axes, and their plans are from
+    one list."""
 
     columns: Columns
     parents: tuple[str, ...]
     variants: tuple[Variant, ...]
     found: bool = False
     solver: str = ""
+    pattern: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,11 @@ class Mapspace:
             for g in self.groups
         )
         return placed + len({(p.mesh.degrees[:-1], p.mesh.strides[:-1]) for p in self.problems})
+
+    @property
+    def even(self) -> bool:
+        """Whether every stage has as many layers, all of one policy: neither the cut nor each layer's policy is open."""
+        return self.mapper.cut != "free" and self.mapper.recompute != "per layer"
 
     @property
     def size(self) -> float:
@@ -150,11 +157,11 @@ class MeshBuilder:
                 patterns.setdefault(shape, []).append((degrees, strides))
         groups: list[Group] = []
         problems: list[LayoutProblem] = []
-        for meshes in patterns.values():
+        for pattern, meshes in enumerate(patterns.values()):
             if self.is_open():
                 problems += self._problems(meshes)
             else:
-                groups += self._groups(meshes)
+                groups += self._groups(meshes, pattern)
         if not groups and not problems:
             raise self.first or InputError(self._nothing(), path="axes")
         layers = self.workload.layers
@@ -200,7 +207,7 @@ class MeshBuilder:
     def subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
         return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
 
-    def _groups(self, meshes: Sequence[Placed]) -> Iterator[Group]:
+    def _groups(self, meshes: Sequence[Placed], pattern: int) -> Iterator[Group]:
         """Meshes of one pattern, by the layouts that divide on them and by the axes that those split the batch over."""
         subs = self.subs(meshes[0][0])
         axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
@@ -227,7 +234,7 @@ class MeshBuilder:
             arrays = {name: np.array(column, dtype=np.int64) for name, column in zip(names, zip(*some, strict=True), strict=True)}
             arrays |= {name: arrays[name].reshape(len(some), len(axes)) for name in ("degrees", "strides")}
             on = tuple(variant for variant in variants if variant.layout in layouts)
-            yield Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=on)
+            yield Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=on, pattern=pattern)
 
     def _kinds(self, variants: Sequence[Variant], axes: Sequence[str], flat: dict[str, tuple[str, ...]]) -> list[AlikeLayouts]:
         """Layouts that split the same sizes over the same axes."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.roofline import LocalPricer, Row, roofline_rows
+from rackmodel.cost.network.algorithms import doing
 from rackmodel.cost.network.asked import Question, plainly
 from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.network.collectives import (
@@ -296,7 +297,7 @@ class Pricer:
         if task.kind == "stream":
             return self._streams(task)
         borne = self._bucketed(task, volume) if task.bucketed is not None else None
-        offers = [self._offer(task, name, borne) for name in dict.fromkeys(self.setting.algorithms)]
+        offers = [self._offer(task, name, borne) for name in doing(task.action, self.setting.algorithms)]
         best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
         least = best.seconds(some) if len(offers) > 1 else some
         for other in offers[1:]:
