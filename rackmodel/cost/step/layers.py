@@ -34,6 +34,7 @@ from rackmodel.cost.step.items import Item, Priced, launched, some
 from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
 from rackmodel.cost.step.layer_inside import PricedLayer
 from rackmodel.cost.step.layer_tasks import Beside, HeldBytes, LayerTasks
+from rackmodel.cost.step.merged import Known as Products
 from rackmodel.cost.step.merged import Taken as RunAsOne
 from rackmodel.cost.step.merged import run_as_one, side_by_side, summed_message
 from rackmodel.cost.step.pricer import Pricer, backing_level
@@ -143,6 +144,7 @@ class LayerPricer:
         self.taken: dict[object, LayerTasks] = {}
         self.clocked: dict[object, tuple[LayerCost, dict[str, LayerPass]]] = {}
         self.wider: dict[int, LayerCost] = {}
+        self.products: Products = {}
         self.merged: dict[int, tuple[Program, tuple[RunAsOne, dict[int, Ints]]]] = {}
         self.together = bool((pricer.stages == 1).all())
         self.backing = backing_level(pricer.architecture)
@@ -281,7 +283,7 @@ class LayerPricer:
     def run_as_one(self, workload: Workload, program: Program) -> tuple[RunAsOne, dict[int, Ints]]:
         """Which tasks of a program run as one, and the kernels of these (merged). Remembered with the program, which stays."""
         if id(program) not in self.merged:
-            self.merged[id(program)] = program, run_as_one(program.tasks, workload, self.profile.merged)
+            self.merged[id(program)] = program, run_as_one(program.tasks, workload, self.profile.merged, self.products)
         return self.merged[id(program)][1]
 
     def _priced_alone(self, task: Task) -> Priced:

@@ -39,16 +39,28 @@ def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) ->
     return run_as_one(tasks, workload, merged)[0]
 
 
-def run_as_one(tasks: Sequence[Task], workload: Workload, merged: Merged) -> tuple[Taken, dict[int, NDArray[np.int64]]]:
-    """(what runs as one; number of a product that runs as one with others → [1] number of the first of them, as windows take kernels)."""
-    products = merged_products(tasks, merged.apart) if merged.projections else {}
+Known = dict[tuple[int, int, str], tuple[LocalOp, Hashable | None]]
+"""Of operations that many programs share (by id, stage and phase): what each has in common with those that run as one with it."""
+
+
+def run_as_one(
+    tasks: Sequence[Task], workload: Workload, merged: Merged, known: Known | None = None
+) -> tuple[Taken, dict[int, NDArray[np.int64]]]:
+    """(what runs as one; number of a product that runs as one with others → [1] number of the first of them, as windows take kernels).
+    known: of other programs under these facts."""
+    products = _first_of([_known_alike(task, merged.apart, known) for task in tasks]) if merged.projections else {}
     kernels = {number: np.array([numbers[0]]) for numbers in products.values() for number in numbers}
     return products | (merged_statistics(tasks, workload) if merged.statistics else {}), kernels
 
 
-def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> Taken:
-    """The same of products. apart: results of those that run alone."""
-    return _first_of([products_alike(task, apart) for task in tasks])
+def _known_alike(task: Task, apart: Sequence[str], known: Known | None) -> Hashable | None:
+    """`products_alike`, remembered."""
+    if known is None or task.local_op is None:
+        return products_alike(task, apart)
+    key = id(task.local_op), task.stage, task.phase
+    if key not in known:
+        known[key] = task.local_op, products_alike(task, apart)  # (which stays, and with it its id)
+    return known[key][1]
 
 
 def products_alike(task: Task, apart: Sequence[str] = ()) -> Hashable | None:
