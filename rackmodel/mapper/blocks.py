@@ -21,7 +21,7 @@ from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import Known, memory_of
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.families import Families, FamilyBound
+from rackmodel.mapper.families import Families, FamilyBound, least_of_plans
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -215,9 +215,7 @@ class Blocks:
         for shape, values in self._waiting(value):
             columns = len(self.prices[shape.group].columns)
             least = found.setdefault(shape.group, np.full((len(shape.least.seconds), columns), np.inf))
-            here = np.full((len(least), len(shape.columns)), np.inf)
-            np.minimum.at(here, shape.least.of, values)
-            least[:, shape.columns] = np.minimum(least[:, shape.columns], here)
+            least[:, shape.columns] = np.minimum(least[:, shape.columns], least_of_plans(shape.least.of, values))
         every = np.concatenate([values[values < np.inf] for values in found.values()]) if found else np.zeros(0)
         return float(np.partition(every, most)[most]) if len(every) > most else math.inf
 
@@ -245,7 +243,7 @@ class Blocks:
 
     def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
         """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
-        wide = max(1, CELLS // (rows * len(self.overlaps)))
+        wide = max(1, CELLS // rows)
         for depth in np.unique(stages):
             columns = np.flatnonzero(stages == depth)
             for first in range(0, len(columns), wide):
@@ -266,10 +264,11 @@ class Blocks:
         """All columns of a group as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
         price, plans = self.prices[group], len(self.groups[group].variants)
         families, (apart, of) = Families(self.groups[group].variants, price), np.unique(price.first, return_inverse=True)
-        sections = [one.like(apart) for one in price.sections]
-        for stages, columns in self._pieces(price.columns.stages, len(families)):
+        sections, whole = [one.like(apart) for one in price.sections], Layers.of(families.sections, self.layers[group].choices)
+        choices = whole.choices.fastest(moving=bool(whole.has))
+        for stages, columns in self._pieces(price.columns.stages, max(len(families) * len(choices.windows), len(apart))):
             holdings, known = [one.holding((slice(None), columns)) for one in sections], Known()
-            layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
+            layers = Layers([one.columns(columns) for one in families.sections], choices, whole.has)
             sends = families.sends.columns(columns)
             listed: list[_Open] = []
             for schedule, chunks in self._schedules(stages, staged=price.staged):

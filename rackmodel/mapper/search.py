@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.families import FamilyBound
@@ -82,6 +83,7 @@ class Question:
     known: KnownTables | None = None
 
 
+@rarely_looked_for()
 def search_space(job: Job, space: Mapspace, question: Question) -> Found:
     """The best points of a space. Raises InfeasibleError, InputError."""
     started = time.perf_counter()
