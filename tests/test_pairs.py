@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp
 from pydantic import ValidationError
 
-from rackmodel.cost.network.algorithms import linked
+from rackmodel.cost.network.algorithms import doing, linked
 from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
@@ -304,3 +304,14 @@ def test_straight_ways_are_asked_of_networks_whose_pairs_have_links() -> None:
     assert linked(pairs, ["ring", "direct"]) == ("ring", "direct")
     assert linked(switch, ["ring", "direct"]) == ("ring",)
     assert linked(switch, ["direct"]) == ("direct",)
+
+
+def test_algorithms_that_are_not_asked_do_nothing_there() -> None:
+    """Neither those that networks have no links for, on any group of any mesh, nor those of other kinds of collectives."""
+    for name in ("dgx_h100", "mi300x_nodes", "tpu_v5p", "wse2_cores"):
+        machine = read_architecture(name)
+        left_out = set(ALGORITHMS) - set(linked(machine.tiers, list(ALGORITHMS)))
+        for kind, degrees in itertools.product(KINDS, ((2, 4), (4, 2), (8, 1), (4, 4))):
+            there = offered(machine, Mesh(("a", "b"), degrees, (degrees[1], 1)), ("a",), kind)
+            assert not left_out & set(there), (name, kind, degrees)
+            assert set(there) <= set(doing(kind, ALGORITHMS))
