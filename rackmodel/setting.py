@@ -53,7 +53,7 @@ def setting_of(
     return Setting(
         architecture=architecture,
         inside=local_pricer(profile, most) if inside is None else inside,
-        algorithms=linked((tier.network for tier in architecture.tiers), algorithms),
+        algorithms=linked(architecture.tiers, algorithms),
         calls=calls,
         most_summed=most,
         variation=profile.variation,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ortools.linear_solver import pywraplp
 from pydantic import ValidationError
 
-from rackmodel.cost.network.algorithms import linked
+from rackmodel.cost.network.algorithms import doing, linked
 from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, offered, send, send_table
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
@@ -300,7 +300,18 @@ def test_more_links_or_bandwidth_of_pairs_are_never_slower(n: int, nodes: int, o
 
 def test_straight_ways_are_asked_of_networks_whose_pairs_have_links() -> None:
     """`algorithms: best` asks no switch for them; asked for alone they are kept, and a ring stands in."""
-    pairs, switch = ([tier.network for tier in read_architecture(name).tiers] for name in ("mi300x_nodes", "dgx_h100"))
+    pairs, switch = (read_architecture(name).tiers for name in ("mi300x_nodes", "dgx_h100"))
     assert linked(pairs, ["ring", "direct"]) == ("ring", "direct")
     assert linked(switch, ["ring", "direct"]) == ("ring",)
     assert linked(switch, ["direct"]) == ("direct",)
+
+
+def test_algorithms_that_are_not_asked_do_nothing_there() -> None:
+    """Neither those that networks have no links for, on any group of any mesh, nor those of other kinds of collectives."""
+    for name in ("dgx_h100", "mi300x_nodes", "tpu_v5p", "wse2_cores"):
+        machine = read_architecture(name)
+        left_out = set(ALGORITHMS) - set(linked(machine.tiers, list(ALGORITHMS)))
+        for kind, degrees in itertools.product(KINDS, ((2, 4), (4, 2), (8, 1), (4, 4))):
+            there = offered(machine, Mesh(("a", "b"), degrees, (degrees[1], 1)), ("a",), kind)
+            assert not left_out & set(there), (name, kind, degrees)
+            assert set(there) <= set(doing(kind, ALGORITHMS))

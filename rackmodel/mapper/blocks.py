@@ -15,13 +15,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.cut import Cut
+from rackmodel.cost.step.cut import Cut, even_cut
 from rackmodel.cost.step.cut_rows import CutRows, branch, least_of
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.memory import Known, memory_of
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.families import Families, FamilyBound
+from rackmodel.mapper.families import Families, FamilyBound, least_of_plans
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -42,6 +42,7 @@ CELLS = 16_384  # points of one block: an array of them fits the processor's cac
 FIRST = 32  # points of a pipeline that are looked at before the others
 BEST = 512  # points that are looked at together at first
 MORE = 8  # times as many then, as less and less of what is wanted changes
+UNDIVIDED = "layers do not divide"
 PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
 
@@ -189,6 +190,23 @@ class Blocks:
             self._shapes += self._bounded(group)
         return self._shapes
 
+    def cuttable(self, group: Group) -> Group:
+        """A group, to be priced, without the columns whose pipelines have more stages than the layers divide into under any schedule:
+        their points are counted."""
+        if not self.space.even or group.variants[0].plan.stage_count > 1:
+            return group
+        sections, stages = self.job.workload.sections, group.columns.stages
+        repeats, layers = (tuple(getattr(one, name) for one in sections) for name in ("repeat", "layer"))
+        kept = np.ones(len(stages), dtype=bool)
+        for depth in np.unique(stages).tolist():
+            schedules, here = self._schedules(depth, staged=False), stages == depth
+            if not any(even_cut(repeats, layers, depth, chunks, schedule in FOLDED) for schedule, chunks in schedules):
+                kept &= ~here
+                points = float(len(group.variants) * int(here.sum()) * len(self.overlaps) * len(schedules))
+                self.counts["space"] += points
+                self._miss(UNDIVIDED, points)
+        return group if kept.all() else replace(group, columns=group.columns.pick(np.flatnonzero(kept)))
+
     # -- what is priced --------------------------------------------------------------------------------------------------------
 
     def reach(self, value: Callable[[FamilyBound], Array], most: int) -> float:
@@ -197,9 +215,7 @@ class Blocks:
         for shape, values in self._waiting(value):
             columns = len(self.prices[shape.group].columns)
             least = found.setdefault(shape.group, np.full((len(shape.least.seconds), columns), np.inf))
-            here = np.full((len(least), len(shape.columns)), np.inf)
-            np.minimum.at(here, shape.least.of, values)
-            least[:, shape.columns] = np.minimum(least[:, shape.columns], here)
+            least[:, shape.columns] = np.minimum(least[:, shape.columns], least_of_plans(shape.least.of, values))
         every = np.concatenate([values[values < np.inf] for values in found.values()]) if found else np.zeros(0)
         return float(np.partition(every, most)[most]) if len(every) > most else math.inf
 
@@ -227,15 +243,15 @@ class Blocks:
 
     def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
         """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
-        wide = max(1, CELLS // (rows * len(self.overlaps)))
+        wide = max(1, CELLS // rows)
         for depth in np.unique(stages):
             columns = np.flatnonzero(stages == depth)
             for first in range(0, len(columns), wide):
                 yield int(depth), columns[first : first + wide]
 
-    def _schedules(self, price: GroupPrice, stages: int) -> list[tuple[str, int]]:
-        """(schedule, chunks) of a pipeline depth; one for no pipeline."""
-        if price.staged:
+    def _schedules(self, stages: int, *, staged: bool) -> list[tuple[str, int]]:
+        """(schedule, chunks) of a pipeline depth; one for no pipeline. staged: of a cut below the layer."""
+        if staged:
             return [(schedule, 1) for schedule in self.space.schedules if schedule not in CHUNKED | FOLDED] or [(PLAIN, 1)]
         if stages == 1:
             return [(PLAIN, 1)]
@@ -248,17 +264,18 @@ class Blocks:
         """All columns of a group as every pipeline that they can be cut into, with what no plan is below. Counts all points."""
         price, plans = self.prices[group], len(self.groups[group].variants)
         families, (apart, of) = Families(self.groups[group].variants, price), np.unique(price.first, return_inverse=True)
-        sections = [one.like(apart) for one in price.sections]
-        for stages, columns in self._pieces(price.columns.stages, len(families)):
+        sections, whole = [one.like(apart) for one in price.sections], Layers.of(families.sections, self.layers[group].choices)
+        choices = whole.choices.fastest(moving=bool(whole.has))
+        for stages, columns in self._pieces(price.columns.stages, max(len(families) * len(choices.windows), len(apart))):
             holdings, known = [one.holding((slice(None), columns)) for one in sections], Known()
-            layers = Layers.of([one.columns(columns) for one in families.sections], self.layers[group].choices)
+            layers = Layers([one.columns(columns) for one in families.sections], choices, whole.has)
             sends = families.sends.columns(columns)
             listed: list[_Open] = []
-            for schedule, chunks in self._schedules(price, stages):
+            for schedule, chunks in self._schedules(stages, staged=price.staged):
                 made, points = price.cut(stages, chunks, schedule=schedule), plans * len(columns) * len(self.overlaps)
                 self.counts["space"] += 0 if self.groups[group].found else points
                 if made is None:
-                    self._miss("layers do not divide", points)
+                    self._miss(UNDIVIDED, points)
                     continue
                 self._number += 1
                 memory, host = (held[of] for held in memory_of(holdings, made, schedule, price.columns.micro_batches[columns], known))

@@ -36,10 +36,15 @@ class FamilyBound:
     @classmethod
     def each(cls, of: Ints, steps: Pipelines, memory: Sequence[tuple[int, Array]], static_w: float) -> list[FamilyBound]:
         """Of rows of steps whose plans are families. memory: a row, and under it [plans, columns] exact bytes of every plan."""
-        seconds, order = steps.quick().min(axis=-1), np.argsort(of, kind="stable")
-        joules, firsts = steps.joules() + static_w * seconds, np.flatnonzero(np.diff(of[order], prepend=-1))
-        least = [(row, np.minimum.reduceat(own[order], firsts, axis=0)) for row, own in memory]
-        return [cls(of=of, seconds=seconds[row], joules=joules[row], memory=own) for row, own in least]
+        seconds = steps.quick().min(axis=-1)
+        joules = steps.joules() + static_w * seconds
+        return [cls(of=of, seconds=seconds[row], joules=joules[row], memory=least_of_plans(of, own)) for row, own in memory]
+
+
+def least_of_plans(of: Ints, values: Array) -> Array:
+    """[families, columns] the least that a plan of each family has. of: [plans] the family of each · values: [plans, columns]."""
+    order = np.argsort(of, kind="stable")
+    return np.asarray(np.minimum.reduceat(values[order], np.flatnonzero(np.diff(of[order], prepend=-1)), axis=0))
 
 
 class Families:

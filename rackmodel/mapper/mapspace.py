@@ -60,13 +60,15 @@ class Variant:
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """Meshes whose axes factor alike, the plans on them. parents: sub-axis → axis of the mapper · found: whether its plans are some of free
-    layouts, which are counted apart · solver: what found them."""
+    layouts, which are counted apart · solver: what found them · pattern: groups of one number have the same axes, and their plans are from
+    one list."""
 
     columns: Columns
     parents: tuple[str, ...]
     variants: tuple[Variant, ...]
     found: bool = False
     solver: str = ""
+    pattern: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +94,11 @@ class Mapspace:
             for g in self.groups
         )
         return placed + len({(p.mesh.degrees[:-1], p.mesh.strides[:-1]) for p in self.problems})
+
+    @property
+    def even(self) -> bool:
+        """Whether every stage has as many layers, all of one policy: neither the cut nor each layer's policy is open."""
+        return self.mapper.cut != "free" and self.mapper.recompute != "per layer"
 
     @property
     def size(self) -> float:
@@ -133,6 +140,7 @@ class MeshBuilder:
         self.skipped: dict[str, float] = {}
         self.first: InputError | None = None
         self.known: dict[tuple[str, int], Factors] = {}
+        self._batches: dict[int, tuple[list[tuple[int, int]], str]] = {}
 
     def build(self) -> Mapspace:
         """Every mesh, in groups."""
@@ -150,11 +158,11 @@ class MeshBuilder:
                 patterns.setdefault(shape, []).append((degrees, strides))
         groups: list[Group] = []
         problems: list[LayoutProblem] = []
-        for meshes in patterns.values():
+        for pattern, meshes in enumerate(patterns.values()):
             if self.is_open():
                 problems += self._problems(meshes)
             else:
-                groups += self._groups(meshes)
+                groups += self._groups(meshes, pattern)
         if not groups and not problems:
             raise self.first or InputError(self._nothing(), path="axes")
         layers = self.workload.layers
@@ -200,7 +208,7 @@ class MeshBuilder:
     def subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
         return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
 
-    def _groups(self, meshes: Sequence[Placed]) -> Iterator[Group]:
+    def _groups(self, meshes: Sequence[Placed], pattern: int) -> Iterator[Group]:
         """Meshes of one pattern, by the layouts that divide on them and by the axes that those split the batch over."""
         subs = self.subs(meshes[0][0])
         axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
@@ -208,12 +216,16 @@ class MeshBuilder:
         variants = self.variants(axes, parents, [index for _, index, _ in subs], flat)
         kinds = self._kinds(variants, axes, flat)
         rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
+        shared: dict[tuple[int, ...], dict[int, SharedOut]] = {}  # by degrees: which kinds do not divide, and what of them
         for degrees, strides in meshes:
             own, gaps = self.placed(degrees, strides)
-            uneven = {number: one for number, kind in enumerate(kinds) if (one := uneven_share(kind.shares, own)) is not None}
+            key = tuple(own)
+            if key not in shared:
+                shared[key] = {number: one for number, kind in enumerate(kinds) if (one := uneven_share(kind.shares, own)) is not None}
+            uneven = shared[key]
             if uneven:
                 why = "uneven split" if len(uneven) == len(kinds) else "uneven split of some layouts"
-                self._skip(why, next(iter(uneven.values())).problem(own, parents))
+                self._skip(why, self.first or next(iter(uneven.values())).problem(own, parents))
             fitting: dict[frozenset[int], tuple[str, ...]] = {}
             for number, kind in enumerate(kinds):
                 if number not in uneven:
@@ -227,7 +239,7 @@ class MeshBuilder:
             arrays = {name: np.array(column, dtype=np.int64) for name, column in zip(names, zip(*some, strict=True), strict=True)}
             arrays |= {name: arrays[name].reshape(len(some), len(axes)) for name in ("degrees", "strides")}
             on = tuple(variant for variant in variants if variant.layout in layouts)
-            yield Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=on)
+            yield Group(columns=Columns(axes=axes, **arrays), parents=parents, variants=on, pattern=pattern)
 
     def _kinds(self, variants: Sequence[Variant], axes: Sequence[str], flat: dict[str, tuple[str, ...]]) -> list[AlikeLayouts]:
         """Layouts that split the same sizes over the same axes."""
@@ -254,22 +266,29 @@ class MeshBuilder:
         return own, gaps
 
     def _micro_batches(self, ranks: int) -> list[tuple[int, int]]:
-        """(samples of one rank that run together, how many such runs) that the mapper allows on `ranks` ranks of the batch."""
+        """(samples of one rank that run together, how many such runs) that the mapper allows on `ranks` ranks of the batch. Remembered;
+        where there are none, that counts each time."""
+        if ranks not in self._batches:
+            self._batches[ranks] = self._batched(ranks)
+        found, why = self._batches[ranks]
+        if why:
+            self._skip(why)
+        return found
+
+    def _batched(self, ranks: int) -> tuple[list[tuple[int, int]], str]:
+        """(the same, why there are none)."""
         said, batch = self.mapper.micro_batch, self.workload.batch
         if not batch:
             if said not in ("whole", "free"):
                 raise InputError("this workload has no batch that micro-batches could split", path="micro_batch")
-            return [(1, 1)]
+            return [(1, 1)], ""
         local, rest = divmod(self.workload.sizes[batch], ranks)
         if rest:
             if said == "whole" and self.mapper.may_be_uneven(batch):
-                return [(local + 1, 1)]
-            self._skip("batch does not divide")
-            return []
+                return [(local + 1, 1)], ""
+            return [], "batch does not divide"
         sizes = [local] if said == "whole" else divisors(local) if said == "free" else [s for s in _listed(said) if local % s == 0]
-        if not sizes:
-            self._skip("micro-batch does not divide")
-        return [(size, local // size) for size in sizes]
+        return [(size, local // size) for size in sizes], "" if sizes else "micro-batch does not divide"
 
     def shared_out(self, splits: Splits, axes: Sequence[str], flat: dict[str, tuple[str, ...]]) -> list[SharedOut]:
         """What has to divide, where an uneven share is an error, and what an operation has of a flattening: parts of heads that begin
@@ -381,7 +400,8 @@ def _degrees(mapper: MapperSpec, names: Sequence[str], total: int, pipeline: str
         name = open_axes[position]
         said = mapper.axes[name].degree
         options = divisors(left) if said == "free" else [total] if said == "all" else _listed(said)
-        for degree in options:
+        last = position == len(open_axes) - 1 and not rests
+        for degree in [one for one in options if one == left] if last else options:
             if left % degree == 0 and not (name == pipeline and degree > most):
                 yield from each(position + 1, left // degree, {**chosen, name: degree})
 

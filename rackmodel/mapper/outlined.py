@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.cost.step.layers import LayerPricer
@@ -24,7 +25,7 @@ from rackmodel.mapper.points import Together
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-MANY = 2_048  # columns of a space that is outlined first: fewer are priced whole sooner
+MANY = 1024  # columns of a space that is outlined first: fewer are priced whole sooner
 
 
 class Outlined:
@@ -36,10 +37,16 @@ class Outlined:
         self.waiting: dict[int, Bools] = {}
         self.layers: list[Together] = []
 
-    def add(self, group: Group) -> None:
-        """Outline a group as the next of the list."""
-        self.waiting[len(self.prices)] = np.ones((len(group.variants), len(group.columns)), dtype=bool)
-        self.prices.append(_priced(self.job, group, outline=True))
+    def add(self, groups: Sequence[Group]) -> None:
+        """Outline groups of one pattern, as the next of the list: one outline of all their plans on all their columns, dealt out."""
+        variants = list({id(one): one for group in groups for one in group.variants}.values())
+        place, ends = {id(one): number for number, one in enumerate(variants)}, np.cumsum([len(group.columns) for group in groups])
+        whole = replace(groups[0], columns=Columns.join([group.columns for group in groups]), variants=tuple(variants))
+        price = _priced(self.job, whole, outline=True)
+        for group, end in zip(groups, ends.tolist(), strict=True):
+            plans, columns = np.array([place[id(one)] for one in group.variants]), np.arange(end - len(group.columns), end)
+            self.waiting[len(self.prices)] = np.ones((len(plans), len(columns)), dtype=bool)
+            self.prices.append(price.part(plans, columns) if len(groups) > 1 else price)
 
     def price(self, number: int, cells: Bools) -> bool:
         """Price what waits of some cells of a group, with what else waits of the same plans and columns; whether there was any."""
@@ -49,7 +56,7 @@ class Outlined:
         plans, columns = (np.flatnonzero((waiting & cells).any(axis=axis)) for axis in (1, 0))
         group, price = self.groups[number], self.prices[number]
         some = replace(group, columns=group.columns.pick(columns), variants=tuple(group.variants[plan] for plan in plans))
-        found = _priced(self.job, some, outline=False, wider=None if price.tasks is None else (price.tasks, columns))
+        found = _priced(self.job, some, outline=False, wider=price.wider(columns))
         sections = [one.filled(own, plans, columns) for one, own in zip(price.sections, found.sections, strict=True)]
         self.prices[number] = replace(price, sections=tuple(sections))
         if found.priced is not None:
@@ -58,16 +65,15 @@ class Outlined:
         return True
 
 
-def may_wait(job: Job, space: Mapspace) -> bool:
-    """Whether a space is outlined first: it has many columns, what an operation takes does not depend on those beside it, and its cuts
-    are even ones of whole layers."""
-    setting, mapper = job.setting, space.mapper
+def may_wait(job: Job, space: Mapspace, groups: Sequence[Group]) -> bool:
+    """Whether groups of a space are outlined first: they have many columns, what an operation takes does not depend on those beside it,
+    and cuts are even ones of whole layers."""
+    setting = job.setting
     alike = not any(isinstance(one, np.ndarray) for one in (setting.variation, setting.library, setting.links))
     apart = not looks_at_layers(setting.inside)
-    even = mapper.cut != "free" and mapper.recompute != "per layer"
-    whole = all(variant.plan.stage_count == 1 for group in space.groups for variant in group.variants[:1])
-    columns = sum(len(group.columns) for group in space.groups)
-    return columns >= MANY and alike and apart and even and whole
+    whole = all(variant.plan.stage_count == 1 for group in groups for variant in group.variants[:1])
+    columns = sum(len(group.columns) for group in groups)
+    return columns >= MANY and alike and apart and space.even and whole
 
 
 def _priced(job: Job, group: Group, *, outline: bool, wider: tuple[Pricer, Ints] | None = None) -> GroupPrice:

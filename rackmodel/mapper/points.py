@@ -194,8 +194,7 @@ class Clocked:
     def _pricer(self, point: Point, columns: NDArray[np.int64], among: tuple[LayerPricer, NDArray[np.int64]] | None = None) -> LayerPricer:
         job, price = self.job, self.prices[point.group]
         plan = self.groups[point.group].variants[point.variant].plan
-        wider = None if price.tasks is None else (price.tasks, columns)
-        pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets, wider)
+        pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets, price.wider(columns))
         return LayerPricer(pricer, job.workload, job.profile, job.programs, among)
 
 

@@ -194,10 +194,11 @@ def of_any_degree(mapper: MapperSpec) -> MapperSpec:
     return mapper.model_copy(update={"uneven": "ceil"})
 
 
-def divisors(number: int) -> list[int]:
+@cache
+def divisors(number: int) -> tuple[int, ...]:
     """Divisors in ascending order."""
     small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return [*small, *(number // d for d in reversed(small) if d * d != number)]
+    return (*small, *(number // d for d in reversed(small) if d * d != number))
 
 
 def _of_another(pref: RankChoice, op: Op) -> bool:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.families import FamilyBound
@@ -81,6 +83,7 @@ class Question:
     known: KnownTables | None = None
 
 
+@rarely_looked_for()
 def search_space(job: Job, space: Mapspace, question: Question) -> Found:
     """The best points of a space. Raises InfeasibleError, InputError."""
     started = time.perf_counter()
@@ -113,10 +116,11 @@ class _Search:
         self.prices: list[GroupPrice] = []
         self.static_w = static_watts(job.setting.architecture)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
-        waits = may_wait(job, space) and not question.front
+        groups = [cut for group in space.groups if len((cut := self.blocks.cuttable(group)).columns)]
+        waits = may_wait(job, space, groups) and not question.front
         if waits:
-            self._outline(space.groups)
-        self._add((*(() if waits else space.groups), *self.free.solved()))
+            self._outline(groups)
+        self._add((*(() if waits else groups), *self.free.solved()))
         self.bound = min(self.bound, self.free.bound)
         self.short_of: Point | None = None  # of dealt cuts that do not fit, the one that needs least
         self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
@@ -124,15 +128,16 @@ class _Search:
         self.twins = Twins(self.groups, self.prices)
         self.took: dict[What, float] = {}  # seconds of mappings that were run
         self.overlaps = self.blocks.overlaps
-        if not any(fits.any() for fits, _ in self.blocks.home_fits):
+        if self.groups and not any(fits.any() for fits, _ in self.blocks.home_fits):
             raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
 
     def _outline(self, groups: Sequence[Group]) -> None:
         """Outline groups, to be priced where that is worth it."""
-        for number, group in enumerate(groups, start=1):
-            self.watch.say(f"outlining group {number} of {len(groups)}")
-            self.groups.append(group)
-            self.blocks.outlined.add(group)
+        for _, some in groupby(groups, lambda group: group.pattern):
+            alike = list(some)
+            self.watch.say(f"outlining group {len(self.groups) + 1} of {len(groups)}")
+            self.groups += alike
+            self.blocks.outlined.add(alike)
 
     def _add(self, groups: Sequence[Group]) -> None:
         """Price groups, as far as there is time."""

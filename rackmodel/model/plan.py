@@ -119,7 +119,7 @@ class Plan:
             tuple((name, how.at, how.read) for name, how in self.handover.items()),
         )
 
-    @property
+    @cached_property
     def stage_count(self) -> int:
         """Pipeline stages."""
         return max(self.stages.values(), default=0) + 1

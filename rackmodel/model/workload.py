@@ -223,12 +223,12 @@ class Workload:
         """Names of what is kept of a sequence from step to step."""
         return tuple(t.name for t in self.tensors.values() if t.kind == "kv_cache")
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Names of the inputs that are neither weights nor caches."""
         return tuple(t.name for t in self.tensors.values() if t.kind == "input")
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """Names of the tensors that nothing reads."""
         return tuple(t.name for t in self.tensors.values() if t.kind == "output")

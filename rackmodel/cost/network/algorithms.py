@@ -44,7 +44,7 @@ from rackmodel.cost.network.fabric import Fabric, Indices
 from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
 from rackmodel.cost.network.topologies import hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
-from rackmodel.model.architecture import Network
+from rackmodel.model.architecture import Tier
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
 Extents = tuple[int, ...] | None
@@ -441,10 +441,22 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def linked(networks: Iterable[Network], names: Sequence[str]) -> tuple[str, ...]:
-    """Those of some algorithms that networks have links for: `direct` wants a pair's own. All, where none is left."""
-    pairs = any(topology_of(network).pairs for network in networks)
-    return tuple(name for name in names if pairs or name != "direct") or tuple(names)
+def linked(tiers: Sequence[Tier], names: Sequence[str]) -> tuple[str, ...]:
+    """Those of some algorithms that networks have links for: `direct` wants a pair's own, `line` those of a mesh, `torus` of a torus. All,
+    where none is left."""
+    asked = [(topology_of(tier.network), tier) for tier in tiers]
+    ways = [topology.ways(tier.network, tier.children) for topology, tier in asked if topology.flows_relay]
+    has = {
+        "direct": any(topology.pairs for topology, _ in asked),
+        "line": any(topology.grid(tier.network) is not None for topology, tier in asked),
+        "torus": any(one is not None and one.wraps for one in ways),
+    }
+    return tuple(name for name in names if has.get(name, True)) or tuple(names)
+
+
+def doing(kind: str, names: Iterable[str]) -> list[str]:
+    """Those of some algorithms that do a kind of collective; a ring, where none does."""
+    return [name for name in dict.fromkeys(names) if kind in ALGORITHMS[name].kinds] or ["ring"]
 
 
 def _next(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:

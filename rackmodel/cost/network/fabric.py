@@ -134,9 +134,19 @@ def on_slowest(slope: Array, start_s: Array) -> tuple[Array, Array]:
     return np.where(here, slope, 0.0), np.where(here, start_s[:, None], 0.0)
 
 
+def most_of(keys: Indices) -> int:
+    """How often the key comes that comes most often."""
+    return int(np.bincount(keys).max() if _close(keys) else runs_of(keys)[1].max())
+
+
+def _close(keys: Indices) -> bool:
+    """Whether keys lie so close that it is quicker to count all up to the last than to sort them."""
+    return bool(keys.max() < 4 * len(keys))
+
+
 def runs_of(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indices]:
     """(distinct keys, ascending; how often each comes, or its weight). A stable sort costs next to nothing on keys that ascend."""
-    if weight is None and keys.max() < 4 * len(keys):
+    if weight is None and _close(keys):
         counts = np.bincount(keys)
         return np.flatnonzero(counts), counts[counts > 0]
     order = np.argsort(keys, kind="stable") if np.any(keys[1:] < keys[:-1]) else slice(None)

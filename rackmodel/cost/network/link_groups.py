@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.all_to_alls import ExchangeFigures, exchange_figures
-from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, on_slowest, reading, runs_of
+from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, most_of, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import transfers_busiest
 from rackmodel.cost.network.relays import transfers_sharing
 from rackmodel.cost.network.topologies import hop_count, ring_hop_count, topology_of
@@ -153,7 +153,7 @@ def measure(
 
 def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows, of: Hashable) -> PhaseTraffic:
     moves = phase.moves if phase.moves is not None else (phase.alone, _digest(phase.source), _digest(phase.target))
-    hops, flows, own, starts, counts = fabric.remember(("flows", of, moves), lambda: _moved(fabric, rows, weight, extents, phase))
+    hops, flows, own, starts, counts = fabric.remember(("flows", of, moves), lambda: _moved(fabric, rows, weight, extents, phase, of))
     shares = _shares(counts) if phase.path and reading(fabric, hops) == "path_sum" else None
     start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
     return PhaseTraffic(phase.load, hops, flows, own, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
@@ -165,9 +165,10 @@ def _digest(part: Indices) -> bytes:
 
 
 def _moved(
-    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows
+    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows, of: Hashable
 ) -> tuple[Array, Array, Array, Array, Indices]:
-    """Of a phase, whatever its load: [tiers] hops, flows and own as `PhaseTraffic` has them, start-up, [groups, tiers] transfers."""
+    """Of a phase, whatever its load: [tiers] hops, flows and own as `PhaseTraffic` has them, start-up, [groups, tiers] transfers. of: what
+    tells these groups apart from others."""
     joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
     hops, flows, starts, own = *(np.zeros(len(tiers)) for _ in range(3)), np.ones(len(tiers))
     counts = np.zeros((phase.source.shape[0], len(tiers)), dtype=np.int64)
@@ -191,7 +192,7 @@ def _moved(
         beyond, through = (here if first == last else (joined >= inner) & (joined <= last) for inner in (index, first))
         flows[index] = max(flows[index], _most(fabric, index, phase, beyond, tier.below) if last > index else 0.0)
         if network.striped:
-            held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(rows // tier.below, here, phase, tier.below)
+            held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(fabric, index, rows, here, phase, of)
             own[index] = (_most(fabric, index, phase, beyond, tier.below, apart=True) if uniform else 1.0) / (held * wide)
         elif uniform:
             own[index] = max(1.0, _most(fabric, index, phase, through, 1) / wide)
@@ -207,7 +208,7 @@ def _most(fabric: Fabric, index: int, phase: Flows, here: NDArray[np.bool_], uni
     if apart and len(here) > 1:
         group = np.repeat(np.arange(len(here)), here.sum(axis=1))
         places = [group * (int(place.max()) + 1) + place for place in places]
-    return float(max(runs_of(place)[1].max() for place in places))
+    return float(max(most_of(place) for place in places))
 
 
 def _places(fabric: Fabric, index: int, source: Indices, target: Indices, unit: int) -> list[Indices]:
@@ -250,12 +251,19 @@ def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:
     return PhaseTraffic(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
 
 
-def _fewest(child: Indices, here: NDArray[np.bool_], phase: Flows, below: int) -> int:
-    """Fewest members of its own group beside an end of an edge that is `here`. child: [groups, p] of every member."""
-    row, reach = np.arange(len(child))[:, None], int(child.max()) + 1
-    runs, count = runs_of((row * reach + child).reshape(-1))
-    ends = [np.searchsorted(runs, (row * reach + end // below)[here]) for end in (phase.source, phase.target)]
+def _fewest(fabric: Fabric, index: int, rows: Indices, here: NDArray[np.bool_], phase: Flows, of: Hashable) -> int:
+    """Fewest members of its own group beside an end of an edge that is `here`, in a child of tier `index`."""
+    below = fabric.tiers[index].below
+    reach, runs, count = fabric.measure_once(("members", of, index), lambda: _members(rows // below))
+    row = np.arange(len(rows))[:, None] * reach
+    ends = [np.searchsorted(runs, (row + end // below)[here]) for end in (phase.source, phase.target)]
     return int(min(count[end].min() for end in ends))
+
+
+def _members(child: Indices) -> tuple[int, Indices, Indices]:
+    """(children of a group at most, key of each child of each group with a member, members there). child: [groups, p] of every member."""
+    reach = int(child.max()) + 1
+    return reach, *runs_of((np.arange(len(child))[:, None] * reach + child).reshape(-1))
 
 
 def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> PhaseTraffic:

@@ -20,15 +20,18 @@ def common_tier(tiers: Sequence[Tier], a: Any, b: Any) -> Indices:
     Raises InputError where none does.
     """
     a, b = np.broadcast_arrays(np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64))
-    common = np.full(a.shape, len(tiers), dtype=np.int64)
-    for index in range(len(tiers) - 1, -1, -1):
-        span = tiers[index].below * tiers[index].children
-        common[a // span == b // span] = index
-    common[a == b] = -1
-    if np.any(common == len(tiers)):
-        far = np.argwhere(common == len(tiers))[0]
+    apart = a != b
+    common = apart.astype(np.int64) - 1  # the tiers inside which they are apart
+    for tier in tiers:
+        if not apart.any():
+            break
+        span = tier.below * tier.children
+        apart = apart & (a // span != b // span)
+        common += apart
+    if apart.any():
+        far = np.argwhere(apart)[0]
         raise InputError(f"no network joins accelerators {a[tuple(far)]} and {b[tuple(far)]}")
-    return common
+    return np.asarray(common)
 
 
 def first_position(parent: Level, child: str) -> int:

@@ -486,4 +486,5 @@ class _Derivation:
 
 def _ids(tasks: Iterable[int]) -> tuple[int, ...]:
     """Task numbers, once each, in order; -1 (there from the start) left out."""
-    return tuple(sorted({task for task in tasks if task >= 0}))
+    found = {task for task in tasks if task >= 0}
+    return tuple(sorted(found)) if len(found) > 1 else tuple(found)

@@ -15,6 +15,7 @@ kernel of its own (DeepGEMM, fp8_paged_mqa_logits; vllm-project/vllm, pull reque
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,17 @@ POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu
 
 
 def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
-    """The plan with what a profile's kernels keep on the chip."""
+    """The plan with what a profile's kernels keep on the chip. Plans of the same choices, which share what they know, have as much in
+    common."""
+    about = workload, plan.choices, profile
+    key = ("fused", *map(id, about))
+    if key not in plan.known:
+        plan.known[key] = about, _fused(workload, plan, profile)  # (what it is about stays, and with it what it is known by)
+    return replace(plan, **plan.known[key][1])
+
+
+def _fused(workload: Workload, plan: Plan, profile: ProfileSpec) -> dict[str, Any]:
+    """What kernels do together."""
     within = scores(workload)
     flash = frozenset(within) if profile.attention == "flash" else frozenset()
     chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
@@ -45,24 +56,23 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     if profile.merged.experts:
         joined |= _around_experts(workload)
     joined |= _picks(workload, flash) | {op.name for op in workload.ops.values() if op.kind.name == APPEND}
-    return replace(
-        plan,
-        on_chip=flash | chains,
-        flash=flash,
-        composites=profile.composites,
-        heads=profile.heads,
-        attending=frozenset(_attending(workload, within)),
-        casts=casts,
-        adds_apart=apart,
-        unpacked=profile.buckets.unpacked,
-        packed=profile.buckets.packed,
-        updates=profile.updates,
-        regather=profile.overlap.regather,
-        ahead=profile.overlap.most_ahead,
-        joined=frozenset(joined),
-        handed=frozenset(handed),
-        summed=summed,
-    )
+    return {
+        "on_chip": flash | chains,
+        "flash": flash,
+        "composites": profile.composites,
+        "heads": profile.heads,
+        "attending": frozenset(_attending(workload, within)),
+        "casts": casts,
+        "adds_apart": apart,
+        "unpacked": profile.buckets.unpacked,
+        "packed": profile.buckets.packed,
+        "updates": profile.updates,
+        "regather": profile.overlap.regather,
+        "ahead": profile.overlap.most_ahead,
+        "joined": frozenset(joined),
+        "handed": frozenset(handed),
+        "summed": summed,
+    }
 
 
 def _rotations(workload: Workload, *, caching: bool) -> set[str]:

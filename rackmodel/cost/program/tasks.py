@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import Any, Literal
@@ -380,11 +380,14 @@ HOLDING = frozenset({np.ndarray, tuple, Touched, Volume, Flow, LocalOp, Bucketed
 
 
 Kind = Literal["op", "collective", "send", "stream", "load", "store"]
+NOTHING = Volume(0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Task:
-    """One thing that takes time. after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), 'home' (what a
+    """One thing that takes time. (Never changed; but frozen ones take long to make, and there are many.)
+
+    after: tasks it waits for · channel: 'device', 'weights' and 'gradients' (may overlap), 'home' (what a
     home above does while gradients arrive), or 'link' ·
     axes: the group of a collective · action: the collective's name · level: of a home or backing memory, also where an
     operation runs at it ·
@@ -399,7 +402,7 @@ class Task:
     after: tuple[int, ...]
     channel: str = "device"
     axes: tuple[int, ...] = ()
-    volume: Volume = field(default_factory=lambda: Volume(0.0))
+    volume: Volume = NOTHING
     local_op: LocalOp | None = None
     to_stage: int = 0
     level: str = ""

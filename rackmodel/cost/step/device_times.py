@@ -6,7 +6,7 @@ What windows hide is off, lanes that are not used are on, contention (docs/clock
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
@@ -44,6 +44,12 @@ class StepChoices:
     def gradients(self) -> Array:
         """[overlaps] whether gradients' reductions do."""
         return self.beside * float(self.profile.overlap.hides_gradients)
+
+    def fastest(self, *, moving: bool) -> StepChoices:
+        """Those among which the device's own work is shortest: with windows, where they may be used (what they hide is time less), and
+        where no lane beside the device moves anything, any one of these. moving: whether some lane does."""
+        some = self.windows == self.windows.max() if moving else np.arange(len(self.windows)) == np.argmax(self.windows)
+        return replace(self, windows=self.windows[some], beside=self.beside[some])
 
     @property
     def shared(self) -> bool:

@@ -61,8 +61,8 @@ class GroupPrice:
     """sections: figures of each section's layer (of a cut below the layer: of each stage) · sends: of each plan · repeats, layers: of the
     sections · host_bytes: capacity of the host level for one accelerator · home: level → [plans] bytes of the model that live there ·
     staged: whether the plans cut below the layer · first: [plans] the first plan whose step is the same on every column · priced: what
-    priced the layers, where they are few: exact steps go on from it · tasks: what priced the tasks of all columns, in `priced`'s place:
-    prices of some of them go on from it."""
+    priced the layers, where they are few: exact steps go on from it · tasks: what priced the tasks of all columns, in `priced`'s place, and
+    where these are among its own: prices of some of them go on from it."""
 
     columns: Columns
     sections: tuple[SharedFigures, ...]
@@ -74,7 +74,24 @@ class GroupPrice:
     first: Ints
     staged: bool = False
     priced: LayerPricer | None = field(default=None, compare=False, repr=False)
-    tasks: Pricer | None = field(default=None, compare=False, repr=False)
+    tasks: tuple[Pricer, Ints] | None = field(default=None, compare=False, repr=False)
+
+    def wider(self, columns: Ints) -> tuple[Pricer, Ints] | None:
+        """What priced the tasks of some columns among others, and where they are among its own."""
+        return None if self.tasks is None else (self.tasks[0], self.tasks[1][columns])
+
+    def part(self, plans: Ints, columns: Ints) -> GroupPrice:
+        """Of some plans on some columns."""
+        return replace(
+            self,
+            columns=self.columns.pick(columns),
+            sections=tuple(one.like(plans).columns(columns) for one in self.sections),
+            sends=self.sends.plans(plans).columns(columns),
+            home={level: size[plans] for level, size in self.home.items()},
+            first=first_said(self.first[plans].tolist()),
+            priced=None,
+            tasks=self.wider(columns),
+        )
 
     def cut(self, stages: int, chunks: int, layers: Sequence[int] = (), schedule: str = "1f1b") -> Cut | None:
         """The cut of a model: even (None where the layers do not divide), or as `layers` says. schedule: places the chunks."""
@@ -149,7 +166,7 @@ def _piece(
         home=_at_home(job.workload, costs),
         first=_alike(job.workload, plans, offload, told) if layers.alike and not staged else np.arange(len(plans)),
         staged=staged,
-        tasks=pricer.handed_on() if not kept and len(columns) <= MOST_HANDED_ON else None,
+        tasks=(pricer.handed_on(), np.arange(len(columns))) if not kept and len(columns) <= MOST_HANDED_ON else None,
         priced=layers if kept else None,
     )
 

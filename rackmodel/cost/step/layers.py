@@ -35,7 +35,9 @@ from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launc
 from rackmodel.cost.step.layer_cost import LayerCost, LayerItems
 from rackmodel.cost.step.layer_inside import PricedLayer
 from rackmodel.cost.step.layer_tasks import Beside, HeldBytes, LayerTasks
-from rackmodel.cost.step.merged import side_by_side, summed_message, taken_together, whole_kernels
+from rackmodel.cost.step.merged import Known as Products
+from rackmodel.cost.step.merged import Taken as RunAsOne
+from rackmodel.cost.step.merged import run_as_one, side_by_side, summed_message
 from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -77,6 +79,8 @@ class LayerPricer:
         self.taken: dict[object, LayerTasks] = {}
         self.clocked: dict[object, tuple[LayerItems, dict[str, LayerPass]]] = {}
         self.wider: dict[int, LayerItems] = {}
+        self.products: Products = {}
+        self.merged: dict[int, tuple[Program, tuple[RunAsOne, dict[int, Ints]]]] = {}
         self.together = bool((pricer.stages == 1).all())
         self.backing = backing_level(pricer.architecture)
 
@@ -198,7 +202,7 @@ class LayerPricer:
         inside = pricer.layer_inside
         kernels = inside.kernels(pricer.architecture, program.tasks, pricer.degrees)
         priced = launched_once(alone, kernels, pricer.architecture.launching)
-        whole = {**whole_kernels(program.tasks, self.profile.merged), **kernels}
+        whole = {**self.run_as_one(section.workload, program)[1], **kernels}
         hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap, whole)
         items = tuple(
             Item(
@@ -225,11 +229,17 @@ class LayerPricer:
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task of one layer takes."""
-        merged, tasks = taken_together(program.tasks, section.workload, self.profile.merged), program.tasks
+        merged, tasks = self.run_as_one(section.workload, program)[0], program.tasks
         return [
             self._priced_as_one(task, [tasks[member] for member in merged[number]]) if number in merged else self._priced_alone(task)
             for number, task in enumerate(tasks)
         ]
+
+    def run_as_one(self, workload: Workload, program: Program) -> tuple[RunAsOne, dict[int, Ints]]:
+        """Which tasks of a program run as one, and the kernels of these (merged). Remembered with the program, which stays."""
+        if id(program) not in self.merged:
+            self.merged[id(program)] = program, run_as_one(program.tasks, workload, self.profile.merged, self.products)
+        return self.merged[id(program)][1]
 
     def _priced_alone(self, task: Task) -> Priced:
         return self._once(self.pricer.key(task), lambda: self.of(task, *self.pricer.task(task)))

@@ -44,6 +44,8 @@ class LinkArrays:
 
     def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
         """With another's figures in some columns."""
+        if where.all():
+            return other
         return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
 
     @cached_property

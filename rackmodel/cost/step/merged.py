@@ -30,21 +30,37 @@ RUNS = ("forward", "recompute", "operand", "weight")
 """Products of an operation in a step: forward, again, of the gradient of what it reads, and of its weight's."""
 
 
-def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) -> dict[int, tuple[int, ...]]:
-    """Number of a task → numbers of all that run as one with it, itself first; numbers of the others → ()."""
-    found = merged_products(tasks, merged.apart) if merged.projections else {}
-    return found | (merged_statistics(tasks, workload) if merged.statistics else {})
+Taken = dict[int, tuple[int, ...]]
+"""Number of a task → numbers of all that run as one with it, itself first; numbers of the others → ()."""
 
 
-def merged_products(tasks: Sequence[Task], apart: Sequence[str] = ()) -> dict[int, tuple[int, ...]]:
-    """The same of products. apart: results of those that run alone."""
-    return _first_of([products_alike(task, apart) for task in tasks])
+def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) -> Taken:
+    """What runs as one."""
+    return run_as_one(tasks, workload, merged)[0]
 
 
-def whole_kernels(tasks: Sequence[Task], merged: Merged) -> dict[int, NDArray[np.int64]]:
-    """Number of a product that runs as one with others → [1] number of the first of them, as windows take kernels."""
-    found = merged_products(tasks, merged.apart) if merged.projections else {}
-    return {number: np.array([numbers[0]]) for numbers in found.values() for number in numbers}
+Known = dict[tuple[int, int, str], tuple[LocalOp, Hashable | None]]
+"""Of operations that many programs share (by id, stage and phase): what each has in common with those that run as one with it."""
+
+
+def run_as_one(
+    tasks: Sequence[Task], workload: Workload, merged: Merged, known: Known | None = None
+) -> tuple[Taken, dict[int, NDArray[np.int64]]]:
+    """(what runs as one; number of a product that runs as one with others → [1] number of the first of them, as windows take kernels).
+    known: of other programs under these facts."""
+    products = _first_of([_known_alike(task, merged.apart, known) for task in tasks]) if merged.projections else {}
+    kernels = {number: np.array([numbers[0]]) for numbers in products.values() for number in numbers}
+    return products | (merged_statistics(tasks, workload) if merged.statistics else {}), kernels
+
+
+def _known_alike(task: Task, apart: Sequence[str], known: Known | None) -> Hashable | None:
+    """`products_alike`, remembered."""
+    if known is None or task.local_op is None:
+        return products_alike(task, apart)
+    key = id(task.local_op), task.stage, task.phase
+    if key not in known:
+        known[key] = task.local_op, products_alike(task, apart)  # (which stays, and with it its id)
+    return known[key][1]
 
 
 def products_alike(task: Task, apart: Sequence[str] = ()) -> Hashable | None:
@@ -69,7 +85,7 @@ def run_of(task: Task) -> str:
     return "operand" if op.operands[1].weight else "weight"
 
 
-def merged_statistics(tasks: Sequence[Task], workload: Workload) -> dict[int, tuple[int, ...]]:
+def merged_statistics(tasks: Sequence[Task], workload: Workload) -> Taken:
     """The same of all-reduces of what normalisations of a forward pass sum over accelerators, where products of one operand made what they
     normalise: none waits for another.
 
@@ -92,13 +108,13 @@ def summed_message(tasks: Sequence[Task]) -> Task:
     return replace(tasks[0], volume=replace(tasks[0].volume, total=sum(one.volume.total for one in tasks)))
 
 
-def _first_of(alike: Sequence[Hashable | None]) -> dict[int, tuple[int, ...]]:
+def _first_of(alike: Sequence[Hashable | None]) -> Taken:
     """Of those that have the same in common the first → all of them, the others → (). alike: of each task; None: it runs alone."""
     groups: dict[Hashable, list[int]] = {}
     for number, same in enumerate(alike):
         if same is not None:
             groups.setdefault(same, []).append(number)
-    found: dict[int, tuple[int, ...]] = {}
+    found: Taken = {}
     for numbers in groups.values():
         if len(numbers) > 1:
             found |= {numbers[0]: tuple(numbers), **dict.fromkeys(numbers[1:], ())}

@@ -17,7 +17,6 @@ from rackmodel.cost.step.items import launched
 from rackmodel.cost.step.jobs import launches, roles_of
 from rackmodel.cost.step.layer_cost import LayerCost
 from rackmodel.cost.step.layers import LayerPricer, part_of
-from rackmodel.cost.step.merged import taken_together, whole_kernels
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.windows import hidable
 from rackmodel.model.plan import Plan
@@ -57,7 +56,7 @@ class OutlinePricer(LayerPricer):
         return self.costs[key]
 
     def _outlined(self, section: Section, program: Program) -> LayerCost:
-        spent = self._spent(program, section.workload)
+        spent, waits = self._spent(program, section.workload), self.profile.host != Host()
         parts = {number: part_of(program.tasks[number], "device", section.workload) for number in spent}
         seconds: dict[tuple[str, str], Array] = {}
         started: dict[str, Array | float] = {}
@@ -65,14 +64,14 @@ class OutlinePricer(LayerPricer):
         for number, one in spent.items():
             key, joules = ("device", parts[number]), joules + one.joules
             seconds[key] = seconds[key] + one.seconds if key in seconds else one.seconds
-            if self.profile.host != Host():
+            if waits:
                 started[key[1]] = started.get(key[1], 0) + one.launches
         held, home, mean = self._held(program.held, self.pricer.degrees)
         return LayerCost(
             section=section,
             items=(),
             seconds=seconds,
-            hidden=self._hidden(program, parts, spent),
+            hidden=self._hidden(program, section.workload, parts, spent),
             **dict.fromkeys(("lead", "lag", "lag_apart", "forward_wait", "backward_wait"), self.none),
             **dict.fromkeys(("port", "joules_lanes", "joules_once"), self.none),
             joules_device=joules,
@@ -84,7 +83,7 @@ class OutlinePricer(LayerPricer):
 
     def _spent(self, program: Program, workload: Workload) -> dict[int, Spent]:
         """Number → what each task takes that holds the device in every micro-batch."""
-        merged, tasks = taken_together(program.tasks, workload, self.profile.merged), program.tasks
+        merged, tasks = self.run_as_one(workload, program)[0], program.tasks
         return {
             number: self._spent_as_one(tasks[number], [tasks[member] for member in merged[number]])
             if number in merged
@@ -107,11 +106,11 @@ class OutlinePricer(LayerPricer):
     def _spends(self, task: Task, seconds: Array, joules: Array) -> Spent:
         return Spent(seconds, joules, launched(launches(task, self.pricer, self.profile), seconds))
 
-    def _hidden(self, program: Program, parts: dict[int, str], spent: dict[int, Spent]) -> dict[str, Array]:
+    def _hidden(self, program: Program, workload: Workload, parts: dict[int, str], spent: dict[int, Spent]) -> dict[str, Array]:
         """Part → [n] seconds that windows can hide."""
         found: dict[str, Array] = {}
         durations = [spent[number].seconds if number in spent else self.none for number in range(len(program.tasks))]
-        kernels = whole_kernels(program.tasks, self.profile.merged)
+        kernels = self.run_as_one(workload, program)[1]
         for number, seconds in hidable(program.tasks, durations, self.profile.overlap, kernels).items():
             found[parts[number]] = found.get(parts[number], self.none) + seconds
         return found

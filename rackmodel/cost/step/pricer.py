@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row
+from rackmodel.cost.network.algorithms import doing
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import LocalOp, Task, content
@@ -247,7 +248,7 @@ class Pricer(LinkPricer):
         if task.kind == "stream":
             return self.streams(task)
         borne = self._bucketed(task, volume) if task.bucketed is not None else None
-        offers = [self._offer(task, name, borne) for name in dict.fromkeys(self.setting.algorithms)]
+        offers = [self._offer(task, name, borne) for name in doing(task.action, self.setting.algorithms)]
         best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
         least = best.seconds(some) if len(offers) > 1 else some
         for other in offers[1:]:

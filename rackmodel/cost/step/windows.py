@@ -29,48 +29,83 @@ def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap,
     kernels = {} if kernels is None else kernels
     if not overlap.windows:
         return {}
-    readers = _readers(tasks)
-    room = {number: np.array(durations[number], dtype=float) for number, task in enumerate(tasks) if _contracts(task) or number in kernels}
+    found = _Windows(tasks, kernels)
+    room: dict[int, Array] = {}
     hidden: dict[int, Array] = {}
     for number, task in enumerate(tasks):
         window = overlap.windows.get(task.action) if task.kind == "collective" and task.channel == "device" else None  # type: ignore[call-overload]
         if window is None or window.beside == "none":
             continue
-        partners = _partners(number, tasks, window, readers)
-        left = np.array(durations[number], dtype=float)
-        for partner, here in _with_kernels(partners, kernels).items():
-            taken = np.where(here, np.minimum(left, window.share * room[partner]), 0.0)
-            room[partner] = room[partner] - taken
+        partners = found.partners(number, window)
+        left = durations[number]
+        for partner, here in found.with_kernels(partners).items():
+            before = room.get(partner, durations[partner])
+            taken = np.minimum(left, window.share * before)
+            taken = taken if here is True else np.where(here, taken, 0.0)
+            room[partner] = before - taken
             left = left - taken
         if partners:
             hidden[number] = durations[number] - left
     return hidden
 
 
-def _with_kernels(partners: Sequence[int], kernels: Kernels) -> dict[int, Any]:
-    """Contractions, then what else is of their kernels, each once: number → columns [n] where it is."""
-    found: dict[int, Any] = dict.fromkeys(partners, True)
-    for first in (kernels[partner] for partner in partners if partner in kernels):
-        found |= {n: np.logical_or(found.get(n, False), of == first) for n, of in kernels.items() if n not in partners}
-    return found
+class _Windows:
+    """What may hide the collectives of a program. kernels: as of `hidable`."""
 
+    def __init__(self, tasks: Sequence[Task], kernels: Kernels) -> None:
+        self.tasks, self.kernels = tasks, kernels
+        self.contractions = [number for number, task in enumerate(tasks) if _contracts(task)]
+        self.readers: list[list[int]] = [[] for _ in tasks]
+        for number, task in enumerate(tasks):
+            for before in task.after:
+                self.readers[before].append(number)
+        self._members: dict[int, dict[int, Any]] = {}
 
-def _partners(number: int, tasks: Sequence[Task], window: Window, readers: Sequence[Sequence[int]]) -> list[int]:
-    """The contractions that may hide a collective."""
-    if window.beside == "pass":
-        return [other for other, task in enumerate(tasks) if _contracts(task)]
-    brings = window.beside == "reader" or (window.beside == "sibling" and tasks[number].action == "all_gather")
-    found = _reached(number, tasks, readers if brings else [list(task.after) for task in tasks])
-    same = [other for other in found if _forward(tasks[other]) == _forward(tasks[number])]
-    return _siblings(same, tasks, tasks[number].tensor if brings else "") if window.beside == "sibling" else same
+    def with_kernels(self, partners: Sequence[int]) -> dict[int, Any]:
+        """Contractions, then what else is of their kernels, each once: number → columns [n] where it is."""
+        beside: dict[int, Any] = {}
+        for partner in (one for one in partners if one in self.kernels):
+            for number, here in self._kernel(partner).items():
+                if number not in partners:
+                    beside[number] = np.logical_or(beside.get(number, False), here)
+        return {**dict.fromkeys(partners, True), **{number: beside[number] for number in self.kernels if number in beside}}
 
+    def _kernel(self, partner: int) -> dict[int, Any]:
+        """What is of the kernel of a contraction that is fused: number → columns where it is, those of none left out. Remembered."""
+        if partner not in self._members:
+            each = {number: of == self.kernels[partner] for number, of in self.kernels.items()}
+            self._members[partner] = {number: here for number, here in each.items() if here.any()}
+        return self._members[partner]
 
-def _siblings(found: Sequence[int], tasks: Sequence[Task], brought: str) -> list[int]:
-    """The contractions of the same operations' backward passes beside those found. brought: the tensor that these alone read, which all of
-    them are made to wait for; '' = they have made it."""
-    names = {tasks[number].einsum for number in found if tasks[number].phase == "backward"}
-    others = [number for number, task in enumerate(tasks) if task.einsum in names and task.phase == "backward" and _contracts(task)]
-    return [number for number in others if (not _reads(tasks[number], brought) if brought else number not in found)]
+    def partners(self, number: int, window: Window) -> list[int]:
+        """The contractions that may hide a collective."""
+        if window.beside == "pass":
+            return self.contractions
+        task = self.tasks[number]
+        brings = window.beside == "reader" or (window.beside == "sibling" and task.action == "all_gather")
+        found = self._reached(self.readers[number] if brings else task.after, brings=brings)
+        same = [other for other in found if _forward(self.tasks[other]) == _forward(task)]
+        return self._siblings(same, task.tensor if brings else "") if window.beside == "sibling" else same
+
+    def _siblings(self, found: Sequence[int], brought: str) -> list[int]:
+        """The contractions of the same operations' backward passes beside those found. brought: the tensor that these alone read, which all
+        of them are made to wait for; '' = they have made it."""
+        names = {self.tasks[number].einsum for number in found if self.tasks[number].phase == "backward"}
+        others = [one for one in self.contractions if self.tasks[one].einsum in names and self.tasks[one].phase == "backward"]
+        return [one for one in others if (not _reads(self.tasks[one], brought) if brought else one not in found)]
+
+    def _reached(self, start: Sequence[int], *, brings: bool) -> list[int]:
+        """The nearest contractions from a task, looking through joins."""
+        found: list[int] = []
+        pending = list(start)
+        while pending:
+            number = pending.pop(0)
+            if _contracts(self.tasks[number]):
+                if number not in found:
+                    found.append(number)
+            elif self.tasks[number].joins:
+                pending += self.readers[number] if brings else self.tasks[number].after
+        return found
 
 
 def _reads(task: Task, tensor: str) -> bool:
@@ -85,25 +120,3 @@ def _forward(task: Task) -> bool:
 
 def _contracts(task: Task) -> bool:
     return task.local_op is not None and task.local_op.macs
-
-
-def _readers(tasks: Sequence[Task]) -> list[list[int]]:
-    found: list[list[int]] = [[] for _ in tasks]
-    for number, task in enumerate(tasks):
-        for before in task.after:
-            found[before].append(number)
-    return found
-
-
-def _reached(start: int, tasks: Sequence[Task], steps: Sequence[Sequence[int]]) -> list[int]:
-    """The nearest contractions from a task, looking through joins."""
-    found: list[int] = []
-    pending = list(steps[start])
-    while pending:
-        number = pending.pop(0)
-        if _contracts(tasks[number]):
-            if number not in found:
-                found.append(number)
-        elif tasks[number].joins:
-            pending += steps[number]
-    return found
