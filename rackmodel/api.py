@@ -40,6 +40,7 @@ from rackmodel.mapper.layouts.settled import settled
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
+from rackmodel.mapper.listed_numbers import numbers_passed_over
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
@@ -48,7 +49,7 @@ from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
-from rackmodel.mapper.pooled import check_pooled, on_pools
+from rackmodel.mapper.pooled import check_pooled, fitting, on_pools
 from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Found, Question
 from rackmodel.mapper.way_out import with_way_out
@@ -221,8 +222,8 @@ def search_mapper(
     worth = Worth(job, question, space_of)
     given = setting, workload, mapper, chosen, question.goal, watch
     laid_out, free, every = with_found_layouts(*given, worth if len(names) == 1 else None)
-    space = replace(space_of(laid_out), note=NOTE if free else "")
-    warnings = passed_over(mapper, workload)
+    every_mesh = space_of(laid_out)
+    space = replace(every_mesh, note=NOTE if free else "")
     if free and len(names) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
     try:
@@ -235,6 +236,7 @@ def search_mapper(
             inside.check_room()
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
+    warnings = (*passed_over(mapper, workload), *numbers_passed_over(every_mesh))
 
     def result(source: Found, last: int, point: Point, step: ExactStep) -> Result:
         group, priced = source.groups[point.group], source.prices[point.group]
@@ -277,7 +279,7 @@ def _search_pools(
         raise InputError("over accelerators of several kinds layouts are fixed in `split` or `choose`, not free", path="split")
     found = search_pools(job, space, question)
     kinds = [pool.accelerator.name for pool in architecture.pools]
-    warnings = passed_over(mapper, workload)
+    warnings = (*passed_over(mapper, workload), *numbers_passed_over(fitting(architecture, space)))
     walk_together(found.steps)
     results = []
     for point, step in zip(found.points, found.steps, strict=True):

@@ -154,6 +154,10 @@ def test_one_kind_told_as_two_is_one_kind_under_any_schedule(schedule: str, chun
         both = again(two, scheduled(mapping, schedule, chunks, ("other", "h100")), SMALL, profile)
         assert figures(both) == pytest.approx(figures(single), rel=1e-9)
         assert both.ledger.total("exposed_seconds") == pytest.approx(single.latency_s, rel=1e-9)
+        for one_kind, two_kinds in zip(single.repeated, both.repeated, strict=True):
+            assert (one_kind.axes, one_kind.operations) == (two_kinds.axes, two_kinds.operations)
+            shares = [(part.seconds, part.joules, part.bytes) for part in (one_kind, two_kinds)]
+            assert shares[0] == pytest.approx(shares[1], rel=1e-9)
         told = {level.replace("other", "h100"): np.zeros(2) for level in sent(both)}
         for level, pair in sent(both).items():
             told[level.replace("other", "h100")] += pair
