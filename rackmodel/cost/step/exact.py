@@ -177,7 +177,8 @@ class ExactStep:
         """Hand-overs between the stages."""
         plan = self.structure.parts[0][1]
         if self.structure.stages:
-            return sends_between(self.handed, self.structure.cut, *summed(self.pricer, self.job.workload, plan, self.ends))
+            tied = summed(self.pricer, self.job.workload, plan, self.ends)
+            return sends_between(self.handed, self.structure.cut, *tied, backward=self.job.workload.backward)
         return sends_of(self.pricer, self.job.workload, [plan], self.job.profile)
 
     @cached_property

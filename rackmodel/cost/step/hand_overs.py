@@ -82,7 +82,7 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], profile:
     for plan in (plans[number] for number in first):
         one = hand_over(pricer, workload, plan, near, profile)
         seconds.append(one.seconds)
-        joules.append(one.joules)
+        joules.append(one.joules if workload.backward else one.joules / 2.0)
         both = summed(pricer, workload, plan, far)
         tied.append(both[0])
         tied_joules.append(both[1])
@@ -94,11 +94,12 @@ Handed = Mapping[Place, HandOver]
 """(0 to the next stage, 1 to the one before; stage) → its hand-over."""
 
 
-def sends_between(handed: Handed, cut: Cut, tied: Array, tied_joules: Array) -> Sends:
-    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules."""
-    times = cut.hand_overs(0) + cut.hand_overs(1)
+def sends_between(handed: Handed, cut: Cut, tied: Array, tied_joules: Array, *, backward: bool) -> Sends:
+    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules. backward: whether there are
+    backward passes."""
+    times = cut.hand_overs(0) + cut.hand_overs(1) * backward
     seconds = np.stack([one.seconds for place, one in handed.items() if times[place]])
-    joules = sum((one.joules * (times[place] / times.sum()) for place, one in handed.items()), np.zeros(1))
+    joules = sum((one.joules * (times[place] / (2.0 * cut.hops)) for place, one in handed.items()), np.zeros(1))
     return Sends(seconds=seconds.min(axis=0)[None], joules=joules[None], tied=tied[None], tied_joules=tied_joules[None])
 
 
