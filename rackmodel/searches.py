@@ -31,6 +31,7 @@ from rackmodel.mapper.layouts.settled import settled
 from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
+from rackmodel.mapper.listed_numbers import numbers_passed_over
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, handover_problems, hosts_of
@@ -38,7 +39,7 @@ from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, h
 from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
-from rackmodel.mapper.pooled import check_pooled
+from rackmodel.mapper.pooled import check_pooled, fitting
 from rackmodel.mapper.rules import stages_of
 from rackmodel.mapper.search import Found, Question
 from rackmodel.mapper.way_out import with_way_out
@@ -122,10 +123,10 @@ def search_mapper(
     def space_of(spec: MapperSpec) -> Mapspace:
         return known.once((spec, workload), on, lambda: build_mapspace(spec, workload, *on))
 
-    space, found, fronted = _found(job, mapper, question, goals, space_of)
+    space, found, fronted, meshes = _found(job, mapper, question, goals, space_of)
     asked = [(found, len(goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
     steps = _timed([(source, point) for source, _, point in asked])
-    common = _Common(job, mapper.name, space, host, passed_over(mapper, workload))
+    common = _Common(job, mapper.name, space, host, (*passed_over(mapper, workload), *numbers_passed_over(meshes)))
     results = [
         tell(common.result(source, point, step, goals[last]), names[last]) for (source, last, point), step in zip(asked, steps, strict=True)
     ]
@@ -150,13 +151,14 @@ def _job_of(
 
 def _found(
     job: Job, mapper: MapperSpec, question: Question, goals: Sequence[Objective], space_of: Callable[[MapperSpec], Mapspace]
-) -> tuple[Mapspace, Found, Found]:
-    """(the space, with the layouts that were found where they are free, the best points for the goals in order, what found the front).
-    space_of: the space of a mapper. Raises InputError, InfeasibleError."""
+) -> tuple[Mapspace, Found, Found, Mapspace]:
+    """(the space, with the layouts that were found where they are free, the best points for the goals in order, what found the front, the
+    space before layouts were settled, which has every mesh). space_of: the space of a mapper. Raises InputError, InfeasibleError."""
     worth = Worth(job, question, space_of)
     given = job.setting, job.workload, mapper, job.profile, question.goal, question.watch
     laid_out, free, every = with_found_layouts(*given, worth if len(goals) == 1 else None)
-    space = replace(space_of(laid_out), note=NOTE if free else "")
+    meshes = space_of(laid_out)
+    space = replace(meshes, note=NOTE if free else "")
     if free and len(goals) > 1:
         raise InputError("free choices are searched for one objective: fix them in `split` or `choose`", path="--minimize")
     try:
@@ -169,7 +171,7 @@ def _found(
             job.setting.inside.check_room()
     except InfeasibleError as problem:
         raise with_way_out(problem, job, laid_out)
-    return space, found, fronted
+    return space, found, fronted, meshes
 
 
 def _timed(asked: Sequence[tuple[Found, Point]]) -> list[ExactStep]:
@@ -226,7 +228,7 @@ def _search_pools(
         raise InputError("over accelerators of several kinds layouts are fixed in `split` or `choose`, not free", path="split")
     found = search_pools(job, space, question)
     kinds = [pool.accelerator.name for pool in architecture.pools]
-    warnings = passed_over(mapper, workload)
+    warnings = (*passed_over(mapper, workload), *numbers_passed_over(fitting(architecture, space)))
     walk_together(found.steps)
     results = []
     for point, step in zip(found.points, found.steps, strict=True):

@@ -210,9 +210,9 @@ class _Writer:
 
     def _sent(self, stage: int, one: Pass, end: Task) -> Task:
         """What brings a pass's result to its reader (rule 9)."""
-        seconds = self._one(self.jobs.send_s)
-        if self.jobs.hops_s is not None:  # forward over the link to the next stage, back over the one from the stage before
-            seconds = self._one(self.jobs.hops_s[stage - one.way])
+        back = self.jobs.schedule in FOLDED and one.virtual >= self.jobs.stages  # its second chunk goes the other way
+        lane = one.way if not back else 1 - one.way
+        seconds = self._one(self.jobs.send_s if self.jobs.hops_s is None else self.jobs.hops_s[lane, stage])
         if one.kind in (WEIGHT, AWAIT) or self.jobs.stages == 1:
             return end
         if not self.jobs.sends_overlap:
@@ -222,5 +222,4 @@ class _Writer:
             return end
         if one.paired:  # what a pair's forward pass made leaves with the pair
             return end
-        way = SENDS[one.way if self.jobs.schedule not in FOLDED or one.virtual < self.jobs.stages else 1 - one.way]
-        return self._add(way, stage, seconds, way, [end])
+        return self._add(SENDS[lane], stage, seconds, SENDS[lane], [end])

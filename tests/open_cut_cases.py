@@ -93,7 +93,7 @@ def _jobs(one: CutProblem, sections: tuple[dict[str, LayerPass], ...], updates: 
         sends_overlap=one.sends_overlap,
         update_s=updates,
         tied_s=np.full(n, one.tied_s),
-        hops_s=None if one.hops_s is None else np.repeat(np.append(one.hops_s, 0.0)[:, None], n, axis=1),
+        hops_s=None if one.hops_s is None else np.repeat(np.stack([[*one.hops_s, 0.0], [0.0, *one.hops_s]])[..., None], n, axis=2),
     )
 
 
@@ -278,8 +278,8 @@ def lanes_problem(seed: int) -> tuple[CutProblem, CutClock]:
         hops_s=None,
     )
     if maker.chance(0.5):
-        hops = np.stack([maker.seconds() for _ in range(stages)])
-        jobs = replace(jobs, hops_s=hops, send_s=hops.min(axis=0))
+        hops = np.stack([[maker.seconds() for _ in range(stages)] for _ in range(2)])
+        jobs = replace(jobs, hops_s=hops, send_s=hops.min(axis=(0, 1)))
     if seed % 3 == 0:  # policies as they are: each takes no longer than the next
         jobs = replace(jobs, sections=_longer(jobs.sections, parts))
     clock = CutClock(jobs, parts, [False, True, True, False], repeats)

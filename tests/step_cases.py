@@ -81,5 +81,5 @@ class Maker:
             sends_overlap=self.chance(0.5),
             update_s=tuple(self.seconds(3.0) for _ in range(sections)),
             tied_s=self.seconds() if self.chance(0.5) else np.zeros(self.n),
-            hops_s=np.stack([self.seconds() for _ in range(stages)]) if self.chance(0.4) and not folded else None,
+            hops_s=np.stack([[self.seconds() for _ in range(stages)] for _ in range(2)]) if self.chance(0.4) else None,
         )

@@ -313,6 +313,28 @@ def test_a_word_of_no_family_is_a_warning_with_its_place():
     assert api.search_mapper(machine, gemm, mapper).result.warnings == warnings
 
 
+@pytest.mark.parametrize(
+    ("said", "warnings"),
+    [
+        (["axes.tp.degree=[1,2,3,16]"], ("axes.tp.degree: no mapping of 8 accelerators has 3 or 16: passed over",)),
+        (["axes.pp.degree=[1,8]"], ("axes.pp.degree: no mapping of 8 accelerators has 8: passed over",)),  # of 4 layers
+        (["axes.pp.degree=[1,4]", "interleave=[1,2]"], ("interleave: no mapping of 8 accelerators has 2: passed over",)),
+        (["micro_batch=[3,1]"], ("micro_batch: no mapping of 8 accelerators has 3: passed over",)),
+        (["schedule=[1f1b,zb_v]", "axes.pp.degree=[2,4]", "cut=even", "interleave=2"], ()),  # 1F1B on four stages, ZB-V on two
+        (["schedule=zb_v", "axes.pp.degree=[2,4]", "interleave=2"], ("axes.pp.degree: no mapping of 8 accelerators has 4: passed over",)),
+    ],
+)
+def test_a_number_of_a_list_that_no_mapping_has_is_a_warning_with_its_place(said: list[str], warnings: tuple[str, ...]):
+    sets = ["accelerators=8", "b=8", "s=256", "d=256", "f=512", "g=2", "q=2", "e=64", "v=512", "layers=4", "layouts={}", "recompute=none"]
+    assert api.search("dgx_h100", "llama", "megatron", sets=[*sets, "homes={}", *said]).result.warnings == warnings
+
+
+@pytest.mark.parametrize("said", ["7", "[3, 7]"])
+def test_a_list_of_chunks_that_no_stage_can_have_is_refused_at_its_place(said: str):
+    with pytest.raises(InputError, match=r"interleave: no mapping of 8 accelerators has (3 or )?7"):
+        api.search("dgx_h100", "llama", "megatron", sets=["accelerators=8", "b=8", "s=256", "layers=4", f"interleave={said}"])
+
+
 def test_capitals_are_a_slip_and_a_boundary_of_another_workload_says_what_to_do(run):
     code, _, err = run("search", "rack_paper", "gemm", "data", "--set", "split.dp=[M]")
     assert (code, "did you mean 'm'?" in err) == (2, True)

@@ -9,6 +9,10 @@ import pytest
 import yaml
 
 from rackmodel import api
+from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.pricer import Setting
+from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Question, search_space
 from rackmodel.model.mapping import HomeSpec
@@ -122,3 +126,20 @@ def test_joules_of_a_search_have_what_is_gathered_when_it_is_needed(tmp_path: Pa
     mapper = mapper.model_copy(update={"homes": homes, "recompute": ["selective", "pointwise"], **alone})
     found = api.search_mapper(machine, workload, mapper, minimize="energy", profile=str(profile)).result
     assert found.certificate.objective == pytest.approx(found.energy_j, rel=1e-12)
+
+
+@pytest.mark.parametrize("profile", ["ideal", "serial", "megatron_core"])
+def test_steps_without_backward_passes_are_bounded_by_forward_passes_alone(profile: str) -> None:
+    """(Ways back through the stages, and hand-overs back, were in the bounds: the best was pruned, joules were too many.)"""
+    sets = ["accelerators=16", "b=16", "s=128", "d=512", "f=512", "g=2", "q=2", "e=64", "v=512", "layers=8", "phases=[forward]"]
+    sets += ["layouts={}", "homes={}", "recompute=none", "axes.pp.degree=[4,8]", "micro_batch=[1,2]", "interleave=2"]
+    given = read_inputs("dgx_h100", "llama", mapper="megatron", sets=[*sets, "schedule=[1f1b,interleaved,zb_h1,zb_v]"])
+    assert given.mapper is not None
+    job = Job(setting=Setting(architecture=given.architecture), workload=given.workload, profile=read_profile(profile))
+    space = build_mapspace(given.mapper, given.workload, given.architecture.used)
+    every = search_space(job, space, Question(goal=Objective("latency"), top=10**6)).points
+    assert all(point.bound <= point.seconds * (1 + 1e-12) for point in every)
+    found = search_space(job, space, Question(goal=Objective("latency"))).points[0]
+    assert found.seconds == pytest.approx(min(point.seconds for point in every), rel=1e-11)
+    answer = api.search_mapper(given.architecture, given.workload, given.mapper, profile=profile, minimize="energy").result
+    assert answer.energy_j == pytest.approx(answer.certificate.objective, rel=1e-12)

@@ -90,9 +90,9 @@ def _beside(jobs: StepJobs, other: Counter[str]) -> float:
             found += times * float(jobs.update_s[int(numbers[0])][0])
         elif word == "send" and jobs.hops_s is None:
             found += times * float(jobs.send_s[0])
-        elif word == "send" and len(numbers) == 2:
-            kind, stage = map(int, numbers)
-            found += times * float(jobs.hops_s[stage - kind][0])
+        elif word == "send" and len(numbers) == 3:
+            _, lane, stage = map(int, numbers)
+            found += times * float(jobs.hops_s[lane, stage, 0])
     return found
 
 

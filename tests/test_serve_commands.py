@@ -67,6 +67,16 @@ def test_clients_that_are_fewer_than_the_replicas_are_counted_as_not_there() -> 
     assert (found.certificate.space, found.certificate.evaluated, found.infeasible) == (8, 6, {"clients": 2})
 
 
+def test_a_degree_that_no_deployment_has_is_a_warning_at_its_option() -> None:
+    space = ServingSpace(tensor=(1, 4, 16), pipeline=(1,), expert=(1, 3), prompt_context=(1, 16), clients=(16.0,))
+    found = search_service(_service("accelerators=4"), space)
+    none = {"tensor": 16, "expert": 3, "prompt-context": 16}
+    assert found.warnings == tuple(f"--{name}: no deployment on 4 accelerators has {n}: passed over" for name, n in none.items())
+    assert found.to_dict()["warnings"] == list(found.warnings)
+    six = search_service(_service("accelerators=6"), replace(space, tensor=(1, 3), expert=(1,), prompt_context=(1,)))
+    assert six.warnings == ("--tensor: no deployment on 6 accelerators has 3: passed over",)  # not 3 for heads
+
+
 def test_a_format_that_is_said_twice_is_refused() -> None:
     space = replace(SMALL, widths=(Widths("fp8"),))
     with pytest.raises(InputError, match="say one number"):

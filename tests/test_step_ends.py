@@ -37,3 +37,15 @@ def test_nothing_of_it_is_lost_where_there_is_one_stage() -> None:
     once = [row for row in many.ledger if row.component == "network"]
     assert once
     assert all(row.exposed_seconds == pytest.approx(row.seconds, rel=1e-9) for row in once)
+
+
+def test_what_a_stage_that_does_not_set_the_pace_waits_for_at_the_end_is_in_the_ledger() -> None:
+    """The first stage gathers its embeddings with its optimizer, and ends the step; a call's copies are charged to a level that nothing
+    is sent over (rows of no bytes were left out, so that the ledger's seconds were not the clock's)."""
+    sets = ["accelerators=16", "b=16", "s=256", "layers=4", "axes.pp.degree=2", "axes.tp.degree=2", "micro_batch=2", "schedule=gpipe"]
+    sets += ["layouts={}", "recompute=none", "interleave=1", "homes={weights: [{axes: [dp], state: shard, grad: shard}]}"]
+    answer = api.search("dgx_h100", "gpt", "megatron", sets=[*sets, "gpu.memory.enforce=false"], profile="deepspeed_zero3", top=2)
+    exposed = answer.top[1]  # nothing beside compute
+    assert any(row.exposed_seconds and not row.amount and not row.seconds for row in exposed.ledger)
+    for one in answer.top:
+        assert one.ledger.total("exposed_seconds") == pytest.approx(one.certificate.objective, rel=1e-12)

@@ -151,7 +151,7 @@ def _mappings(jobs: StepJobs, which: NDArray[np.int64]) -> StepJobs:
         jobs,
         sections=tuple({name: one.pick(which, known) for name, one in section.items()} for section in jobs.sections),
         send_s=jobs.send_s[which],
-        hops_s=None if jobs.hops_s is None else jobs.hops_s[:, which],
+        hops_s=None if jobs.hops_s is None else jobs.hops_s[..., which],
         update_s=tuple(picked(seconds, which) for seconds in jobs.update_s),
         tied_s=jobs.tied_s[which],
     )

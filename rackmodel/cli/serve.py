@@ -107,6 +107,8 @@ def serve(
         print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
     _print(answer, _asked(service))
+    for line in answer.warnings:
+        echo(f"warning: {line}")
     if emitted:
         echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
     if paid:

@@ -17,7 +17,7 @@ from rackmodel.errors import InputError, together
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec, MappingSpec, homes_of
-from rackmodel.model.schedules import CHUNKED, FOLDED, SCHEDULES, SPLIT
+from rackmodel.model.schedules import CHUNKED, SCHEDULES, SPLIT
 
 
 def on_pools(machine: Architecture, structure: Structure, columns: Columns, order: Sequence[str]) -> Structure:
@@ -58,11 +58,6 @@ def pool_problems(machine: Architecture, mapping: MappingSpec) -> Iterator[Input
         yield InputError(f"{_several(names)}: a pipeline of layers joins them, each with whole stages", path="step.pipeline.degree")
         return
     yield from _above(names, mapping.homes.items(), mapping.step.offload, bool(mapping.handover), bool(mapping.stages), bool(mapping.nests))
-    schedule = mapping.step.schedule
-    if schedule in FOLDED:
-        known = [name for name in SCHEDULES if name not in FOLDED]
-        fact = f"{_several(names)}: a model that comes back through the stages, as under {schedule}, is not priced over them"
-        yield InputError(fact, path="step.schedule", known=known, given=schedule)
     stage = mapping.accelerators // mapping.step.pipeline.degree
     if mapping.step.pipeline.stride != stage:
         fact = f"{_several(names)}: a stage is {stage} neighbours, the stride of the pipeline"

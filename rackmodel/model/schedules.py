@@ -70,6 +70,11 @@ def chunk_counts(schedule: str, interleave: Any) -> list[int]:
     return [FOLDS] if row.folded else [v for v in interleave if v > 1] if row.chunked else [1]
 
 
+def lane_of(way: Any, virtual: Any, schedule: str, stages: int) -> Any:
+    """To whom a virtual stage hands what it makes: 0 to the next stage, 1 to the one before. way: 0 forward in the model, 1 back."""
+    return way if not TABLE[schedule].folded else way ^ (virtual >= stages)
+
+
 def device_of(virtual: Any, schedule: str, stages: int) -> Any:
     """The stage that runs a virtual stage, or each of an array of them."""
     turn = virtual % stages

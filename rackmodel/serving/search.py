@@ -18,6 +18,7 @@ from typing import Any
 from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
+from rackmodel.model.listed import Asked, passed_over_in
 from rackmodel.serving.engine import engine_facts
 from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, check_positions, engine_of, offers_of, workload_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
@@ -33,6 +34,8 @@ OBJECTIVES = {
 }
 """Objective → its figure, and 1 where less is better."""
 LIMITED = ("ttft", "tpot")
+OF_LOAD = ("memory", "overload", "clients")
+"""What a deployment may have too little of, or too much to do; else the model divides into none of its degrees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +58,15 @@ class ServingSpace:
 
 @dataclass(frozen=True)
 class ServingAnswer:
-    """best: of all points within the limits · front: of these, throughput against interactivity · infeasible: why → points."""
+    """best: of all points within the limits · front: of these, throughput against interactivity · infeasible: why → points · warnings:
+    degrees that no deployment has."""
 
     best: Offered
     front: tuple[Offered, ...]
     offers: tuple[Offered, ...]
     certificate: Certificate
     infeasible: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -76,6 +81,7 @@ class ServingAnswer:
                 "infeasible": self.infeasible,
                 "seconds": self.certificate.seconds,
             },
+            "warnings": list(self.warnings),
         }
 
 
@@ -106,16 +112,20 @@ def search_service(
     offers: list[Offered] = []
     infeasible: Counter[str] = Counter()
     problems: list[InfeasibleError] = []
+    tried: list[Deployment] = []
     if prompts_on is not None:
         sizes = [tuple(deployments(space, prompts_on, fill=False)), tuple(deployments(space, service, fill=False, prompts=False))]
         _check_some_fit(space, prompts_on, sizes, service)
         apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
+        tried += [*sizes[0], *sizes[1]]
         offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
     if prompts_on is None or prompts_on is service:
         every, load = tuple(deployments(space, service)), Load(space.clients, space.rates)
         told = space.rates or space.clients
         points = len(budgets) * (len(told) if told else 1)  # of a deployment; without clients those of its cache, so unknown
-        for made in zip(*(offers_of(service, every, widths, load, budgets) for widths in space.widths), strict=True):
+        each = zip(*(offers_of(service, every, widths, load, budgets) for widths in space.widths), strict=True)
+        for deployment, made in zip(every, each, strict=True):
+            tried += [deployment] if any(not isinstance(one, InfeasibleError) or one.resource in OF_LOAD for one in made) else []
             for one in made:
                 if isinstance(one, InfeasibleError):
                     infeasible[one.resource or "layout"] += points
@@ -141,7 +151,15 @@ def search_service(
         seconds=perf_counter() - begun,
         profile=service.profile.name,
     )
-    return ServingAnswer(best, pareto(inside), tuple(offers), certificate, dict(infeasible))
+    used = dict.fromkeys(one.machine.used for one in (prompts_on or service, service))
+    what = f"deployment on {' or '.join(map(str, used))} accelerators"
+    return ServingAnswer(best, pareto(inside), tuple(offers), certificate, dict(infeasible), passed_over_in(_asked(space, tried), what))
+
+
+def _asked(space: ServingSpace, tried: Sequence[Deployment]) -> Iterator[Asked]:
+    """Every list of degrees, and those that deployments have."""
+    for name in ("tensor", "pipeline", "attention_data", "expert", "context", "prompt_context"):
+        yield f"--{name.replace('_', '-')}", getattr(space, name), frozenset(getattr(one, name) for one in tried)
 
 
 def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple[str, float]:

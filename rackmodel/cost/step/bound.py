@@ -36,7 +36,8 @@ ROUNDING = 1e-12  # taken off: the clock sums the same path in another order
 
 @dataclass(frozen=True, kw_only=True)
 class Sends:
-    """What one hand-over between neighbouring stages costs. seconds, joules: [plans, columns], one direction, one micro-batch ·
+    """What one hand-over between neighbouring stages costs. seconds, joules: [plans, columns], one direction, one micro-batch, in the mean
+    of both ways (joules: half of it where nothing comes back) ·
     tied, tied_joules: summing the gradient of weights that the first and the last stage share, once a step."""
 
     seconds: Array
@@ -94,6 +95,8 @@ def step_joules(sections: Sequence[AnyFigures], sends: Sends, stages: Any, hops:
 def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
     """Least seconds from the devices' own work alone: the way in of each, its passes, and the way out through the devices before it, where
     no passes of weight gradients fill that. Quick, and never above `least_seconds`."""
+    if not layers.back:
+        return _forward_alone(layers, sends, rows, micro_batches) * (1 - 2 * ROUNDING)
     times = layers.times(split=rows.split)
     m = micro_batches[:, None].astype(np.float64)
     send = sends.seconds[..., None] if rows.piped else np.zeros(1)
@@ -107,7 +110,24 @@ def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: I
 
 def least_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
     """The longest of all paths, in seconds."""
+    if not layers.back:
+        return _forward_alone(layers, sends, rows, micro_batches) * (1 - ROUNDING)
     return _seconds(layers, sends, rows, micro_batches) * (1 - ROUNDING)
+
+
+def _forward_alone(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
+    """Of steps without backward passes: the way in of each device, its passes, and where it has one chunk the way on to the last one."""
+    forward = [one.forward for one in layers.times(split=rows.split)]
+    m = micro_batches[:, None].astype(np.float64)
+    send = sends.seconds[..., None] if rows.piped else np.zeros(1)
+    waits = 0.0 if layers.choices.profile.overlap.sends else rows.chunks * send
+    found = []
+    for of in rows.kinds:
+        here = total(of.before, forward) + of.last * send + m * (total(of.busy, forward) + waits)
+        if not rows.chunked:
+            here = here + total(of.behind, forward) + (rows.stages - 1 - of.last) * send
+        found.append(here)
+    return longest(found)
 
 
 def _seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:

@@ -23,7 +23,7 @@ from rackmodel.cost.step.pass_plan import HANDS, LAYER_PASSES, PassPlan, pass_na
 from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
 from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
 from rackmodel.cost.step.wave_run import WIDE, Ended, Waiting, run_together
-from rackmodel.model.schedules import SPLIT, TABLE, device_of
+from rackmodel.model.schedules import SPLIT, TABLE, device_of, lane_of
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,8 +36,8 @@ Steps = tuple[tuple[Step, int], ...]  # layer passes in the order in which they 
 class StepJobs:
     """A step of n mappings of one structure. sections: each one's passes by name · counts: [stages x chunks, sections] layers ·
     backward: whether there are backward passes · send_s: [n] of one hand-over · update_s: of a layer of each section, [n] ·
-    tied_s: [n] summing shared weights between the first and the last stage; 0 where they share none · hops_s: [stages, n] of the
-    hand-over of each stage to the next, and of the last one to the first, where they differ."""
+    tied_s: [n] summing shared weights between the first and the last stage; 0 where they share none · hops_s: [2, stages, n] of the
+    hand-over of each stage to the next, and of each to the one before, where they differ."""
 
     sections: tuple[dict[str, LayerPass], ...]
     counts: Ints
@@ -57,9 +57,9 @@ class StepJobs:
         """Mappings."""
         return int(np.size(self.send_s))
 
-    def hop_s(self, stage: int, kind: int) -> Array:
-        """[n] seconds of what a stage hands to the next one, or back (kind 1) to the one before."""
-        return self.send_s if self.hops_s is None else np.asarray(self.hops_s[(stage - kind) % self.stages])
+    def hop_s(self, lane: int, stage: int) -> Array:
+        """[n] seconds of what a stage hands to the next one (lane 0), or to the one before (1)."""
+        return self.send_s if self.hops_s is None else np.asarray(self.hops_s[lane, stage])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ def run_size(jobs: StepJobs, mappings: int | None = None) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Planned:
-    """matrices: of distinct passes (None: nothing to do), and the (stage, kind) whose hand-over holds their device (None: they have none) ·
+    """matrices: of distinct passes (None: nothing to do), and the (lane, stage) whose hand-over holds their device (None: they have none) ·
     matrix: [alike] which of them each of the plan's distinct passes has · starts: each stage's first layer pass."""
 
     plan: PassPlan
@@ -285,7 +285,7 @@ class Clock:
         jobs = self.jobs
         if not jobs.sends_overlap or jobs.stages == 1:
             return np.zeros(jobs.n)
-        return jobs.send_s if jobs.hops_s is None else np.stack([jobs.hops_s, np.roll(jobs.hops_s, 1, axis=0)])
+        return jobs.send_s if jobs.hops_s is None else jobs.hops_s
 
     @cached_property
     def _planned(self) -> _Planned:
@@ -299,7 +299,8 @@ class Clock:
         matrices: list[tuple[Matrix | None, tuple[int, int] | None]] = []
         matrix = np.empty(len(plan.alike), dtype=np.int64)
         for number, ((virtual, name), then) in enumerate(plan.alike):
-            hop = (int(self.devices[virtual]), HANDS[name]) if name in HANDS else None
+            lane = int(lane_of(HANDS.get(name, 0), virtual, jobs.schedule, jobs.stages))
+            hop = (lane, int(self.devices[virtual])) if name in HANDS else None
             key = rows[virtual], name, None if then is None else (rows[then[0]], then[1]), None if jobs.hops_s is None else hop
             if key not in known:
                 known[key] = len(matrices)

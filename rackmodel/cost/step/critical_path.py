@@ -31,8 +31,8 @@ Path = dict[tuple[Step, int], int]  # (a section's pass, number of its task or H
 
 def critical_path(jobs: StepJobs) -> tuple[float, Path, Counter[str]]:
     """Of one mapping: (seconds, times each task is on the critical path, times 'send 0' (forward), 'send 1' (backward), 'update' of a
-    layer of section x as 'update x', 'tied'; where hand-overs differ also 'send 0 i' and 'send 1 i' of what stage i hands on). Times x
-    seconds add up to the step's."""
+    layer of section x as 'update x', 'tied'; where hand-overs differ also 'send 0 0 i' of what stage i hands to the next one, 'send 0 1 i'
+    of what it hands to the one before, and 'send 1 ...'). Times x seconds add up to the step's."""
     assert jobs.n == 1
     return next(critical_paths([(jobs, 1)]))[0]
 
@@ -182,7 +182,7 @@ class _Walk:
         way = total.way.item(number)
         self.other[f"{SEND} {way}"] += 1
         if self.jobs.hops_s is not None:
-            self.other[f"{SEND} {way} {int(total.device[number])}"] += 1
+            self.other[f"{SEND} {way} {total.lane.item(number)} {total.device.item(number)}"] += 1
 
     def _through(self, number: int, place: int, entry: list[float]) -> int:
         """The place of the state before a pass (entry) from which the path came to one of the state after it."""

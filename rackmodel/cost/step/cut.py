@@ -31,6 +31,12 @@ class Cut:
     kinds: tuple[tuple[int, int], ...]
     folded: bool = False
 
+    @property
+    def devices(self) -> Counts:
+        """[p·v] the device of each virtual stage."""
+        down = np.arange(self.stages)
+        return np.concatenate([down, down[::-1]]) if self.folded else np.tile(down, self.chunks)
+
     def of_chunks(self, device: int) -> Counts:
         """[chunks, sections] layers of each chunk of a device."""
         return self.counts[[device, -1 - device]] if self.folded else self.counts[device :: self.stages]
@@ -40,6 +46,23 @@ class Cut:
         """Devices of which one holds most: the first of each run of equal ones, which has most passes under way; where a schedule folds
         the model every one, as it has more of one chunk, less of the other."""
         return list(range(self.stages)) if self.folded else [first for first, _ in self.kinds]
+
+    @property
+    def around(self) -> bool:
+        """Whether the last device hands on to the first."""
+        return self.chunks > 1 and not self.folded
+
+    def handing(self, way: int) -> tuple[int, int]:
+        """Passes of a micro-batch with which a device hands on to the next one, and to the one before. way: forward, 1 back."""
+        return (1, 1) if self.folded else (0, self.chunks) if way else (self.chunks, 0)
+
+    def hand_overs(self, way: int) -> Counts:
+        """[2, p] hand-overs of a micro-batch, of each device to the next one and to the one before: of all passes but those at the ends of
+        the model, and where it turns."""
+        found = np.repeat(np.array(self.handing(way), dtype=np.int64)[:, None], self.stages, axis=1)
+        ends = (0, 1), (-1, 0)
+        found[ends] = np.maximum(found[ends] - 1, 0)
+        return found
 
     @property
     def hops(self) -> int:

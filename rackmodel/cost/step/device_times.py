@@ -90,6 +90,11 @@ class Layers:
         """The same for some pairs of a plan and a column: [cells, overlaps]."""
         return Layers([one.cells(plans, columns) for one in self.sections], self.choices, self.has)
 
+    @property
+    def back(self) -> bool:
+        """Whether some layer takes time in backward passes."""
+        return any(some(one.backward) or some(one.weight) or some(one.recompute) for one in self.sections)
+
     def times(self, *, split: bool) -> tuple[DeviceTimes, ...]:
         """Device times of a layer of each section. split: weights' gradients have passes of their own."""
         if split not in self.passes:

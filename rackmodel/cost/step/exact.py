@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.figures import HELD, Figures, Holding, figures
 from rackmodel.cost.step.group import Job, plan_of, staged_figures
-from rackmodel.cost.step.hand_overs import HandOver, hand_over, sends_between, sends_of, summed
+from rackmodel.cost.step.hand_overs import Handed, HandOver, hand_over, in_places, sends_between, sends_of, summed
 from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
 from rackmodel.cost.step.layer_cost import LayerCost, LayerItems
@@ -188,25 +189,30 @@ class ExactStep:
         """Hand-overs between the stages."""
         plan = self.structure.parts[0][1]
         if self.structure.stages:
-            return sends_between(self.handed, self.structure.cut.chunks, *summed(self.pricer, self.job.workload, plan, self.ends))
+            tied = summed(self.pricer, self.job.workload, plan, self.ends)
+            return sends_between(self.handed, self.structure.cut, *tied, backward=self.job.workload.backward)
         return sends_of(self.pricer, self.job.workload, [plan], self.job.profile)
 
     @cached_property
-    def handed(self) -> tuple[HandOver, ...]:
-        """The hand-over of each stage to the next, of the last one to the first; one where all are alike."""
+    def handed(self) -> Handed:
+        """The hand-over of each stage to the next and to the one before; one, of (0, 0), where all are alike."""
         stages = self.structure.stages
-        return self.handed_on(stages) if stages else (self._handed(0, self.pricer.between_stages(far=False)),)
+        if not stages:
+            return {(0, 0): self._handed(0, self.pricer.between_stages(far=False))}
+        return self.handed_on(stages, around=self.structure.cut.around)
 
-    def handed_on(self, stages: tuple[int, ...]) -> tuple[HandOver, ...]:
-        """The same where stages lie on these pools. (Each kind of hand-over is priced once.)"""
-        found = []
-        for i, pool in enumerate(stages):
-            last = i == len(stages) - 1
-            key = pool, stages[0 if last else i + 1], last
+    def handed_on(self, stages: tuple[int, ...], *, around: bool = False) -> Handed:
+        """The same where stages lie on these pools. around: whether the last stage hands on to the first; where it does not, a stage at an
+        end is held as long as by what comes to it (docs/clock.md, rule 9). (Each kind of hand-over is priced once.)"""
+        found, count = {}, len(stages)
+        for (lane, ahead), stage in product(enumerate((1, -1)), range(count)):
+            far = not 0 <= stage + ahead < count
+            begin = stage - ahead if far and not around else stage
+            key = stages[begin], stages[(begin + ahead) % count], far and around
             if key not in self._hand_overs:
                 self._hand_overs[key] = self._handed(key[1], self._between(*key))
-            found.append(self._hand_overs[key])
-        return tuple(found)
+            found[lane, stage] = self._hand_overs[key]
+        return found
 
     def _handed(self, pool: int, links: LinkArrays) -> HandOver:
         """The stream over some links, to a stage of a pool."""
@@ -240,7 +246,7 @@ class ExactStep:
             micro_batches=self.structure.micro_batches,
             backward=self.job.workload.backward,
             send_s=self.sends.seconds[0] * one,
-            hops_s=np.stack([hop.seconds * one for hop in self.handed]) if self.structure.stages else None,
+            hops_s=in_places(self.handed, one) if self.structure.stages else None,
             sends_overlap=self.job.profile.overlap.sends,
             update_s=tuple(_updates(cost.items, self.lanes, self.pricer.n) for cost in self.priced_layers),
             tied_s=self.sends.tied[0] * one,
@@ -270,7 +276,7 @@ class ExactStep:
             chunks=structure.cut.chunks,
             micro_batches=structure.micro_batches,
             send_s=self.jobs.send_s[which],
-            hops_s=None if self.jobs.hops_s is None else self.jobs.hops_s[:, which],
+            hops_s=None if self.jobs.hops_s is None else self.jobs.hops_s[..., which],
             update_s=tuple(picked(seconds, which) for seconds in self.jobs.update_s),
             tied_s=self.jobs.tied_s[which],
         )

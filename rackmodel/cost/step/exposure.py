@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.critical_path import HOST, Path, critical_paths
 from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.hand_overs import Place
 from rackmodel.cost.step.items import Item
 from rackmodel.cost.step.jobs import PASSES
 
@@ -126,7 +127,7 @@ class TaskSeconds:
 class Exposure:
     """The critical path of one mapping, task by task. column: of the step · path, other: `critical_path` · share: [items] exposed seconds
     that the stage that sets the pace runs itself · hosts: (part, phase, seconds) of waiting for the host · sends: times its own
-    hand-overs, forward and backward, are on the path, by their number in `handed` · bubbles: phase → seconds of waiting for other
+    hand-overs, forward and backward, are on the path, by their place in `handed` · bubbles: phase → seconds of waiting for other
     stages."""
 
     def __init__(self, tasks: TaskSeconds, structure: Structure, column: int, path: Path, other: Counter[str]) -> None:
@@ -172,22 +173,27 @@ class Exposure:
                 self.bubbles[phase] += seconds - share
                 yield x, phase, share
 
-    def _sends(self, kind: int) -> dict[int, int]:
-        """Of one kind; what other stages hand on, and what is more than its own, is time for which the stage waits."""
-        step, own = self.tasks.step, self.cut.chunks * self.m
-        mine = self.own(kind)
-        found = {}
-        for number, handed in enumerate(step.handed):
-            times = self.other[f"send {kind}" if len(step.handed) == 1 else f"send {kind} {(number + kind) % len(step.handed)}"]
-            kept = min(times, own) if number == mine else 0
-            if times > kept:
-                self.bubbles["backward" if kind else "forward"] += figure_of(handed.seconds, self.column) * (times - kept)
-            found[number] = kept
+    def _sends(self, way: int) -> dict[Place, int]:
+        """Forward or back; what other stages hand on, and what is more than its own, is time for which the stage waits."""
+        own, found = self.own(way), dict[Place, int]()
+        for place, handed in self.tasks.step.handed.items():
+            times = self.other[f"send {way} {place[0]} {place[1]}" if self.apart else f"send {way}"]
+            found[place] = min(times, own.get(place, 0))
+            if times > found[place]:
+                self.bubbles["backward" if way else "forward"] += figure_of(handed.seconds, self.column) * (times - found[place])
         return found
 
-    def own(self, kind: int) -> int:
-        """The number in `handed` of what the stage that sets the pace hands on, or back (kind 1)."""
-        return (self.pace - kind) % len(self.tasks.step.handed)
+    @property
+    def apart(self) -> bool:
+        """Whether the hand-overs of each stage are its own."""
+        return bool(self.tasks.step.structure.stages)
+
+    def own(self, way: int) -> dict[Place, int]:
+        """Place in `handed` → passes of the stage that sets the pace which hand on there."""
+        lanes = self.cut.handing(way)
+        if not self.apart:
+            return {(0, 0): sum(lanes) * self.m}
+        return {(lane, self.pace): count * self.m for lane, count in enumerate(lanes) if count}
 
 
 @dataclass(frozen=True)
@@ -220,7 +226,7 @@ def _bins(exposure: Exposure) -> dict[str, float]:
     found["bubble"] = math.fsum(exposure.bubbles.values())
     if exposure.cut.stages > 1:
         tied = figure_of(step.jobs.tied_s, column) * exposure.other["tied"]
-        sent = (figure_of(step.handed[number].seconds, column) * n for kind in exposure.sends for number, n in kind.items())
+        sent = (figure_of(step.handed[place].seconds, column) * n for way in exposure.sends for place, n in way.items())
         found["network send"] = math.fsum(sent)
         found["network all_reduce"] = found.get("network all_reduce", 0.0) + tied
     return {name: seconds for name, seconds in sorted(found.items()) if seconds > 0.0}

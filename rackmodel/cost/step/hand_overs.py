@@ -6,7 +6,7 @@ hold the same, put together where it arrives. Its seconds, joules and ledger row
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.tasks import Task, Volume, local
 from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bound import Sends
+from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.link_arrays import LinkArrays
 from rackmodel.cost.step.pricer import Pricer
 from rackmodel.model.layout import REPLICATE
@@ -24,6 +25,7 @@ from rackmodel.model.workload import Workload
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Place = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], profile:
     for plan in (plans[number] for number in first):
         one = hand_over(pricer, workload, plan, near, profile)
         seconds.append(one.seconds)
-        joules.append(one.joules)
+        joules.append(one.joules if workload.backward else one.joules / 2.0)
         both = summed(pricer, workload, plan, far)
         tied.append(both[0])
         tied_joules.append(both[1])
@@ -88,13 +90,22 @@ def sends_of(pricer: Pricer, workload: Workload, plans: Sequence[Plan], profile:
     return found.plans(of)
 
 
-def sends_between(handed: Sequence[HandOver], chunks: int, tied: Array, tied_joules: Array) -> Sends:
-    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules. chunks: of a stage; the last stage
-    hands all but one of them to the first."""
-    times = np.array([chunks] * (len(handed) - 1) + [chunks - 1])
-    seconds = np.stack([one.seconds for one, many in zip(handed, times, strict=True) if many])
-    joules = np.tensordot(times / times.sum(), np.stack([one.joules for one in handed]), axes=1)
+Handed = Mapping[Place, HandOver]
+"""(0 to the next stage, 1 to the one before; stage) → its hand-over."""
+
+
+def sends_between(handed: Handed, cut: Cut, tied: Array, tied_joules: Array, *, backward: bool) -> Sends:
+    """Of one plan whose stages' hand-overs differ: the least seconds of any of them, their mean joules. backward: whether there are
+    backward passes."""
+    times = cut.hand_overs(0) + cut.hand_overs(1) * backward
+    seconds = np.stack([one.seconds for place, one in handed.items() if times[place]])
+    joules = sum((one.joules * (times[place] / (2.0 * cut.hops)) for place, one in handed.items()), np.zeros(1))
     return Sends(seconds=seconds.min(axis=0)[None], joules=joules[None], tied=tied[None], tied_joules=tied_joules[None])
+
+
+def in_places(handed: Handed, one: Array) -> Array:
+    """[2, stages, n] seconds of hand-overs in all places, in their order. one: [n] ones."""
+    return np.stack([hop.seconds * one for hop in handed.values()]).reshape(2, -1, len(one))
 
 
 def summed(pricer: Pricer, workload: Workload, plan: Plan, far: LinkArrays) -> tuple[Array, Array]:

@@ -46,7 +46,7 @@ class _StepLedger:
         if self.cut.stages > 1 and not self.step.staged:
             rows += self._sends()
         rows += self._bubbles()
-        rows = [row for row in rows if row.amount or row.joules or row.seconds]
+        rows = [row for row in rows if row.amount or row.joules or row.seconds or row.exposed_seconds]
         return Ledger(tuple(rows + self._static(rows)))
 
     @property
@@ -95,14 +95,13 @@ class _StepLedger:
         """Hand-overs, forward and back, and the gradients of weights that the first and the last stage share."""
         step, cut = self.step, self.cut
         workload, plan, pricer = step.job.workload, step.structure.parts[0][1], step.pricer
-        own, last = cut.chunks * self.m, len(step.handed) - 1
         rows = []
-        for kind, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
-            for number, handed in enumerate(step.handed):
-                many = cut.hops if not last else cut.chunks - (number == last)
-                here = own if number == self.exposure.own(kind) else 0
+        for way, phase in enumerate(("forward", "backward") if workload.backward else ("forward",)):
+            own, many = self.exposure.own(way), cut.hand_overs(way)
+            for place, handed in step.handed.items():
+                everywhere = int(many[place]) if self.exposure.apart else cut.hops
                 for message in handed.messages:
-                    rows += self._linked(message, phase, many * self.m, here, self.exposure.sends[kind][number])
+                    rows += self._linked(message, phase, everywhere * self.m, own.get(place, 0), self.exposure.sends[way][place])
         if shared := tied_volumes(workload, plan):
             mean = np.asarray(sum(one.at(pricer.degrees) for one in shared))
             fullest = np.asarray(sum(one.fullest(pricer.degrees) for one in shared))

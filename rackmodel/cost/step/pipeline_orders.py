@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.step.folded_orders import KINDS, folded_order
 from rackmodel.errors import InputError
-from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, SPLIT, TABLE, device_of
+from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, SPLIT, TABLE, device_of, lane_of
 
 Ints = NDArray[np.int64]
 FORWARD, BACKWARD, WEIGHT, WHOLE, AWAIT, RELEASE = KINDS
@@ -201,9 +201,10 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     rank[by_wave], rank[total] = np.arange(total), total
     before = np.concatenate([np.full((stages, 1), total), np.arange(total).reshape(stages, length)[:, :-1]], axis=1)
     bounds = np.searchsorted(level[by_wave], np.arange(wave + 1))
-    columns = (device, plan.kind, plan.micro_batch, virtual, rank[before], rank[feeds], link, way, way ^ back)
-    d, k, b, s, prior, fed, sent, goes, lane = (_frozen(x.ravel()[by_wave]) for x in columns)
-    return Waves(tuple(bounds.tolist()), d, k, b, s, prior, fed, sent, _frozen(rank[row + length - 1]), goes, lane)
+    lane = lane_of(way, virtual, schedule, stages)
+    columns = (device, plan.kind, plan.micro_batch, virtual, rank[before], rank[feeds], link, way, lane)
+    d, k, b, s, prior, fed, sent, goes, to = (_frozen(x.ravel()[by_wave]) for x in columns)
+    return Waves(tuple(bounds.tolist()), d, k, b, s, prior, fed, sent, _frozen(rank[row + length - 1]), goes, to)
 
 
 def _levels(feeds: list[int], stages: int, length: int) -> Ints:

@@ -35,7 +35,7 @@ def stages_of_pools(machines: Sequence[Architecture], per_stage: int, order: Seq
 
 def parted(cut: Cut, parts: Parts, stages: Sequence[int]) -> tuple[Cut, Parts, tuple[int, ...]]:
     """(the cut, its parts, the pool of each) with the layers of every pool apart. stages: the pool of each stage."""
-    of_virtual = np.array([stages[k % cut.stages] for k in range(len(cut.counts))])
+    of_virtual = np.array(stages)[cut.devices]
     columns, kept, pools = [], [], []
     for x, part in enumerate(parts):
         for pool in sorted(set(stages)):
@@ -45,10 +45,11 @@ def parted(cut: Cut, parts: Parts, stages: Sequence[int]) -> tuple[Cut, Parts, t
                 kept.append(part)
                 pools.append(pool)
     counts = np.stack(columns, axis=1)
-    busy = counts.reshape(cut.chunks, cut.stages, -1).sum(axis=0)
+    busy = np.zeros((cut.stages, counts.shape[1]), dtype=np.int64)
+    np.add.at(busy, cut.devices, counts)
     before = np.vstack([np.zeros((1, counts.shape[1]), dtype=np.int64), np.cumsum(counts, axis=0)])[: cut.stages]
     each = tuple((stage, stage) for stage in range(cut.stages))
-    return Cut(cut.stages, cut.chunks, counts, busy, before, each), tuple(kept), tuple(pools)
+    return Cut(cut.stages, cut.chunks, counts, busy, before, each, cut.folded), tuple(kept), tuple(pools)
 
 
 def across(one: Pricer, other: Pricer) -> LinkArrays:

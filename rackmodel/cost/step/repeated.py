@@ -58,8 +58,9 @@ def repetitions(step: ExactStep) -> tuple[Repetition, ...]:
             found.setdefault(axes, []).extend((name, _share(step, x, name, axes)) for name in names)
     told = []
     for axes, each in found.items():
-        seconds, joules, held = (float(figure) for figure in np.sum([figures for _, figures in each], axis=0))
-        told.append(Repetition(axes, tuple(dict.fromkeys(name for name, _ in each)), seconds, joules, held))
+        seconds, joules, held = np.sum([figures for _, figures in each], axis=0)
+        operations = tuple(dict.fromkeys(name for name, _ in each))
+        told.append(Repetition(axes, operations, float(seconds.max()), float(joules.sum()), float(held.max())))
     return tuple(sorted(told, key=lambda one: -one.joules))
 
 
@@ -77,19 +78,20 @@ def _left_whole(step: ExactStep, section: Section, plan: Plan) -> dict[tuple[str
 
 
 def _share(step: ExactStep, x: int, name: str, axes: tuple[str, ...]) -> Array:
-    """[seconds, joules, bytes] of an operation that are repetition: as if alone on the busiest stage, of all, on one accelerator."""
+    """[seconds, joules, bytes; stages] of an operation that are repetition: as if it were alone on an accelerator of each stage, of all
+    accelerators of the stage, on one."""
     number, plan = step.structure.parts[x]
     section = step.job.workload.sections[number]
     times = prod(int(step.columns.degrees[0, plan.axes.index(axis)]) for axis in axes)
-    here = 1 if step.staged else int(step.structure.cut.busy[:, x].max())
+    here = np.ones(1) if step.staged else step.structure.cut.busy[:, x].astype(float)  # layers of each stage
     seconds = joules = 0.0
     for item in step.priced_layers[x].items:
         if item.task.einsum == name and item.task.local_op is not None and item.task.phase != "optimizer":
-            seconds += float(item.seconds[0]) * here
-            joules += float(sum(item.priced.named[1][:, 1, 0])) * _layers(step, x)
+            seconds += float(item.seconds[0])
+            joules += float(sum(item.priced.named[1][:, 1, 0]))
     weights = {access.tensor for access in section.workload.ops[name].ins} & set(section.workload.weights)
     program = step.layers.program(section, plan_of(section, plan, step.job.profile))
     held = [h for h in program.held if h.what in STATE and not h.level and h.tensor in weights]
-    size = sum(float(h.at(step.columns.degrees)[0]) for h in held) * here
+    size = sum(float(h.at(step.columns.degrees)[0]) for h in held)
     m = step.structure.micro_batches
-    return np.array([seconds * m, joules * m, size]) * (1 - 1 / times)
+    return np.outer([seconds * m, joules * m, size], here) * (1 - 1 / times)

@@ -135,7 +135,7 @@ class _Again:
         self.jobs, self.clock = jobs, Clock(jobs)
         self.plan: Waves = waves(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks)
         self.runs = np.flatnonzero(np.isin(self.plan.kind, (FORWARD, RELEASE)) | jobs.backward)
-        self.hops_s = np.array([[float(jobs.hop_s(stage, way)[0]) for stage in range(jobs.stages)] for way in (0, 1)])
+        self.hops_s = np.array([[float(jobs.hop_s(lane, stage)[0]) for stage in range(jobs.stages)] for lane in (0, 1)])
         self.counts: list[tuple[int, ...]] = [tuple(row) for row in jobs.counts.tolist()]
         self.layers: dict[Passed, list[Run]] = {}
 

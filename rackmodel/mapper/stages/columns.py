@@ -18,7 +18,7 @@ from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.hand_overs import summed
+from rackmodel.cost.step.hand_overs import in_places, summed
 from rackmodel.cost.step.jobs import DEVICE, SPREAD
 from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.memory import BUFFERS
@@ -174,9 +174,17 @@ class OpenColumns:
 def _handed(jobs: StepJobs, step: ExactStep, stages: tuple[int, ...], place: int) -> StepJobs:
     """A step of one column with the hand-overs of stages on some pools. place: of the column among the step's."""
     one = np.ones(step.pricer.n)
-    hops = np.stack([(hop.seconds * one)[[place]] for hop in step.handed_on(stages)])
+    hops = in_places(step.handed_on(stages), one)[..., [place]]
     tied = summed(step.pricer, step.job.workload, step.structure.parts[0][1], step.ends_of(stages))[0] * one
-    return replace(jobs, hops_s=hops, send_s=hops.min(axis=0), tied_s=tied[[place]])
+    return replace(jobs, hops_s=hops, send_s=hops.min(axis=(0, 1)), tied_s=tied[[place]])
+
+
+def _of_links(jobs: StepJobs) -> Array | None:
+    """[stages - 1] seconds of a hand-over between a stage and the next: forward; with backward passes the mean of both ways."""
+    if jobs.hops_s is None:
+        return None
+    ahead, back = jobs.hops_s[0, :-1, 0], jobs.hops_s[1, 1:, 0]
+    return np.asarray((ahead + back) / 2.0 if jobs.backward else ahead)
 
 
 def _on_pools(problem: CutProblem, stages: tuple[int, ...], each: int, capacities: Sequence[float]) -> CutProblem:
@@ -221,7 +229,7 @@ class _Filled:
             tied_s=float(jobs.tied_s[0]) if jobs.stages > 1 else 0.0,
             schedule=jobs.schedule,
             backward=jobs.backward,
-            hops_s=None if jobs.hops_s is None else jobs.hops_s[:-1, 0],
+            hops_s=_of_links(jobs),
             **_bytes_of(self.own, self.layers),
         )
 

@@ -86,7 +86,7 @@ class CutProblem:
 
         uses             [stages, Q] whether a stage may use a policy (None: all)
         capacities       [stages] bytes (None: capacity_bytes everywhere)
-        hops_s           [stages - 1] s, the hand-over of each stage to the next (None: send_s everywhere; so where sends wait)
+        hops_s           [stages - 1] s, a hand-over from each stage to the next, mean of both ways (None: send_s everywhere)
     """
 
     kinds: tuple[int, ...]
