@@ -42,7 +42,7 @@ from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
 from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import from_mapping, parked, to_mapping
-from rackmodel.mapper.mapping_check import check_home_level, check_mapping, handover_problems, hosts_of, left_out
+from rackmodel.mapper.mapping_check import check_home_level, check_mapping, check_rates, handover_problems, hosts_of, left_out
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.nest_aims import aim_of
@@ -289,7 +289,8 @@ def _search_pools(
 
 def _on(architecture: Architecture, workload: Workload) -> Workload:
     """The workload as a machine runs it: weights that are in its wires are of 0 bit. Raises InputError where those of some of its
-    accelerators are, and for training, which would change them."""
+    accelerators are, for training, which would change them, and for a product too wide for the machine."""
+    check_rates(architecture, workload)
     wired = [pool.accelerator.name for pool in architecture.pools if wired_of(pool) is not None]
     if wired and len(architecture.pools) > 1:
         raise InputError(f"weights in the wires of {wired[0]}, beside accelerators of another kind, are not priced", path="tree")
@@ -384,9 +385,10 @@ def _check_levels(architecture: Architecture, workload: Workload, mapper: Mapper
     if problems:
         raise together(problems)
     for name, said in mapper.homes.items():
-        for home in homes_of(said):
+        for number, home in enumerate(homes_of(said)):
             if home.at is not None:
-                check_home_level(architecture, home.at, f"homes.{name}.at")
+                which = f".{number}" if isinstance(said, list) else ""
+                check_home_level(architecture, home.at, f"homes.{name}{which}.at")
 
 
 # -- given mappings ----------------------------------------------------------------------------------------------------------

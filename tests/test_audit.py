@@ -81,9 +81,7 @@ def test_a_front_of_few_free_layouts_has_every_point(kind: str, seed: int) -> No
     drawn = priced(case, Members(case, pick).some(40))
     case = with_demands(case, drawn, pick)
     assert case.front
-    found = api.search_mapper(
-        *case.read(), minimize=case.minimize, profile=case.profile, limits=dict(case.limits), front=case.front
-    )
+    found = api.search_mapper(*case.read(), minimize=case.minimize, profile=case.profile, limits=dict(case.limits), front=case.front)
     assert found.front_status == "proven"
     assert not judged(case, drawn.under(dict(case.limits)), found).broken
 

@@ -308,9 +308,7 @@ def test_more_bandwidth_is_never_slower_and_never_changes_energy(
     rows = members(Mesh(("far", "group", "near"), (far, p, near), (p * near, near, 1)), ["group"])
 
     def priced(scale: list[float]) -> Any:
-        tiers = [
-            network(bandwidth=f"{b * s} GB/s", latency=f"{t} us", hops=hops) for b, s, t in zip(bandwidth, scale, (1, 7), strict=True)
-        ]
+        tiers = [network(bandwidth=f"{b * s} GB/s", latency=f"{t} us", hops=hops) for b, s, t in zip(bandwidth, scale, (1, 7), strict=True)]
         return collective(machine((8, tiers[0]), (16, tiers[1])), rows, kind)
 
     slow, fast = priced([1, 1]), priced(faster)

@@ -190,9 +190,7 @@ def test_tables_sort_and_copy_numbers(page: Page, address: str) -> None:
 
 
 def test_hostile_names_do_nothing(page: Page, tmp_path: Path) -> None:
-    rows = tuple(
-        Charge("forward", f"{HOSTILE}{k}", HOSTILE, HOSTILE, "memory", HOSTILE, 1.0, "byte", 1.0 + k, 1.0, 1.0) for k in range(12)
-    )
+    rows = tuple(Charge("forward", f"{HOSTILE}{k}", HOSTILE, HOSTILE, "memory", HOSTILE, 1.0, "byte", 1.0 + k, 1.0, 1.0) for k in range(12))
     fact = {"path": HOSTILE, "value": HOSTILE, "range": "", "source": HOSTILE}
     data = {"architecture": HOSTILE, "workload": HOSTILE, "mapper": HOSTILE, "latency_s": 1.0, "energy_j": 2.0, "memory": {HOSTILE: 2.0}}
     use = {"what": "memory", "share": 2.0, "amount": HOSTILE, "words": HOSTILE}

@@ -41,9 +41,7 @@ def _layer(mapper: str, workload: str = "llama3_8b", accelerators: int = 16, **c
 
 def test_context_parallelism_gathers_keys_and_values_alone() -> None:
     """Forward, a layer and micro-batch of one sample: K and V of [s, 8, 128] in 16 bit, (c−1)/c of each to every rank."""
-    cost = _layer(
-        "parallel", axes={"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": 4}, "cp": {"degree": 4}, "tp": {"degree": 1}}
-    )
+    cost = _layer("parallel", axes={"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": 4}, "cp": {"degree": 4}, "tp": {"degree": 1}})
     moved = {
         item.task.tensor: math.fsum(float(row.amount[0]) for row in item.rows)
         for item in cost.items

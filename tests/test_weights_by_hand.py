@@ -104,9 +104,7 @@ def test_zero_shards_a_tied_table_once(tmp_path: Path, zero: int) -> None:
 
 
 def test_ends_that_split_a_tied_table_differently_keep_a_copy_each(tmp_path: Path) -> None:
-    alike, apart = (
-        step(tmp_path, "b=4", "axes.tp.degree=2", *more).memory["weights"] for more in ((), ("choose={embed: {tp: d}}",))
-    )
+    alike, apart = (step(tmp_path, "b=4", "axes.tp.degree=2", *more).memory["weights"] for more in ((), ("choose={embed: {tp: d}}",)))
     assert apart - alike == 2 * TABLE / 2
 
 

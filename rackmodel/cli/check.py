@@ -59,6 +59,7 @@ def _fitting(architecture: str, workload: str, mapper: str | None = None, mappin
     from rackmodel import api
     from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
+    from rackmodel.mapper.in_order import read_goals
     from rackmodel.model.mapper_check import passed_over
 
     inputs = read_inputs(architecture, workload, mapper=mapper, mapping=mapping)
@@ -69,6 +70,8 @@ def _fitting(architecture: str, workload: str, mapper: str | None = None, mappin
             return fits | {"mappings": 1, "meshes": 1}
         assert inputs.mapper is not None
         space = api.mapspace(inputs.architecture, inputs.workload, inputs.mapper)
+        for goal in read_goals(inputs.mapper.minimize):
+            api.objective_of(goal, inputs.architecture)
         return fits | {"mappings": int(space.size), "meshes": space.meshes, "warnings": list(passed_over(inputs.mapper, inputs.workload))}
     except InputError as problem:
         raise inputs.place(problem)

@@ -72,6 +72,7 @@ def evaluate(
     run = make_run(words, result, inputs) if words and inputs else None
     launch = make_launch(name, result, inputs) if name and inputs else None
     check_finite([result])
+    notes = carbon_lines([result])
     with answer_first(as_json=as_json) as write:
         if where is not None:
             asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
@@ -88,7 +89,7 @@ def evaluate(
             return
         from rackmodel.report.printing import print_result
 
-        print_result(result, notes=carbon_lines([result]), whole=verbose)
+        print_result(result, notes=notes, whole=verbose)
         if run:
             print_run(run)
         if launch:

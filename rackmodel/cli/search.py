@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,6 +105,7 @@ def search(
     launch = make_launch(name, answer.result, inputs) if name and inputs else None
     check_finite([answer.result, *answer.top, *answer.front])
     front = front_of(answer) if answer.front else None
+    notes = carbon_lines([answer.result])
     with answer_first(as_json=as_json) as write:
         if where is not None:
             own = _inputs(architecture, workload, mapper, sets, asked) | {"options": said(pareto=pareto, flags=flags, **long)}
@@ -114,15 +115,17 @@ def search(
         if as_json:
             print_json(_data(answer, front, run, launch, fronted=pareto is not None))
             return
-        _print(answer, front, run, launch, verbose)
+        _print(answer, notes, front, run, launch, whole=verbose)
 
 
-def _print(answer: Answer, front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, verbose: bool) -> None:
+def _print(
+    answer: Answer, notes: Sequence[str], front: Mapping[str, Any] | None, run: Run | None, launch: Launch | None, *, whole: bool
+) -> None:
     from rackmodel.report.printing import print_result
 
-    print_result(answer.result, answer.top, carbon_lines([answer.result]), whole=verbose)
+    print_result(answer.result, answer.top, notes, whole=whole)
     if front:
-        print_front(front, whole=verbose)
+        print_front(front, whole=whole)
     if run:
         print_run(run)
     if launch:

@@ -128,9 +128,7 @@ def _one_group(said: Marked, group: Marked) -> tuple[str, str | None]:
         weight = _whole_numbers(weights, bits, size)
     else:
         fact = f"weights of {bits:g} bits of type '{short(kind)}' are not known"
-        raise InputError(
-            fact, where=weights.where, path="quantization_config.config_groups", known=FORMATS
-        )
+        raise InputError(fact, where=weights.where, path="quantization_config.config_groups", known=FORMATS)
     both = inputs is not None and bool(inputs.mapping)
     return weight, weight if both else None
 

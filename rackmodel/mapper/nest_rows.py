@@ -20,9 +20,7 @@ def nest_rows(nest: Nested, share: float) -> list[Row]:
     level = unit.removesuffix(" compute")
     flops = 2.0 * nest.problem.macs * nest.problem.density * share
     seconds = cost.times_s[unit]
-    rows.append(
-        _row(nest.problem.output.name, level, "compute", "mac", flops, "flop", cost.compute_j * share, seconds, binding == unit)
-    )
+    rows.append(_row(nest.problem.output.name, level, "compute", "mac", flops, "flop", cost.compute_j * share, seconds, binding == unit))
     for number, action in enumerate(("read", "write")):
         for name in [v.name for v in nest.machine.levels]:
             accesses = [a for a in cost.accesses if a.level == name]

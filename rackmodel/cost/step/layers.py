@@ -252,9 +252,7 @@ class LayerPricer:
                 hidden=hidden.get(number),
                 port_s=port,
             )
-            for number, (task, role, one, port) in enumerate(
-                zip(program.tasks, roles_of(program.tasks), priced, taken.ports, strict=True)
-            )
+            for number, (task, role, one, port) in enumerate(zip(program.tasks, roles_of(program.tasks), priced, taken.ports, strict=True))
         )
         layer = PricedLayer(
             items=items,
@@ -460,9 +458,7 @@ def _gathered_first(
     return busy, free
 
 
-def _reduced_last(
-    items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], here: Collection[str]
-) -> tuple[Array, Array]:
+def _reduced_last(items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], here: Collection[str]) -> tuple[Array, Array]:
     """(end of the reductions of a layer's last backward pass, its seconds on the device). device_s: of each item there · parts: of the
     pass; reductions of what was made before it are issued as it begins · here: roles that run there."""
     lane = device = np.zeros_like(items[0].seconds)

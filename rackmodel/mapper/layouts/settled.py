@@ -1,6 +1,6 @@
 """Free layouts of a model settled before the search that answers: bounds closed as far as they go, better layouts beside those found.
 
-    shortlist → its best step → columns whose bounds are below that, by branch and bound → their layouts, and a descent from the best
+shortlist → its best step → columns whose bounds are below that, by branch and bound → their layouts, and a descent from the best
 """
 
 from __future__ import annotations

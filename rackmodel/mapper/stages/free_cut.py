@@ -100,9 +100,7 @@ class CutSearch:
     kept: told of every cut that was timed, keeps it if it may, and says the seconds that a better one must beat · most_s: seconds that a
     limit allows: what is slower is not looked at."""
 
-    def __init__(
-        self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch, most_s: float = math.inf
-    ) -> None:
+    def __init__(self, columns: OpenColumns, kept: Callable[[Candidate, TimedCut], float], watch: Watch, most_s: float = math.inf) -> None:
         self.columns, self.kept, self.watch, self.most_s = columns, kept, watch, most_s
         self.bound = math.inf
         self.opened = self.timed = 0

@@ -106,5 +106,3 @@ def _splits(layers: int, allowed: NDArray[np.bool_]) -> Ints:
     found = np.zeros((len(bars), len(allowed)), dtype=np.int64)
     found[:, use] = np.diff(edges, axis=1) - 1
     return found
-
-
