@@ -88,3 +88,17 @@ def test_own_files_are_fine_and_several_names_are_told_at_once(tmp_path: Path, m
     Path("mine.yaml").write_text("carbon: mine\nprocesses: {6nm: {energy: 2.5 kWh/cm^2, gas_95: 300 g/cm^2, gas_99: 200 g/cm^2}}\n")
     Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("site:", "carbon: mine.yaml\nsite:"))
     assert CliRunner().invoke(app, ["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
+
+
+def test_another_objective_is_no_condition_of_an_answer() -> None:
+    """Joules were compared with seconds: 806677 % more."""
+    asked = ["why", "rack_paper", "ffn", "tensor", "--set", "accelerators=4", "--not", "minimize=energy"]
+    found = CliRunner().invoke(app, asked)
+    assert isinstance(found.exception, InputError)
+    assert str(found.exception) == "--not: an objective is no condition of the answer: ask for it by --minimize energy"
+
+
+def test_what_serving_emits_and_costs_fits_a_terminal() -> None:
+    told = CliRunner().invoke(app, ["serve-trace", "dgx_h100", "llama3_8b_decoder", "--rate", "5", "--requests", "5", "--osl", "8"]).output
+    assert "carbon of an output token" in told
+    assert max(map(len, told.splitlines())) <= 80
