@@ -102,3 +102,26 @@ def test_what_serving_emits_and_costs_fits_a_terminal() -> None:
     told = CliRunner().invoke(app, ["serve-trace", "dgx_h100", "llama3_8b_decoder", "--rate", "5", "--requests", "5", "--osl", "8"]).output
     assert "carbon of an output token" in told
     assert max(map(len, told.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("runs: [{set: {accelerators: []}}]", "st.yaml:5:29: runs.0.set.accelerators: an empty list: no points"),
+        ("runs: [{zip: [[accelerators, b]], set: {accelerators: [1, 2]}}]", "st.yaml:5:14: runs.0.zip: no list called 'b'"),
+        (
+            "runs: [{set: {xpu.memory.bandwidth: {logspace: [1 GB/s, 1 TB/s, 3]}}}]",
+            "st.yaml:5:37: runs.0.set.xpu.memory.bandwidth: ends of",
+        ),
+        ("runs: [{set: {accelerators: 4}}]\ncolumns: [mfu, embodied]", "st.yaml:6:16: columns.1: no metric called 'embodied'"),
+    ],
+)
+def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file(
+    said: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
+    found = CliRunner().invoke(app, ["sweep", "st.yaml", "-o", "out"])
+    assert isinstance(found.exception, InputError)
+    assert str(found.exception).startswith(place)
+    assert not list(Path("out").glob("*"))
