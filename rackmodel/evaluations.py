@@ -20,7 +20,7 @@ from rackmodel.errors import InputError, Where
 from rackmodel.inputs import read_profile
 from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.mapping import from_mapping, parked
-from rackmodel.mapper.mapping_check import check_mapping, hosts_of, left_out
+from rackmodel.mapper.mapping_check import check_mapping, check_rates, hosts_of, left_out
 from rackmodel.mapper.misfits import misfits
 from rackmodel.mapper.pooled import on_pools
 from rackmodel.model.architecture import Architecture
@@ -122,7 +122,8 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
 
 def running_on(architecture: Architecture, workload: Workload) -> Workload:
     """The workload as a machine runs it: weights that are in its wires are of 0 bit. Raises InputError where those of some of its
-    accelerators are, and for training, which would change them."""
+    accelerators are, for training, which would change them, and for a product too wide for the machine."""
+    check_rates(architecture, workload)
     wired = [pool.accelerator.name for pool in architecture.pools if wired_of(pool) is not None]
     if wired and len(architecture.pools) > 1:
         raise InputError(f"weights in the wires of {wired[0]}, beside accelerators of another kind, are not priced", path="tree")

@@ -307,6 +307,7 @@ def _check_levels(architecture: Architecture, workload: Workload, mapper: Mapper
     if problems:
         raise together(problems)
     for name, said in mapper.homes.items():
-        for home in homes_of(said):
+        for number, home in enumerate(homes_of(said)):
             if home.at is not None:
-                check_home_level(architecture, home.at, f"homes.{name}.at")
+                which = f".{number}" if isinstance(said, list) else ""
+                check_home_level(architecture, home.at, f"homes.{name}{which}.at")

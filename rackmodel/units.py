@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import PlainValidator
 
+from rackmodel.errors import nearest
+
 _DEFINITIONS = """
 yocto- = 1e-24 = y-
 zepto- = 1e-21 = z-
@@ -204,7 +206,7 @@ def parse_quantity(text: str, unit: str) -> float:
     if written == "":
         raise ValueError(f"'{_short(text)}' has no unit: want {want}")
     if len(written) > _LONGEST_UNIT or not _UNIT.fullmatch(written):  # pint would evaluate 9**9**9
-        raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}': want {want}")
+        raise ValueError(_unknown(text, written, unit))
     broken = _PART_OF_A_BIT.search(written)
     if broken:
         whole = _WHOLE[broken[2][:2]]
@@ -223,13 +225,29 @@ def _converted(text: str, number: float, written: str, unit: str) -> float:
     try:
         measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
     except Exception as problem:  # pint raises many kinds; the reader needs one sentence
-        close = _as_written(written)
-        hint = f", did you mean '{close}'?" if close else ""
-        raise ValueError(f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {want}") from problem
+        raise ValueError(_unknown(text, written, unit)) from problem
     try:
         return float(measured.to(unit).magnitude)
     except Exception as problem:
         raise ValueError(f"'{_short(text)}' has the wrong dimension: want {want}") from problem
+
+
+def _unknown(text: str, written: str, unit: str) -> str:
+    """What is wrong with a unit that is none, and which of the dimension it is nearest to: by its capitals ('gb/s'), else by its letters
+    ('TFLOPS', 'G', 'mm2')."""
+    cased, known = _as_written(written), list(_FACTORS.get(unit, {}))
+    letters = nearest(written, known) or next((one for one in known if one.startswith(written)), None)
+    close = cased if cased is not None and _is_of(cased, unit) else letters
+    hint = f", did you mean '{close}'?" if close else ""
+    return f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {_WORDS.get(unit, unit)}"
+
+
+def _is_of(written: str, unit: str) -> bool:
+    """Whether a unit is known and of that dimension."""
+    try:
+        return bool(_registry().Quantity(1, _registry().parse_units(written.replace("^", "**"))).check(_registry().parse_units(unit)))
+    except Exception:  # as _converted
+        return False
 
 
 def _as_written(unit: str) -> str | None:

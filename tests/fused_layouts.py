@@ -70,9 +70,7 @@ class Case:
     """A random graph on a random machine of two or four accelerators. names: of graphs to draw from · found: whether what to fuse is found
     · factors: of its nests."""
 
-    def __init__(
-        self, seed: int, names: tuple[str, ...] = tuple(GRAPHS), *, found: bool | None = None, factors: str = "perfect"
-    ) -> None:
+    def __init__(self, seed: int, names: tuple[str, ...] = tuple(GRAPHS), *, found: bool | None = None, factors: str = "perfect") -> None:
         pick = random.Random(seed)
         self.minimize = pick.choice(["latency", "energy", "latency", "energy", "edp"])
         name = pick.choice(names if self.minimize != "edp" else SMALL)

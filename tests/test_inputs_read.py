@@ -251,7 +251,10 @@ def test_rows_given_as_a_number_leave_what_they_were_made_of_idle(write):
 def test_a_shape_of_another_length_is_said_as_a_list(write):
     machine = "architecture: a\ntree:\n  name: n\n  network: {topology: torus, shape: SHAPE, bandwidth: 1 GB/s}\n"
     machine += "  children: [{name: g, count: 4, accelerator: true, compute: {rate: 1 TFLOP/s}}]\n"
-    for shape, said in (("[4]", "4:37: tree.n.network.shape: '[...]': want a list"), ("[0, 4]", "4:38: tree.n.network.shape.0: 0 must be")):
+    for shape, said in (
+        ("[4]", "4:37: tree.n.network.shape: '[4]': want a list of 2, [a, b], or a list of 3, [a, b, c]"),
+        ("[0, 4]", "4:38: tree.n.network.shape.0: 0 must be"),
+    ):
         path = write("a.yaml", machine.replace("SHAPE", shape))
         assert refusal(read_architecture, path).startswith(f"{path}:{said}")
         assert "\n" not in refusal(read_architecture, path)

@@ -248,6 +248,8 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
     assert "num_memory_slots: unknown key: family llama" in _refused(tmp_path, num_memory_slots=4)
     assert "hidden_act: 'relu6' is not what the blocks" in _refused(tmp_path, hidden_act="relu6")
     assert "no intermediate_size, which family llama needs" in _refused(tmp_path, intermediate_size="gone")
+    assert "no head_dim, nor num_attention_heads, which family llama needs" in _refused(tmp_path, num_attention_heads="gone")
+    assert "config.json:1:1: sizes.d: makes no workload: size 0 of 'd'" in _refused(tmp_path, hidden_size=0)
     assert "mlp_only_layers" in _refused(tmp_path, "qwen3_moe" if False else "qwen3_235b", mlp_only_layers=[0, 1])
     assert "moe_layer_freq" in _refused(tmp_path, "deepseek_v3", moe_layer_freq=2)
     assert "unknown quant_method 'gguf'" in _refused(tmp_path, quantization_config={"quant_method": "gguf"})

@@ -60,6 +60,7 @@ def _fitting(architecture: str, workload: str, mapper: str | None = None, mappin
     from rackmodel import api
     from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
+    from rackmodel.mapper.in_order import read_goals
     from rackmodel.mapper.listed_numbers import numbers_passed_over
     from rackmodel.model.mapper_check import passed_over
 
@@ -71,6 +72,8 @@ def _fitting(architecture: str, workload: str, mapper: str | None = None, mappin
             return fits | {"mappings": 1, "meshes": 1}
         assert inputs.mapper is not None
         space = api.mapspace(inputs.architecture, inputs.workload, inputs.mapper)
+        for goal in read_goals(inputs.mapper.minimize):
+            api.objective_of(goal, inputs.architecture)
         warnings = [*passed_over(inputs.mapper, inputs.workload), *numbers_passed_over(space)]
         return fits | {"mappings": int(space.size), "meshes": space.meshes, "warnings": warnings}
     except InputError as problem:

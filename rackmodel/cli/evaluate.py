@@ -60,6 +60,7 @@ def evaluate(
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
     beside = words.of(result, profile, lambda: read_inputs(architecture, workload, mapping=mapping, sets=sets or ()))
     check_finite([result])
+    notes = carbon_lines([result])
     with answer_first(as_json=as_json) as write:
         if where is not None:
             asked = {"architecture": architecture, "workload": workload, "mapping": mapping, "sets": list(sets or ()), "profile": profile}
@@ -73,5 +74,5 @@ def evaluate(
             return
         from rackmodel.report.printing import print_result
 
-        print_result(result, notes=carbon_lines([result]), whole=verbose)
+        print_result(result, notes=notes, whole=verbose)
         beside.show()

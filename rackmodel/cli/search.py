@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +90,7 @@ def search(
     beside = words.of(answer.result, profile, lambda: read_inputs(architecture, workload, mapper=mapper, sets=sets or ()))
     check_finite([answer.result, *answer.top, *answer.front])
     front = front_of(answer) if answer.front else None
+    notes = carbon_lines([answer.result])
     with answer_first(as_json=as_json) as write:
         if where is not None:
             own = _inputs(architecture, workload, mapper, sets, asked) | {"options": [*said(pareto=pareto), *words.said]}
@@ -99,15 +100,15 @@ def search(
         if as_json:
             print_json(_data(answer, front, fronted=pareto is not None) | beside.to_dict())
             return
-        _print(answer, front, beside, verbose)
+        _print(answer, notes, front, beside, whole=verbose)
 
 
-def _print(answer: Answer, front: Mapping[str, Any] | None, beside: Beside, verbose: bool) -> None:
+def _print(answer: Answer, notes: Sequence[str], front: Mapping[str, Any] | None, beside: Beside, *, whole: bool) -> None:
     from rackmodel.report.printing import print_result
 
-    print_result(answer.result, answer.top, carbon_lines([answer.result]), whole=verbose)
+    print_result(answer.result, answer.top, notes, whole=whole)
     if front:
-        print_front(front, whole=verbose)
+        print_front(front, whole=whole)
     beside.show()
 
 

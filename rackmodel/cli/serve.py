@@ -73,7 +73,7 @@ def serve(
     from rackmodel.errors import InputError
     from rackmodel.report.carbon import carbon_words
     from rackmodel.report.money import money_words
-    from rackmodel.report.tables import format_si
+    from rackmodel.report.tables import format_si, wrapped
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money
     from rackmodel.serving.search import ServingSpace, search_service
@@ -109,12 +109,12 @@ def serve(
     _print(answer, _asked(service))
     for line in answer.warnings:
         echo(f"warning: {line}")
-    if emitted:
-        echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
-    if paid:
-        echo(money_words((paid * 1e6).to_dict(), " of a million output tokens"))
+    told = [carbon_words(emitted.to_dict(), " of an output token (g/token)")] if emitted else []
+    told += [money_words((paid * 1e6).to_dict(), " of a million output tokens")] if paid else []
     for name, shares in spread.items():
-        echo(f"{name.upper()} at the best: " + ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in shares.items()))
+        told.append(f"{name.upper()} at the best: " + ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in shares.items()))
+    for line in wrapped(told):
+        echo(line)
     for line in (line for one in launches for line in one.lines()):
         echo(line)
 

@@ -133,7 +133,7 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
 
     from rackmodel.report.carbon import carbon_words
     from rackmodel.report.money import money_words
-    from rackmodel.report.tables import format_number, format_si
+    from rackmodel.report.tables import format_number, format_si, wrapped
 
     echo(f"{found['requests']:,} requests, {asked}, in {format_si(found['seconds'], 's')}")
     table = Table(box=None, pad_edge=False)
@@ -148,7 +148,7 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
     each, request = (format_si(found[f"joules_per_{one}"], "J", 3) for one in ("token", "request"))
     watts = format_si(found["joules"] / found["seconds"], "W", 3)
     echo(f"{format_si(found['joules'], 'J', 3)}, {watts} in the mean: {each} an output token, {request} a request")
-    if emitted:
-        echo(carbon_words(emitted.to_dict(), " of an output token (g/token)"))
-    if paid:
-        echo(money_words((paid * 1e6).to_dict(), " of a million output tokens"))
+    told = [carbon_words(emitted.to_dict(), " of an output token (g/token)")] if emitted else []
+    told += [money_words((paid * 1e6).to_dict(), " of a million output tokens")] if paid else []
+    for line in wrapped(told):
+        echo(line)

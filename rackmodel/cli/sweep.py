@@ -56,6 +56,7 @@ def sweep(
     from rackmodel.papers import checks_of
     from rackmodel.store.study_file import StudyFile
     from rackmodel.studies.ask import FILE, solvers
+    from rackmodel.studies.before import check_columns
     from rackmodel.studies.export import check_format, exported
     from rackmodel.studies.plan import plan_points, read_sets
     from rackmodel.studies.run import Sweep
@@ -69,7 +70,9 @@ def sweep(
     checks, carbon = checks_of(spec), tables_under(spec, own)
     if ranges and not checks:
         raise InputError(f"{spec.name} has no findings whose verdicts could turn", path="--ranges")
-    asks = plan_points(spec, own)
+    with _in_file(inputs):
+        asks = plan_points(spec, own)
+        check_columns(spec.columns)
     _check(spec, asks, inputs)
     where = folder(output)
     with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
@@ -117,6 +120,21 @@ def _charted(name: str, spec: StudySpec, points: Points, found: Sequence[Finding
     chart = spec.charts[name]
     with _placed(name, inputs):
         return finding_rows(chart, found) if chart.finding else chart_rows(chart, points)
+
+
+@contextmanager
+def _in_file(inputs: Sequence[str]) -> Iterator[None]:
+    """Faults of runs and columns get their place in the study's file, if there is one."""
+    from rackmodel.errors import InputError
+    from rackmodel.inputs import load
+    from rackmodel.inputs.problems import placed
+
+    try:
+        yield
+    except InputError as problem:
+        if problem.where is not None or len(inputs) != 1:
+            raise
+        raise placed(problem, load("study", inputs[0])) from None
 
 
 @contextmanager

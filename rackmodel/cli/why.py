@@ -134,10 +134,14 @@ def _tell_if_another(best: Result, name: str) -> None:
 
 
 def _read(asked: dict[str, Any], condition: str) -> None:
-    """Raise InputError for a condition that the inputs do not take."""
+    """Raise InputError for a condition that the inputs do not take, or that is none: another objective has no answer that is worse."""
+    from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
     from rackmodel.inputs.said import instead
 
+    name, _, goal = (word.strip() for word in condition.partition("="))
+    if name in ("minimize", "mapper.minimize"):
+        raise InputError(f"an objective is no condition of the answer: ask for it by --minimize {goal}", path="--not")
     read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=instead(asked["sets"], [condition]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 from rackmodel.carbon.operational import GridFile, check_intensity, grid_intensity_g_per_j
@@ -9,8 +10,8 @@ from rackmodel.carbon.tables import CarbonTables, join_tables, overlaid, with_fa
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
-from rackmodel.inputs.marked import Marked
-from rackmodel.inputs.problems import build, placed
+from rackmodel.inputs.marked import Marked, Step, dotted
+from rackmodel.inputs.problems import build, levels_of, placed
 from rackmodel.model.architecture import Architecture, Site
 from rackmodel.units import Quantity
 
@@ -55,6 +56,33 @@ def tables_of(machine: Architecture) -> CarbonTables:
     if machine.fab is None:
         return tables
     return with_fab(tables, machine.fab, _of_fab(machine))
+
+
+def unknown_names(raw: Marked, tables: CarbonTables) -> Iterator[InputError]:
+    """What a machine's tree says that it is made of and no table has, each at its place. raw: a tree that is an architecture."""
+    sections: tuple[tuple[str, str, Callable[[str], object]], ...] = (
+        ("dies", "process", tables.process),
+        ("memory", "technology", tables.technology),
+        ("parts", "kind", tables.part),
+    )
+    for level in levels_of(raw):
+        for section, key, known in sections:
+            group = _below(raw, (*level, "embodied", section))
+            for name, one in group.mapping.items() if group is not None else ():
+                said = one.child(key)
+                try:
+                    known(said.text) if said is not None and said.text is not None else None
+                except InputError as problem:
+                    path = dotted(raw, (*level, "embodied", section, name, key))
+                    yield InputError(problem.message, where=one.mapping[key].where, path=path, known=problem.known, given=problem.given)
+
+
+def _below(raw: Marked, path: Sequence[Step]) -> Marked | None:
+    """The value at a path; None where there is none."""
+    node: Marked | None = raw
+    for step in path:
+        node = node.child(step) if node is not None else None
+    return node
 
 
 def _of_fab(machine: Architecture) -> Quantity | None:

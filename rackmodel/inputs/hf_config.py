@@ -246,12 +246,13 @@ def _whole(config: _Config, said: Expression | list[Expression], path: str) -> i
     options = _options(said)
     text = next((one for one in options if size_names(one) <= set(config.numbers)), None)
     if text is None:
-        missing = sorted(size_names(options[0]) - set(config.numbers))
-        wrong = config.node.child(missing[0])
-        if wrong is not None and wrong.value is not None:
-            raise InputError(f"'{short(str(wrong.value))}' is no number", where=wrong.where, path=missing[0])
-        fact = f"no {', '.join(missing)}, which family {config.family.name} needs"
-        raise InputError(fact, where=config.node.where, path=missing[0])
+        missing = [sorted(size_names(one) - set(config.numbers)) for one in options]
+        for key in (key for keys in missing for key in keys):
+            wrong = config.node.child(key)
+            if wrong is not None and wrong.value is not None:
+                raise InputError(f"'{short(str(wrong.value))}' is no number", where=wrong.where, path=key)
+        fact = f"no {', nor '.join(', '.join(keys) for keys in missing)}, which family {config.family.name} needs"
+        raise InputError(fact, where=config.node.where, path=missing[0][0])
     value = float(array_value(text, config.numbers, path))
     if value != round(value):
         raise InputError(f"{text} is {value:g}, not a whole number", where=config.node.where, path=path)
@@ -305,7 +306,10 @@ def _label(path: Path) -> str:
 def _written(label: str, data: dict[str, Any], config: _Config, precision: dict[str, str], file: str) -> ImportedModel:
     source = f"imported from {file} as family {config.family.name}: {config.family.source}"
     body = render(label, data, precision, source, config.family.note)
-    graph = build_graph(compose(body, f"<{label}>"))
+    try:
+        graph = build_graph(compose(body, f"<{label}>"))
+    except InputError as problem:  # what the config says is impossible: of its file, not of a text that nobody has seen
+        raise InputError(f"makes no workload: {problem.message}", where=config.node.where, path=problem.path)
     count, active = parameters(graph), active_parameters(graph)
     said = f"{count / 1e9:.4g} billion weights, {active / 1e9:.4g} billion for a token"
     step = "a decoder's step as a server takes it" if "serving" in data else "a training step"

@@ -261,7 +261,7 @@ def _written(node: Marked) -> str:
     if isinstance(node.value, dict):
         return "{...}"
     if isinstance(node.value, list):
-        return "[...]"
+        return short(f"[{', '.join(_written(item) for item in node.items)}]")
     if node.value is None:
         return "null"
     return {True: "true", False: "false"}[node.value] if isinstance(node.value, bool) else short(node.value)

@@ -19,7 +19,7 @@ from rackmodel.carbon.operational import grid_intensity_g_per_j
 from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import schema
-from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of
+from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of, unknown_names
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names, resolve
 from rackmodel.inputs.load import kind_in, load, load_source, with_own_tables, with_parts
@@ -177,14 +177,17 @@ def read_study(name: str | Path) -> Any:
 
 
 def build_architecture(raw: Marked) -> Architecture:
-    """A tree of an architecture → the machine; the name of its grid is looked up too."""
+    """A tree of an architecture → the machine; names of the carbon tables are looked up too."""
     machine = build(Architecture, with_own_tables(raw))
     try:
-        tables_of(machine)
+        tables = tables_of(machine)
         if machine.site is not None:
             grid_intensity_g_per_j(machine.site, grids_of(machine))
     except InputError as problem:
         raise placed(problem, raw)
+    unknown = list(unknown_names(raw, tables))
+    if unknown:
+        raise in_order(unknown, raw)
     pools = machine.pools
     return pools[0] if len(pools) == 1 else machine
 

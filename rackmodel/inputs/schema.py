@@ -121,6 +121,9 @@ def _kind(one: Any) -> str:
     origin = get_origin(one)
     if one in simple:
         return simple[one]
+    if origin is tuple and Ellipsis not in get_args(one):
+        letters = [chr(ord("a") + number) for number in range(len(get_args(one)))]
+        return f"a list of {len(letters)}, [{', '.join(letters)}]"
     if origin in (list, tuple):
         return "a list [a, b]"
     if origin is dict or one is dict or (isinstance(one, type) and issubclass(one, BaseModel)):

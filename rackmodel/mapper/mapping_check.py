@@ -11,6 +11,7 @@ from math import prod
 import numpy as np
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
+from rackmodel.cost.program.local_ops import operand_bits
 from rackmodel.cost.step.offload import host_of
 from rackmodel.cost.step.pipeline_orders import check
 from rackmodel.errors import InputError, together
@@ -44,12 +45,33 @@ def check_mapping(architecture: Architecture, workload: Workload, mapping: Mappi
 
 
 def check_home_level(architecture: Architecture, at: str, path: str) -> None:
-    """Raise InputError for a home at no level that has a memory. path: of the key `at`."""
-    stores = [level.name for level in architecture.tree.walk() if level.memory is not None]
-    if at not in stores:
-        there = at in [level.name for level in architecture.tree.walk()]
-        fact = f"'{at}' has no memory and cannot be a home" if there else f"no level called '{at}'"
-        raise InputError(fact, path=path, known=stores, given=at)
+    """Raise InputError for a home at no level with a memory that streams to the accelerators. path: of the key `at`."""
+    above = [level for pool in architecture.pools for parent in pool.above for level in (parent, *parent.children) if not level.accelerator]
+    stores = list(dict.fromkeys(level.name for level in above if level.memory is not None))
+    if at in stores:
+        return
+    there = next((level for level in architecture.tree.walk() if level.name == at), None)
+    fact = f"no level called '{at}'"
+    if there is not None:
+        beside = "is not above the accelerators nor beside their ancestors: it cannot stream to them"
+        fact = f"'{at}' has no memory and cannot be a home" if there.memory is None else f"'{at}' {beside}"
+    none = "" if stores else "; no level there has a memory"
+    raise InputError(fact + none, path=path, known=stores, given=at)
+
+
+def check_rates(architecture: Architecture, workload: Workload) -> None:
+    """Raise InputError for a product of operands wider than what an accelerator multiplies."""
+    for op in workload.ops.values():
+        if op.kind.name != "einsum":
+            continue
+        bits = operand_bits(op, [workload.tensors[access.tensor] for access in (op.out, *op.ins)], workload)
+        for pool in architecture.pools:
+            level, _ = pool.computing
+            assert level.compute is not None
+            try:
+                level.compute.matrix(bits)
+            except InputError as problem:
+                raise InputError(f"{problem.message}, which {op.name} multiplies, on '{level.name}'", path="precision", known=problem.known)
 
 
 def hosts_of(architecture: Architecture) -> frozenset[str]:

@@ -79,4 +79,3 @@ def may_wait(job: Job, space: Mapspace, groups: Sequence[Group]) -> bool:
 def _priced(job: Job, group: Group, *, outline: bool, wider: tuple[Pricer, Ints] | None = None) -> GroupPrice:
     plans, offload = [one.plan for one in group.variants], [one.offload for one in group.variants]
     return price_group(job, group.columns, plans, offload, OutlinePricer if outline else LayerPricer, wider)
-

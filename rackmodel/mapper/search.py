@@ -147,9 +147,7 @@ class _Search:
                 break
             self.watch.say(f"pricing group {number} of {len(groups)}")
             self.groups.append(group)
-            self.prices.append(
-                price_group(self.job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants])
-            )
+            self.prices.append(price_group(self.job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants]))
 
     @property
     def points(self) -> float:

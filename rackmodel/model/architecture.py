@@ -196,6 +196,13 @@ class Site(Spec):
         default=None, alias="building", description="price of the building for each watt of IT"
     )
 
+    @field_validator("grid", mode="before")
+    @classmethod
+    def _with_a_unit(cls, grid: Any) -> Any:
+        if isinstance(grid, int | float) and not isinstance(grid, bool):
+            raise ValueError(f"'{grid:g}' has no unit: want a place of the grid table, or carbon per energy, such as '380 g/kWh'")
+        return grid
+
     @model_validator(mode="after")
     def _physical(self) -> Site:
         if ends_of(self.pue)[0] < 1:

@@ -335,7 +335,8 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
             kind = spec.tensors.get(name, TensorSpec()).kind or _kind(name, name in written, name in read)
             tensors[name] = _tensor(spec, name, kind, uses, sizes)
             if (kind in ("weight", "input") or (kind == "kv_cache" and name not in appended)) == (name in written):
-                fact = f"'{name}' cannot be a {kind}: it is {'written' if name in written else 'never written'}"
+                article = "an" if kind[0] in "aeiou" else "a"
+                fact = f"'{name}' cannot be {article} {kind}: it is {'written' if name in written else 'never written'}"
                 raise InputError(fact, path=f"tensors.{name}")
             if kind != "kv_cache" and name in appended:
                 raise InputError(f"append adds to a cache: say kind: kv_cache of '{name}'", path=f"tensors.{name}")

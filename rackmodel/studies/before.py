@@ -28,6 +28,15 @@ def check_names(asks: Sequence[Ask]) -> None:
         raise together(problems)
 
 
+def check_columns(names: Sequence[str]) -> None:
+    """Raise InputError for a column of the points that is no metric."""
+    for number, name in enumerate(names):
+        try:
+            metric(name)
+        except InputError as problem:
+            raise InputError(problem.message, path=f"columns.{number}", known=problem.known, given=problem.given) from None
+
+
 def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
     """The columns of a point; settings: that some point has. Raises InputError for a column of the chart that is none."""
     if chart.finding:

@@ -88,9 +88,7 @@ def _case(row: PublishedRow) -> BestCase:
 @cache
 def _best(case: BestCase) -> tuple[float, float, str]:
     """(tokens a second of all accelerators, watts of the machine, the deployment) of the best. Raises InfeasibleError, InputError."""
-    service = service_of(
-        case.machine, case.workload, [*case.sets, f"accelerators={case.accelerators}"], case.engine, (*case.lengths, 0.0)
-    )
+    service = service_of(case.machine, case.workload, [*case.sets, f"accelerators={case.accelerators}"], case.engine, (*case.lengths, 0.0))
     best = search_service(service, ServingSpace(widths=(Widths(*case.formats),))).best
     rate = best.figures["tokens_per_s_per_accelerator"] * best.accelerators
     degrees = {name: value for name, value in best.to_dict().items() if name in ("tensor", "pipeline", "expert") and value > 1}

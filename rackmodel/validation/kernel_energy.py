@@ -1,7 +1,7 @@
 """Joules of kernels that are told by their calls: products of experts, and kernels that move rows.
 
-    products    up, with its gate beside it, and down: over the experts of one rank, as a step asks for them (cost/inside/expert_ops)
-    moved       their activation and the sum over a token's experts: the bytes of a call in cost/inside/experts
+products    up, with its gate beside it, and down: over the experts of one rank, as a step asks for them (cost/inside/expert_ops)
+moved       their activation and the sum over a token's experts: the bytes of a call in cost/inside/experts
 """
 
 from __future__ import annotations

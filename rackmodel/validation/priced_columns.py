@@ -67,9 +67,7 @@ class ProfileColumns:
         return TrainedSteps(inside=inside, architecture=machine, workload=wide.workload(), profile=self.profile, columns=len(wide))
 
 
-def priced_columns(
-    key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]
-) -> Iterator[PricedColumns]:
+def priced_columns(key: StepKey, machine: Architecture, group: SizedColumns, cases: Sequence[TrainingCase]) -> Iterator[PricedColumns]:
     """Columns beside each other, those of one profile at a time."""
     apart: dict[str, list[int]] = {}
     for column, number in enumerate(group.numbers):

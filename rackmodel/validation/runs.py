@@ -21,9 +21,7 @@ SHARES = 4  # of each of several processes, so that none waits long for the last
 FAMILY, BRIEF = 50.0, 0.2  # work of any family, and of a case without an interval; one that has it is 1 (about 0.5 s, 2 and 10 ms)
 
 
-def training_rows(
-    rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, crew: Crew = ALONE
-) -> list[ScoredRow]:
+def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, crew: Crew = ALONE) -> list[ScoredRow]:
     """Each row scored, or refused with why. sets: overrides of every profile ('profile.variation=0') · intervals: whether other readings
     of what a row leaves open are priced, for its interval, and bins · crew: who prices them."""
     said, refused = words(), dict[int, str]()

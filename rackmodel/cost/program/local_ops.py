@@ -207,7 +207,7 @@ def _local_op(
         macs=op.kind.name == "einsum",
         kind="" if op.kind.name == "einsum" or run.streams else op.kind.name,
         per_element=float(op.kind.flops[int(backward)]),
-        bits=_bits(op, tensors, workload),
+        bits=operand_bits(op, tensors, workload),
         operands=operands,
         result=result,
         kernel=f"attention {'backward' if backward else 'forward'}" if flash else "",
@@ -405,7 +405,7 @@ def _family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
     return workload.product_family if op.kind.name == "einsum" and quantised else ""
 
 
-def _bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
+def operand_bits(op: Op, tensors: list[Tensor], workload: Workload) -> int:
     """Width that an operation works in: of a product its widest operand; with a quantised weight, as the workload says. tensors: what it
     writes, then what it reads."""
     if op.kind.name != "einsum":

@@ -1,9 +1,9 @@
 """A pipeline over accelerators of several kinds: each kind has whole stages to itself, and what lies between two kinds is handed across.
 
-    stage i      one of the pool whose accelerators it runs on: pools in a stated order, each as many stages as it has accelerators for
-    inside       a pool's machine prices its stages' operations, collectives and hand-overs, as if it were alone
-    across       up through one pool's levels to the level that joins both, and down through the other's: starts and joules of every
-                 network on the way, at the rate of the slowest
+stage i      one of the pool whose accelerators it runs on: pools in a stated order, each as many stages as it has accelerators for
+inside       a pool's machine prices its stages' operations, collectives and hand-overs, as if it were alone
+across       up through one pool's levels to the level that joins both, and down through the other's: starts and joules of every
+             network on the way, at the rate of the slowest
 """
 
 from __future__ import annotations

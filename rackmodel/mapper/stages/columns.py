@@ -49,9 +49,7 @@ class Candidate:
 class OpenColumns:
     """Prices the candidates of groups. prices: of each group on the accelerators of each kind · capacities: bytes of each kind."""
 
-    def __init__(
-        self, job: Job, groups: Sequence[Group], prices: Sequence[Sequence[GroupPrice]], capacities: Sequence[float]
-    ) -> None:
+    def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[Sequence[GroupPrice]], capacities: Sequence[float]) -> None:
         self.job, self.groups, self.prices, self.capacities = job, groups, prices, capacities
         self.layers: dict[tuple[int, int], tuple[LayerPricer, ...]] = {}  # of a block of columns, on each kind of accelerators
         self.alone: dict[tuple[int, int], tuple[LayerPricer, ...]] = {}  # of one column
@@ -324,4 +322,3 @@ def _least(figures: Array) -> Array:
 def _held(section: Figures, *what: str) -> Array:
     """[policies] bytes."""
     return np.asarray(sum((section.held[name][:, 0] for name in what), np.zeros(len(section.joules))))
-

@@ -1,6 +1,6 @@
 """Convex programs of exponentials, of which lower bounds are found (program_ascent).
 
-    minimise  constant + d z + sum_i c_i exp(A_i z)   with   log sum_j exp(P_j z + q_j) <= 0,  G z <= h,  low <= z <= high
+minimise  constant + d z + sum_i c_i exp(A_i z)   with   log sum_j exp(P_j z + q_j) <= 0,  G z <= h,  low <= z <= high
 """
 
 from __future__ import annotations

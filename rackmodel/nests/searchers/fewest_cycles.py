@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 
 from rackmodel.nests.problem import NestMachine, NestProblem
-from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.spatial_vectors import whole_vectors
 
 VECTORS, PRODUCTS, RANKS = 400_000, 50_000, 3  # of a fan, of several together, ranks of several fans, up to which whole cycles are counted
 
@@ -20,8 +20,8 @@ def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
         return least
     parts = np.ones((1, len(sizes)), dtype=np.int64)
     for fan in fans:
-        s, _, _, complete = every_vector(fan, sizes.tolist(), [[True] * len(sizes)] * 2, VECTORS)
-        if not complete or (len(parts) > 1 and len(parts) * len(s) > PRODUCTS):
+        s = whole_vectors(fan, sizes.tolist(), VECTORS)
+        if s is None or (len(parts) > 1 and len(parts) * len(s) > PRODUCTS):
             return least
         parts = s if len(parts) == 1 else (parts[:, None] * s).reshape(-1, len(sizes))
     return max(least, float(np.prod(-(-sizes // parts), axis=1, dtype=float).min()) * prod(leaf))

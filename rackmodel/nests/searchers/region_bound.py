@@ -38,7 +38,7 @@ from rackmodel.nests.searchers.relaxed_bound import LARGE, ORDERS, RelaxedSpace
 from rackmodel.nests.searchers.shared_tables import SharedTables
 from rackmodel.nests.searchers.slices import SliceSearch
 from rackmodel.nests.searchers.space import OnChip, Space
-from rackmodel.nests.searchers.spatial_vectors import every_vector
+from rackmodel.nests.searchers.spatial_vectors import every_vector, whole_vectors
 from rackmodel.nests.searchers.stored_tensors import Stored, keep_masks
 
 BUCKETS = 14  # of a merged rank
@@ -114,8 +114,7 @@ def _vectors(problem: NestProblem, below: NestMachine) -> Ints | None:
     if len(below.levels) > 1 or fan.linear or fan.multicast_width is not None or fan.reduction_width is not None:
         return None
     sizes = [-(-n // below.compute.atom.get(r, 1)) for r, n in problem.sizes.items()]
-    vectors, _, _, complete = every_vector(fan, sizes, [[True] * len(sizes)] * 2, VECTORS)
-    return vectors if complete else None
+    return whole_vectors(fan, sizes, VECTORS)
 
 
 def _of_an_array(problem: NestProblem, below: NestMachine, vectors: Ints) -> Least:

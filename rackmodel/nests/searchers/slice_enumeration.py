@@ -74,9 +74,7 @@ def enumerate_slice(
                     search.offer([*label.steps, LevelChoice(vector, (), ())])
 
 
-def _vectors_left(
-    search: "SliceSearch", bounded: Bounded, at: tuple[int, FanState, Tile], members: Sequence[Label]
-) -> Bools | None:
+def _vectors_left(search: "SliceSearch", bounded: Bounded, at: tuple[int, FanState, Tile], members: Sequence[Label]) -> Bools | None:
     """[vectors] those of which the lines leave something that is better than the best mapping, below some label; None: all."""
     if search.known[0] == np.inf or not bounded.lines:
         return None

@@ -4,9 +4,11 @@ X and Y of a two-dimensional fanout each hold a vector with product <= their siz
 to cost, so one pair (x, y) is kept per product. A linear fan takes any vector: its instances come in waves.
 """
 
-from collections.abc import Container
+from bisect import bisect_right
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from itertools import combinations
+from math import inf
 
 import numpy as np
 
@@ -74,12 +76,22 @@ def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most
 
     complete is False where there would be more than `most` pairs: then only parts ceil(size / n) are tried.
     """
-    complete = True
-    sides = [_integer_vectors(sizes, limit, on, False) for limit, on in zip((fan.x, fan.y), allowed, strict=True)]
-    if len(sides[0]) * len(sides[1]) > most:
-        complete = False
-        sides = [_integer_vectors(sizes, limit, on, True) for limit, on in zip((fan.x, fan.y), allowed, strict=True)]
-    xs, ys = sides
+    sides = _sides(fan, [range(1, n + 1) for n in sizes], allowed, most)
+    complete = sides is not None
+    if sides is None:
+        sides = _sides(fan, [sorted({-(-size // n) for n in range(1, size + 1)}) for size in sizes], allowed, inf)
+    assert sides is not None
+    return *_distinct(fan, sizes, *sides), complete
+
+
+def whole_vectors(fan: NestFan, sizes: list[int], most: int) -> Ints | None:
+    """[S, ranks] the s of `every_vector` where any rank may lie on X and on Y; None where there would be more than `most` pairs."""
+    sides = _sides(fan, [range(1, n + 1) for n in sizes], [[True] * len(sizes)] * 2, most)
+    return None if sides is None else _distinct(fan, sizes, *sides)[0]
+
+
+def _distinct(fan: NestFan, sizes: list[int], xs: Ints, ys: Ints) -> tuple[Ints, Ints, Ints]:
+    """(s, x, y) of every product s = x * y that a rank can have, each as it is met first, X outer."""
     x, y = np.repeat(xs, len(ys), axis=0), np.tile(ys, (len(xs), 1))
     s = x * y
     fits = ((s <= sizes) | (((x - 1) * y < sizes) & (x * (y - 1) < sizes))).all(axis=1)
@@ -90,7 +102,7 @@ def every_vector(fan: NestFan, sizes: list[int], allowed: list[list[bool]], most
     else:
         _, first = np.unique(s, axis=0, return_index=True)
     first = np.sort(first)
-    return s[first], x[first], y[first], complete
+    return s[first], x[first], y[first]
 
 
 def at_work(laid: Ints, most: int) -> Ints | None:
@@ -167,11 +179,17 @@ def layout_of(laid: Ints, parts: Ints, rank: int) -> tuple[int, bool]:
     return int(np.flatnonzero(on)[np.argmin(np.prod(laid[on], axis=1))]), not same.any()
 
 
-def _integer_vectors(sizes: list[int], limit: int, allowed: list[bool], canonical: bool) -> Ints:
-    """All vectors of whole numbers with product <= limit; canonical keeps parts of the form ceil(size / n)."""
-    found: list[tuple[tuple[int, ...], int]] = [((), 1)]
-    for size, on in zip(sizes, allowed, strict=True):
-        top = min(size, limit) if on else 1
-        choices = sorted({-(-size // n) for n in range(1, size + 1)}) if canonical else range(1, top + 1)
-        found = [((*v, c), p * c) for v, p in found for c in choices if c <= top and p * c <= limit]
-    return np.array([v for v, _ in found], dtype=np.int64).reshape(-1, len(sizes))
+def _sides(fan: NestFan, parts: list[Sequence[int]], allowed: list[list[bool]], most: float) -> tuple[Ints, Ints] | None:
+    """Every vector on X and on Y of parts of each rank; None, before they are all made, where there are more than `most` pairs.
+    parts: from 1 upwards."""
+    sides: list[Ints] = []
+    for limit, on in zip((fan.x, fan.y), allowed, strict=True):
+        found: list[tuple[tuple[int, ...], int]] = [((), 1)]
+        for choices, can in zip(parts, on, strict=True):
+            top = limit if can else 1
+            found = [((*v, c), p * c) for v, p in found for c in choices[: bisect_right(choices, min(top, limit // p))]]
+            if len(found) > most:  # each has a part of every further rank
+                return None
+        most /= len(found)
+        sides.append(np.array([v for v, _ in found], dtype=np.int64).reshape(-1, len(parts)))
+    return sides[0], sides[1]

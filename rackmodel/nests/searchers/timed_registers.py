@@ -58,11 +58,7 @@ class TimedSearch(RegisterSearch):
         self.timing = self._timing()
         capacity = float(self.m.levels[1].capacity_bits or 0.0)
         self.clocks = [  # [ports][orders] the buffer's bounds in seconds
-            [
-                BufferOrder(self._clock(port, perfect), o.ranks, o.bits, capacity)
-                for o in self.orders
-            ]
-            for port in self.timing.ports
+            [BufferOrder(self._clock(port, perfect), o.ranks, o.bits, capacity) for o in self.orders] for port in self.timing.ports
         ]
 
     def _splits(self, perfect: bool) -> list[RankSplits]:

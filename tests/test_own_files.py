@@ -1,0 +1,127 @@
+"""Mistakes in a machine, a workload and a mapper of one's own: refused at their place before anything is searched or written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rackmodel.cli.app import app
+from rackmodel.errors import InputError
+
+MACHINE = """architecture: own
+site: {grid: sweden, pue: 1.1}
+tree:
+  name: pod
+  network: {topology: torus, shape: [2, 2], bandwidth: 25 GB/s, latency: 8 us, energy: 40 pJ/bit}
+  children:
+  - name: xpu
+    count: 4
+    accelerator: true
+    memory: {capacity: 96 GiB, bandwidth: 4 TB/s}
+    compute: {precisions: {16 bit: {rate: 1 PFLOP/s, energy: 0.4 pJ/FLOP}}}
+    embodied:
+      dies: {soc: {area: 700 mm^2, process: 5nm}}
+      memory: {hbm: {technology: hbm}}
+      parts: {sink: {kind: heat_sink, boundary: module}}
+"""
+WORKLOAD = """workload: ownw
+phases: [forward, backward, optimizer]
+sizes: {n: 32, c: 64, u: 128}
+einsums: {up: "U[n,u] = X[n,c] * W1[c,u]", act: "G[n,u] = gelu(U[n,u])", down: "Y[n,c] = G[n,u] * W2[u,c]"}
+precision: {activation: 16 bit, weight: 16 bit, gradient: 32 bit}
+"""
+MAPPER = """mapper: ownm
+axes: {dp: {degree: free}}
+split: {dp: [n]}
+homes: {weights: [{axes: [dp], state: shard}]}
+minimize: latency
+"""
+FILES = {"own": MACHINE, "ownw": WORKLOAD, "ownm": MAPPER}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("own", "process: 5nm", "process: 4nm", "own.yaml:13:45: tree.xpu.embodied.dies.soc.process: no process called '4nm'"),
+        ("own", "technology: hbm", "technology: hbm9", "tree.xpu.embodied.memory.hbm.technology: no memory or storage technology called"),
+        ("own", "kind: heat_sink", "kind: heatsink", "tree.xpu.embodied.parts.sink.kind: no part called 'heatsink'"),
+        ("own", "grid: sweden", "grid: 300", "own.yaml:2:14: site.grid: '300' has no unit: want a place of the grid table"),
+        ("own", "700 mm^2", "700 mm2", "unknown unit 'mm2', did you mean 'mm^2'?"),
+        ("own", "96 GiB", "96 G", "unknown unit 'G', did you mean 'GB'?"),
+        ("own", "1 PFLOP/s", "1 PFLOPS", "unknown unit 'PFLOPS', did you mean 'PFLOP/s'?"),
+        ("own", "25 GB/s", "25 GBps", "unknown unit 'GBps', did you mean 'GB/s'?"),
+        ("ownw", "activation: 16 bit", "activation: 24 bit", "ownw.yaml:5:12: precision: no compute rate for 24-bit operands, which up"),
+        ("ownw", "workload: ownw", "workload: ownw\ntensors: {X: {kind: output}}", "'X' cannot be an output: it is never written"),
+        ("ownm", "axes: [dp], state: shard", "at: xpu", "ownm.yaml:4:24: homes.weights.0.at: 'xpu' is not above the accelerators"),
+        ("ownm", "minimize: latency", "minimize: money", "own.yaml:4:3: tree: money needs a price: no 'cost' of 'xpu'"),
+    ],
+)
+def test_check_and_search_refuse_alike_and_nothing_is_written(
+    file: str, old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        assert name != file or old in text
+        Path(f"{name}.yaml").write_text(text.replace(old, new, 1) if name == file else text)
+    names = [f"{name}.yaml" for name in FILES]
+    checked = CliRunner().invoke(app, ["check", *names])
+    assert checked.exit_code == 2
+    assert said in checked.output
+    found = CliRunner().invoke(app, ["search", *names, "-o", "out"])
+    assert isinstance(found.exception, InputError)
+    assert said in str(found.exception)
+    assert not list(Path("out").iterdir())
+
+
+def test_own_files_are_fine_and_several_names_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(f"{name}.yaml").write_text(text)
+    assert "together: ok" in CliRunner().invoke(app, ["check", *(f"{name}.yaml" for name in FILES)]).output
+    Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("heat_sink", "heatsink"))
+    told = json.loads(CliRunner().invoke(app, ["check", "own.yaml", "--json"]).output)["files"][0]["problems"]
+    assert [one["path"] for one in told] == ["tree.xpu.embodied.dies.soc.process", "tree.xpu.embodied.parts.sink.kind"]
+    assert told[1]["nearest"] == "heat_sink"
+    Path("mine.yaml").write_text("carbon: mine\nprocesses: {6nm: {energy: 2.5 kWh/cm^2, gas_95: 300 g/cm^2, gas_99: 200 g/cm^2}}\n")
+    Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("site:", "carbon: mine.yaml\nsite:"))
+    assert CliRunner().invoke(app, ["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
+
+
+def test_another_objective_is_no_condition_of_an_answer() -> None:
+    """Joules were compared with seconds: 806677 % more."""
+    asked = ["why", "rack_paper", "ffn", "tensor", "--set", "accelerators=4", "--not", "minimize=energy"]
+    found = CliRunner().invoke(app, asked)
+    assert isinstance(found.exception, InputError)
+    assert str(found.exception) == "--not: an objective is no condition of the answer: ask for it by --minimize energy"
+
+
+def test_what_serving_emits_and_costs_fits_a_terminal() -> None:
+    told = CliRunner().invoke(app, ["serve-trace", "dgx_h100", "llama3_8b_decoder", "--rate", "5", "--requests", "5", "--osl", "8"]).output
+    assert "carbon of an output token" in told
+    assert max(map(len, told.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("runs: [{set: {accelerators: []}}]", "st.yaml:5:29: runs.0.set.accelerators: an empty list: no points"),
+        ("runs: [{zip: [[accelerators, b]], set: {accelerators: [1, 2]}}]", "st.yaml:5:14: runs.0.zip: no list called 'b'"),
+        (
+            "runs: [{set: {xpu.memory.bandwidth: {logspace: [1 GB/s, 1 TB/s, 3]}}}]",
+            "st.yaml:5:37: runs.0.set.xpu.memory.bandwidth: ends of",
+        ),
+        ("runs: [{set: {accelerators: 4}}]\ncolumns: [mfu, embodied]", "st.yaml:6:16: columns.1: no metric called 'embodied'"),
+    ],
+)
+def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file(
+    said: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
+    found = CliRunner().invoke(app, ["sweep", "st.yaml", "-o", "out"])
+    assert isinstance(found.exception, InputError)
+    assert str(found.exception).startswith(place)
+    assert not list(Path("out").glob("*"))
