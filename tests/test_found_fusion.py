@@ -9,7 +9,7 @@ from rackmodel import api
 from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs, read_workload
-from rackmodel.mapper.found_fusion import Fused, most_saved, regions
+from rackmodel.mapper.found_fusion import Fused, cheapest_set, regions
 from rackmodel.mapper.fused_regions import FusedRegions
 from rackmodel.nests import solve_fused, solve_nest, solve_region
 from rackmodel.nests.objective import NestObjective
@@ -38,28 +38,55 @@ def energy(fuse):
     return api.search("glb_pe", "attention", "loopnest_fused", sets=[*SMALL, inside(fuse)]).result
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_the_set_that_saves_most_is_that_of_all_sets(seed):
+class DrawnCosts:
+    """Costs of a draw: of operations by themselves, of regions, and of both at least. asked: in turn."""
+
+    def __init__(self, rng, options, scale):
+        self.rng, self.asked = rng, []
+        names = sorted({name for one in options for name in one.taken})
+        self.apart = {name: scale * rng.choice([0.0, 1.0, 1.0, 2.5]) for name in names}
+        self.region = {one: self.sum(one) - scale * rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0]) for one in options}
+        self.region |= {one: float("inf") for one in options if rng.random() < 0.1}
+
+    def sum(self, one):
+        return sum(self.apart[name] for name in one.taken)
+
+    def at_least(self, figure):
+        return figure - self.rng.choice([0.0, 0.0, 0.3, 2.0]) if figure < float("inf") else self.rng.choice([0.0, -1.0])
+
+    def least_apart(self, name):
+        return self.at_least(self.apart[name])
+
+    def least_together(self, one):
+        return self.at_least(self.region[one])
+
+    def alone(self, name):
+        self.asked.append(name)
+        return self.apart[name]
+
+    def together(self, one, below):
+        found = self.region[one]
+        self.asked.append((one, below))
+        return found if found < below or (found < float("inf") and self.rng.random() < 0.3) else float("inf") if found == below else below
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_set_that_is_found_costs_least_of_all_sets(seed):
     rng = random.Random(seed)
-    names = "abcdefg"
-    options = []
+    names, options = "abcdefg", []
     for _ in range(rng.randint(1, 7)):
         first, second, *more = rng.sample(names, rng.choice([2, 2, 3]))
         options.append(Fused((first, second), (), tuple(more)))
-    options = list(dict.fromkeys(options))
-    gain = {o: rng.choice([-1.0, 0.5, 1.0, 2.0, 3.5]) for o in options}
-    solved = []
-    hope = {o: max(0.0, gain[o]) + rng.choice([0.0, 0.0, 1.0, 4.0]) for o in options}
-
-    def solve(option, need):
-        solved.append(option)
-        return gain[option] if gain[option] > need or rng.random() < 0.5 else need
-
-    found = most_saved(options, hope.__getitem__, solve)
+    costs = DrawnCosts(rng, list(dict.fromkeys(options)), rng.choice([1.0, 1e-6]))
+    options = list(costs.region)
+    found = cheapest_set(options, costs)
     sets = [s for k in range(len(options) + 1) for s in combinations(options, k)]
     free = [s for s in sets if sum(len(o.taken) for o in s) == len(frozenset().union(*(o.taken for o in s)))]
-    assert sum(gain[o] for o in found) == pytest.approx(max(sum(gain[o] for o in s) for s in free))
-    assert len(solved) == len(set(solved))
+    saved = max(sum(costs.sum(o) - costs.region[o] for o in s) for s in free)
+    assert sum(costs.sum(o) - costs.region[o] for o in found) == pytest.approx(saved, rel=1e-6, abs=1e-12)
+    once = [name for name in costs.asked if isinstance(name, str)]
+    assert len(once) == len(set(once))
+    assert len(costs.asked) == len(set(costs.asked))
 
 
 def test_regions_of_the_attention_block_are_those_of_one_reader():

@@ -2,15 +2,17 @@
 on chip (its maker runs just before the region).
 
 A region is contractions that feed one another, directly or through one element-wise or row-wise operation, down to one whose result leaves.
-What a region saves is solved exactly only where that may decide: first a bound, then the best set under the bounds, whose regions are
-solved, until the best set holds solved regions alone. Nothing else can save more.
+What regions and operations by themselves cost is solved only where that may decide: first a bound, then the least set under the bounds,
+whose regions and other operations are solved, until the least set is solved whole. Nothing else can cost less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import inf
+from typing import Protocol
 
 from rackmodel.errors import InputError
 from rackmodel.model.mapping import FuseSpec
@@ -19,7 +21,7 @@ from rackmodel.nests.region_loops import Span
 
 MEMBERS = 3  # contractions of a region that is found
 ELEMENTWISE = ("scale", "relu", "gelu", "silu", "swiglu", "multiply", "add", "dropout")
-SURE = 1e-9  # of what a region would have to save: it is taken to save no more where it was not solved
+SURE = 1e-9  # of what a region would have to undercut: it is taken not to where it was not solved
 CARRIED = ("softmax",)  # whose rows may be cut: a running maximum and sum go on from tile to tile
 
 
@@ -220,10 +222,26 @@ def operations(one: Fused) -> tuple[str, ...]:
     return *one.members, *one.vectors, *one.resident
 
 
-def most_saved(options: Sequence[Fused], hope: Callable[[Fused], float], gain: Callable[[Fused, float], float]) -> list[Fused]:
-    """The disjoint regions that save most together. hope: at most what one saves · gain: what it saves, solved (it may be negative), or no
-    more than the second argument where it saves no more than that."""
-    return [one for rivals in rivals(options) for one in _best_of(rivals, {option: hope(option) for option in rivals}, gain)]
+class Costs(Protocol):
+    """What operations cost, each by itself or in a region, in what is minimised: at least, which is soon said, or solved. What a region
+    costs is less the launches that it saves and what its operations between contractions cost apart."""
+
+    def least_apart(self, name: str) -> float:
+        """What the operation that writes a tensor costs by itself, at least."""
+
+    def alone(self, name: str) -> float:
+        """The same, solved."""
+
+    def least_together(self, one: Fused) -> float:
+        """What a region costs at least."""
+
+    def together(self, one: Fused, below: float) -> float:
+        """What it costs, solved; `below` or more where it costs no less than that, inf where it does not fit."""
+
+
+def cheapest_set(options: Sequence[Fused], costs: Costs) -> list[Fused]:
+    """The disjoint regions that, with all other operations by themselves, cost least."""
+    return [one for rivals in rivals(options) for one in CheapestSet(rivals, costs).found()]
 
 
 def rivals(options: Sequence[Fused]) -> list[list[Fused]]:
@@ -242,26 +260,65 @@ def rivals_of(options: Sequence[Fused], name: str) -> list[Fused]:
     return next((group for group in rivals(options) if any(name in operations(one) for one in group)), [])
 
 
-def _best_of(options: Sequence[Fused], saves: dict[Fused, float], gain: Callable[[Fused, float], float]) -> list[Fused]:
-    """The disjoint options that save most together. saves: at most what each does; it is lowered on the way."""
-    solved: dict[Fused, float] = {}
+class CheapestSet:
+    """Regions that compete for operations: what each and every operation by itself costs at least is raised to what it costs where the
+    least set of all has one that is not solved, until it has none. No set is below it then."""
 
-    def solve(one: Fused, need: float) -> None:
-        found = gain(one, need)
-        if found > need:
-            solved[one] = found
-        saves[one] = min(saves[one], found if found > need else need * (1 - SURE))
+    def __init__(self, options: Sequence[Fused], costs: Costs) -> None:
+        self.options, self.costs = options, costs
+        self.apart = {name: costs.least_apart(name) for name in dict.fromkeys(name for one in options for name in sorted(one.taken))}
+        self.together = {one: costs.least_together(one) for one in options}
+        self.alone: set[str] = set()  # operations that are solved by themselves
+        self.solved: set[Fused] = set()
 
-    if pairs := [option for option in options if len(option.members) == 2 and saves[option] > 0]:
-        solve(max(pairs, key=lambda option: saves[option]), 0.0)  # what others have to beat
-    while True:
-        best = best_set([option for option in options if saves[option] > 0], saves)
-        open_ = [option for option in best if option not in solved]
-        if not open_:
-            return best
-        known = sum(solved[one] for one in best_set([option for option in solved if solved[option] > 0], solved))
-        one = max(open_, key=lambda option: saves[option])
-        solve(one, max(0.0, saves[one] - (sum(saves[option] for option in best) - known)))
+    def found(self) -> list[Fused]:
+        """The regions of the least set."""
+        while True:
+            best = self._least(self.options)
+            open_ = [one for one in best if one not in self.solved]
+            if open_:
+                self._solve(self._first() if not self.solved else max(open_, key=self._saves), best)
+            elif names := [name for name in self._apart(best) if name not in self.alone]:
+                self._solve_apart(names[:1])
+            else:
+                return best
+
+    def _saves(self, one: Fused) -> float:
+        """What a region saves, by what is known of it and of its operations apart."""
+        return sum(self.apart[name] for name in sorted(one.taken)) - self.together[one]
+
+    def _least(self, options: Iterable[Fused]) -> list[Fused]:
+        """The regions of the least set of some of them."""
+        saves = {one: self._saves(one) for one in options}
+        return best_set([one for one in saves if saves[one] > 0], saves)
+
+    def _apart(self, regions: Sequence[Fused]) -> list[str]:
+        """The operations that are in none of some regions."""
+        return [name for name in self.apart if not any(name in one.taken for one in regions)]
+
+    def _first(self) -> Fused:
+        """The region to be solved first, which others have to beat: a pair, if any may be worth it, as it is soon solved."""
+        hopeful = [one for one in self.options if self._saves(one) > 0]
+        return max([one for one in hopeful if len(one.members) == 2] or hopeful, key=self._saves)
+
+    def _solve(self, one: Fused, best: Sequence[Fused]) -> None:
+        """Solve a region as far as it may cost less than what the solved ones leave. best: the least set."""
+        known = self._least(self.solved)
+        if self.solved:  # operations that are apart in both sets cost the same in both
+            self._solve_apart([name for name in self._apart(known) if name not in self._apart(best)])
+        most = self.together[one] + sum(map(self._saves, best)) - sum(map(self._saves, known)) if self.solved else inf
+        cost = self.costs.together(one, most)
+        if cost < most or cost == inf:
+            self.solved.add(one)
+            self.together[one] = cost
+        else:
+            self.together[one] = max(self.together[one], most + SURE * (abs(most) + sum(self.apart[name] for name in one.taken)))
+
+    def _solve_apart(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.alone:
+                self.alone.add(name)
+                self.apart[name] = self.costs.alone(name)
 
 
 def best_set(options: Sequence[Fused], saves: Mapping[Fused, float]) -> list[Fused]:

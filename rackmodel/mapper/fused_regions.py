@@ -20,7 +20,7 @@ from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.around import NestKey, share_of
-from rackmodel.mapper.found_fusion import Fused, Joint, most_saved, operations, rivals, rivals_of
+from rackmodel.mapper.found_fusion import Fused, Joint, cheapest_set, operations, rivals, rivals_of
 from rackmodel.mapper.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.canonical import canonical
@@ -124,12 +124,11 @@ class FusedRegions:
         self.nests: dict[Fused, Solved] = {}
         self.makers: dict[tuple[str, tuple[str, ...]], Nested] = {}  # of what stays on chip, by what stays
         self.asked: dict[str, NestSolution] = {}  # of them, without names
-        self.gained: dict[Fused, float] = {}  # what each saves that was solved and is better than its operations alone
         self.tables = tables or SharedTables()
 
     def best(self, options: Sequence[Fused]) -> list[Fused]:
-        """The regions that save most together."""
-        return most_saved([one for one in options if self.fits(one)], self.hope, self.gain)
+        """The regions that, with all other operations by themselves, take least."""
+        return cheapest_set([one for one in options if self.fits(one)], self)
 
     def alike(self, one: Fused) -> bool:
         """Whether what stays on chip is one tensor to all that use it: of the same indices and shares."""
@@ -140,13 +139,12 @@ class FusedRegions:
         """What is minimised."""
         return float(self.aim.key(joules, seconds)[0])
 
-    def hope(self, one: Fused) -> float:
-        """What a region saves at most, as soon said as may be: its search knows more, and begins with the same tables. Raises Exhausted."""
-        return self.hope_of(one, self.at_least(one, self._ports))
-
     def hope_of(self, one: Fused, least: Mapping[str, tuple[float, float]]) -> float:
-        """The same, of what its operations take at least."""
-        return self._alone(one) - sum((self.figure(*each) for each in least.values()), 0.0)
+        """What a region saves at most, of what its operations take at least."""
+        return self._alone(one) - self._least_of(least)
+
+    def _least_of(self, least: Mapping[str, tuple[float, float]]) -> float:
+        return sum((self.figure(*each) for each in least.values()), 0.0)
 
     def at_least(self, one: Fused, seconds: Seconds | None = None) -> dict[str, tuple[float, float]]:
         """What each operation of a region writes → the joules and seconds that it takes at least there, the latter by the optimum of its
@@ -156,7 +154,8 @@ class FusedRegions:
         for op in self._ops(one):
             problem, machine = self._asked(op)
             names = {t.name for t in problem.tensors}
-            inside = frozenset(names & (on_chip | fetched))  # an earlier member may have read it
+            made = op.result is not None and op.result.name in one.resident  # before the region, by itself but for what stays
+            inside = frozenset(names & {*one.resident} if made else names & (on_chip | fetched))  # an earlier member may have read it
             least[op.written] = self._least(problem, machine, inside, seconds or self._fastest)
             fetched |= names
         return least
@@ -167,20 +166,59 @@ class FusedRegions:
             return least_beside(problem, machine, inside, self.tables)
         return least_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
 
+    # -- what operations cost by themselves, and regions (found_fusion.Costs)
+    def least_apart(self, name: str) -> float:
+        """What the operation that writes a tensor takes by itself, at least. Raises Exhausted."""
+        if self.inside.spec.factors == "ceil":
+            return self.alone(name)
+        least = self.figure(*self._least(*self._asked(self.inside.local_ops[name]), frozenset(), self._ports))
+        return least if least < inf else self.alone(name)
+
+    def alone(self, name: str) -> float:
+        """The same, solved; by how much it may exceed what it takes at least is remembered of all regions that it may be in."""
+        op = self.inside.local_ops[name]
+        nest, figure = self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w), self._figure_alone(op)
+        for one in rivals_of(self.inside.fused, name):
+            self._left_open(one, figure, figure * least_part([nest]))
+        return figure
+
+    def least_together(self, one: Fused) -> float:
+        """What a region takes at least, less what `_beside` says. Raises Exhausted."""
+        return self._least_of(self.at_least(one, self._ports)) - self._beside(one)
+
+    def together(self, one: Fused, below: float) -> float:
+        """The same, solved; `below` or more where it takes no less, or it is too late to look, inf where it does not fit. Raises
+        Exhausted."""
+        beside = self._beside(one)
+        if self.inside.watch.over():
+            self._left_open(one, below + beside if below < inf else self._alone(one), self._least_of(self.at_least(one, self._ports)))
+            return below
+        try:
+            after = self._after(one, below + beside)
+        except InfeasibleError:
+            return inf
+        except NothingBetter:
+            return below
+        except Exhausted:
+            if below < inf:
+                raise
+            found = self.together(one, self._alone(one) - beside)
+            return found if one in self.nests else inf
+        return after - beside
+
+    def _beside(self, one: Fused) -> float:
+        """What operations between contractions take by themselves, and launches that one kernel saves."""
+        launches = self.inside.launch_s * (len(operations(one)) - 1)  # of one kernel each, less that of one for all
+        return self._vectors(one, frozenset()) + self.figure(0.0, launches)
+
     def gain(self, one: Fused, need: float = 0.0) -> float:
         """What a region saves; no more than `need` where it saves no more, or it is too late to look, -inf where it does not fit."""
-        if self.inside.watch.over():
-            self._left_open(one, self._alone(one) - need, self._alone(one) - self.hope(one))
-            return need
-        try:
-            after = self._after(one, self._alone(one), need)
-        except InfeasibleError:
-            return -inf
-        except NothingBetter:
-            return need
-        self._alone_open(one, after)
-        self.gained[one] = self._alone(one) - after
-        return self.gained[one]
+        alone, beside = self._alone(one), self._beside(one)
+        found = self.together(one, alone - beside - need)
+        if found == inf or found >= alone - beside - need:
+            return -inf if found == inf else need
+        self._alone_open(one, found + beside)
+        return alone - beside - found
 
     def saves(self, one: Fused) -> bool:
         """Whether a declared region is better than its operations alone, which are solved only where what they cost at least does not say.
@@ -203,18 +241,18 @@ class FusedRegions:
             for figure, bound in zip(alone, least, strict=True):
                 self._left_open(one, figure, bound)
 
-    def _after(self, one: Fused, alone: float = inf, need: float = 0.0) -> float:
-        """What a region and the makers of what stays cost, by more than `need` less than alone. Raises NothingBetter, InfeasibleError."""
+    def _after(self, one: Fused, below: float = inf) -> float:
+        """What a region and the makers of what stays cost, less than `below`. Raises NothingBetter, InfeasibleError, Exhausted."""
         region, names = self._region(one)
         makers = [op for op in self._ops(one) if op.result is not None and op.result.name in one.resident]
         made = [self._maker(op, one.resident) for op in makers]
         for nest in made:
             self._left_open(one, self.figure(nest.cost.energy_j, nest.cost.latency_s), nest.certificate["bound"])
-        most = alone - sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made) - self._vectors(one, one.between)
+        most = below - sum(self.figure(nest.cost.energy_j, nest.cost.latency_s) for nest in made) - self._vectors(one, one.between)
         try:
-            fused = self._solve(one, region, names, most - need)
+            fused = self._solve(one, region, names, most)
         except NothingBetter as nothing:
-            self._left_open(one, most - need, self._at_least_there(one, nothing.bound))
+            self._left_open(one, most, self._at_least_there(one, nothing.bound))
             raise
         nests, ops = [*fused, *made], [*self._members(one), *makers]
         self.nests[one] = {self.inside.key(op, self.degrees): nest for op, nest in zip(ops, nests, strict=True)}
@@ -275,16 +313,17 @@ class FusedRegions:
 
     def _alone(self, one: Fused) -> float:
         """What the region and the makers cost, each on its own, with the launches that one kernel saves."""
-        costs = [self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost for op in self._ops(one)]
-        launches = self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))  # of one kernel each, less that of one for all
-        return sum(self.figure(c.energy_j, c.latency_s) for c in costs) + self._vectors(one, frozenset()) + launches
+        return sum(map(self._figure_alone, self._ops(one))) + self._beside(one)
+
+    def _figure_alone(self, op: LocalOp) -> float:
+        cost = self.inside.plain(self.architecture, op, self.degrees, self.aim.static_w).cost
+        return self.figure(cost.energy_j, cost.latency_s)
 
     def _alone_least(self, one: Fused) -> float:
         """What they cost at least, each on its own, of perfect factors."""
         if self.inside.spec.factors == "ceil":
             return -inf
-        least = self._vectors(one, frozenset()) + self.figure(0.0, self.inside.launch_s * (len(operations(one)) - 1))
-        return least + sum(self.figure(*self._least(*self._asked(op), frozenset(), self._fastest)) for op in self._ops(one))
+        return self._beside(one) + sum(self.figure(*self._least(*self._asked(op), frozenset(), self._fastest)) for op in self._ops(one))
 
     def _least(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str], seconds: Seconds) -> tuple[float, float]:
         """Joules and seconds of an operation at least whose tensors `inside` are on chip for nothing. Raises Exhausted."""

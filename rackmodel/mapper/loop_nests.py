@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, replace
-from math import inf, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,6 @@ class NestInside(LayerInside):
         self.known_alone: dict[tuple[object, ...], Nested] = {}  # nests of operations on their own, by sizes and aim
         self.fronts: dict[str, NestFront] = {}  # of nests by all that is asked of them but the aim
         self.no_room: dict[Fused, InfeasibleError | None] = {}  # declared regions under layouts that are free; None: under some it has room
-        self.gained: dict[Fused, float] = {}  # what the regions save that were found last and taken
 
     @property
     def widest_gap(self) -> float:
@@ -175,7 +174,7 @@ class NestInside(LayerInside):
     def of_region(self, one: Fused) -> NestInside:
         """The same search of nests, of a region's operations."""
         other = self.aimed(self.aim, self.launch_s, second_j=self.second_j)
-        other.fused, other.around, other.gained, other.fused_at = (one,), Around(), {}, set()
+        other.fused, other.around, other.fused_at = (one,), Around(), set()
         return other
 
     def told_by(self, other: NestInside) -> None:
@@ -279,8 +278,7 @@ class NestInside(LayerInside):
         if key not in self.solved:
             problem = nest_problem(local_op, share_of(local_op, degrees))
             machine = nest_machine(architecture, local_op, problem)
-            declared = self.given is None and self.fused and self.spec.fuse != "free"
-            if declared:
+            if self.given is None and self.fused:
                 self._fuse(architecture, local_op, degrees)
             if self.given is not None:
                 self.solved[key] = self._given(problem, machine, self.around.off_chip(degrees))
@@ -289,8 +287,6 @@ class NestInside(LayerInside):
                 self.solved[key] = (
                     self._search(problem, machine, watts, home) if home else self.plain(architecture, local_op, degrees, watts)
                 )
-            if self.given is None and self.fused and not declared:
-                self._fuse(architecture, local_op, degrees)
         return self.solved[key]
 
     def watts(self, architecture: Architecture) -> float:
@@ -323,7 +319,6 @@ class NestInside(LayerInside):
             return
         for one in chosen:
             self.solved.update(search.nests[one])
-            self.gained[one] = search.gained.get(one, inf)
 
     def fusing(self, architecture: Architecture, degrees: Any, tables: SharedTables | None = None) -> FusedRegions:
         """What says what regions save at one mesh's degrees. tables: shared with searches of other regions."""

@@ -34,23 +34,24 @@ class Chains:
         self.cuts = {r: self._cuts(r) for r in problem.sizes}
         self._memo: dict[tuple[str, int, frozenset[int], bool], tuple[int, int]] = {}
 
-    def _cuts(self, rank: str) -> tuple[list[Split], list[int]]:
-        """(splits of a rank that cut anything, how many of them are among the first so many splits)."""
+    def _cuts(self, rank: str) -> tuple[list[Split], list[int], list[frozenset[int]]]:
+        """(splits of a rank that cut anything, how many of them are among the first so many splits, the fans of the first so many)."""
         least, found, among = self.problem.sizes[rank], list[Split](), [0]
         for split in self.chain[rank]:
             if split.tile < least:
                 found.append(split)
                 least = split.tile
             among.append(len(found))
-        return found, among
+        fans = [frozenset(split.fan for split in found[:n] if split.fan is not None) for n in range(len(found) + 1)]
+        return found, among, fans
 
     def stats(self, rank: str, depth: int, first: frozenset[int], first_time: bool = False) -> tuple[int, int]:
         """(pieces, covered size) of `rank` after `depth` splits; see tile_counts."""
-        cuts, among = self.cuts[rank]
-        chain = cuts[: among[depth]]
-        key = (rank, len(chain), frozenset(split.fan for split in chain if split.fan in first), first_time)
+        cuts, among, fans = self.cuts[rank]
+        n = among[depth]
+        key = (rank, n, fans[n] & first, first_time)
         if key not in self._memo:
-            self._memo[key] = count_and_cover(histogram(self.problem.sizes[rank], chain, first, first_time))
+            self._memo[key] = count_and_cover(histogram(self.problem.sizes[rank], cuts[:n], first, first_time))
         return self._memo[key]
 
     def words(self, tensor: NestTensor, depth: int, first_all: frozenset[int], first_irrelevant: frozenset[int]) -> int:

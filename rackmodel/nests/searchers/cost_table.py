@@ -7,7 +7,7 @@ spatial vectors side by side. Derivation: docs/nest_theory.md, sections 3 and 4.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import NamedTuple
@@ -72,7 +72,7 @@ class CostTable(PricedSpace):
         of, least = np.zeros(best.shape, dtype=np.int32), best.copy()
         same = Counter(inner.without_copies for inner, _ in below)
         for n, (inner, picks) in enumerate(below):
-            for rows, entered in self._enter(level, state, inner, picks, same[inner.without_copies]):
+            for rows, entered in self.enter(level, state, inner, picks, same[inner.without_copies]):
                 self._assemble(level, best, entered, rows, saved)
             less = best < least * (1 - TIE)
             of[less], least[less] = n, best[less]
@@ -89,12 +89,12 @@ class CostTable(PricedSpace):
     def _below(self, level: int, state: FanState) -> tuple[list[tuple[FanState, Ints]], Floats]:
         """(spatial vectors of the fan above `level` by the state that tables below see, what fresh outputs save by each of them)."""
         free, forced = self._free(level + 1), self.forced(level + 1)
-        seen, first, copies, number = self._share(level, ("seen", level, state, free, forced), partial(self._seen, level, state))
+        seen, first, copies, number = self.share(level, ("seen", level, state, free, forced), partial(self._seen, level, state))
         credit = self.coefficients(level, state).credit
         if forced and not free:
             credit = credit + (copies * np.hstack(self._fresh(level + 1))).sum(axis=1)[number]
         key = ("seen by", level, state, free, forced, self.suffix[level][0])
-        return self._share(level, key, partial(self._grouped, level, seen, first)), credit
+        return self.share(level, key, partial(self._grouped, level, seen, first)), credit
 
     def _seen(self, level: int, state: FanState) -> tuple[list[FanState], Ints, Floats, Ints]:
         """(states that tables below `level` see, [S] number of that of every vector, [states handed on, of `_fresh`] copies of outputs
@@ -105,7 +105,7 @@ class CostTable(PricedSpace):
         copies = np.array([(one.sig - 1.0, one.sig_parent - 1.0, *one.hop_sig) for one in states])
         return seen, np.array([at[one] for one in seen])[number], copies, number
 
-    def _enter(self, level: int, state: FanState, inner: FanState, picks: Ints, same: int = 1) -> list[Entered]:
+    def enter(self, level: int, state: FanState, inner: FanState, picks: Ints, same: int = 1) -> list[Entered]:
         """What enters a level, for spatial vectors with one state below. Rows are remembered: states which differ in copies of outputs
         alone, and other sets of vectors, ask for the same. same: states asked for that differ from `inner` in copies alone, with it."""
         key, known = ("entered", level, state.without_copies, inner, self.suffix[level + 1]), self.known(level)
@@ -143,7 +143,7 @@ class CostTable(PricedSpace):
     def by_state(self, level: int, state: FanState) -> list[tuple[FanState, Ints]]:
         """Spatial vectors grouped by the state they leave below the level, in order."""
         key = ("by state", level, state, self.suffix[level][0])
-        return self._share(level, key, lambda: self._grouped(level, *self.next_states(level, state)))
+        return self.share(level, key, lambda: self._grouped(level, *self.next_states(level, state)))
 
     def _grouped(self, level: int, states: Sequence[FanState], number: Ints) -> list[tuple[FanState, Ints]]:
         """Spatial vectors in play by their state, in order; number: [S] that of every vector."""
@@ -151,17 +151,9 @@ class CostTable(PricedSpace):
         _, first, group = np.unique(number[picks], return_index=True, return_inverse=True)
         return [(states[number[picks[at]]], picks[group == n]) for n, at in sorted(enumerate(first), key=lambda one: one[1])]
 
-    def alike(self, level: int, state: FanState, picks: Ints, most: int) -> Iterator[tuple[list[Ints], Ints]]:
-        """([vectors of equal prices of a word at `level`], one of each) of the spatial vectors `picks`, at most so many rows at once."""
-        row = self._rows(level, state)[picks]
-        order = np.argsort(row, kind="stable")
-        rows = np.split(picks[order], np.flatnonzero(np.diff(row[order])) + 1) if len(picks) else []
-        for i in range(0, len(rows), most):
-            yield rows[i : i + most], np.array([members[0] for members in rows[i : i + most]])
-
     def heads(self, level: int, state: FanState, same: int = 1) -> list[Head]:
         """Every order of a level, with all that no price of the level sees already minimised; remembered where tables of other
-        vectors above the level will ask again. same: as of _enter."""
+        vectors above the level will ask again. same: as of enter."""
         key, known = ("heads", level, state, self.suffix[level + 1]), self.known(level)
         if key not in known:
             shares = self._shares(level + 1, state, same)
@@ -220,7 +212,7 @@ class CostTable(PricedSpace):
             best, within = np.full([len(a) for a in self.space.axes], np.inf), self.crossed(level, state).sig == copies
             below, saved = self._below(level + 1, state)
             for inner, picks in below:
-                for rows, entered in self._enter(level + 1, state, inner, picks):
+                for rows, entered in self.enter(level + 1, state, inner, picks):
                     self._assemble(level + 1, best, entered, [members[within[members]] for members in rows], 0.0 * saved)
             known[key] = self._heads(level, best)
         found: list[Head] = known[key]
@@ -323,25 +315,25 @@ class CostTable(PricedSpace):
             for saved in sorted(set(credit[members].tolist())):
                 left = entered[k].reshape(digits) - saved if saved else entered[k].reshape(digits)
                 for i in self._fewest(level, members[credit[members] == saved]):
-                    source, target = self._share(level, ("shift", level - 1, i), partial(self._shift, level - 1, i))
+                    source, target = self.share(level, ("shift", level - 1, i), partial(self._shift, level - 1, i))
                     np.minimum(flat[target], left[source], out=flat[target])
 
     def _fewest(self, level: int, members: Ints) -> list[int]:
         """Of spatial vectors of one price: those whose parts no other one's divide. A larger tile that enters costs no more."""
 
         def make() -> list[int]:
-            digits, left, found = self._share(level, ("digits", level - 1), partial(self._digits, level - 1)), members, list[int]()
+            digits, left, found = self.share(level, ("digits", level - 1), partial(self._digits, level - 1)), members, list[int]()
             while len(left):
                 one = left[np.prod(self.space.vectors[level - 1][left], axis=1).argmin()]
                 found.append(int(one))
                 left = left[(digits[left] < digits[one]).any(axis=1)]
             return sorted(found)
 
-        return [int(members[0])] if len(members) == 1 else self._share(level, ("fewest", level - 1, members.tobytes()), make)
+        return [int(members[0])] if len(members) == 1 else self.share(level, ("fewest", level - 1, members.tobytes()), make)
 
     def _shift(self, fan: int, i: int) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
         """(slices of y, slices of x) in exponent digits, with x = s y."""
-        digits = self._share(fan + 1, ("digits", fan), partial(self._digits, fan))[i].tolist()
+        digits = self.share(fan + 1, ("digits", fan), partial(self._digits, fan))[i].tolist()
         dims = [n for axis in self.space.divisor_axes for n in axis.dims]
         source = tuple(slice(0, n - e) for e, n in zip(digits, dims, strict=True))
         return source, tuple(slice(e, n) for e, n in zip(digits, dims, strict=True))

@@ -65,7 +65,7 @@ class PricedSpace:
         return self.values[min(level, 2) - 1]
 
     # -- geometry that no price touches
-    def _share(self, level: int, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
+    def share(self, level: int, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
         shared = self.shared[min(level, 2) - 1]
         if key not in shared:
             shared[key] = make()
@@ -74,7 +74,7 @@ class PricedSpace:
 
     def plans(self, level: int) -> list[OrderPlan]:
         """Every order of the nodes of `level`."""
-        return self._share(level, ("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
+        return self.share(level, ("plans", level), lambda: [OrderPlan(self.space, level, o) for o in self.space.orders(level)])
 
     def picked(self, fan: int) -> Ints:
         """Numbers of the spatial vectors of `fan` in play."""
@@ -82,7 +82,7 @@ class PricedSpace:
 
     def crossed(self, fan: int, state: FanState) -> Crossing:
         """State quantities under every spatial vector of `fan` (all of them, in order)."""
-        return self._share(fan + 1, ("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
+        return self.share(fan + 1, ("cross", fan, state), lambda: cross_fan(self.space, fan, state, self.space.groups_of(fan)))
 
     def coefficients(self, level: int, state: FanState) -> Coefficients:
         """Prices of words at `level` under every spatial vector above it."""
@@ -94,7 +94,7 @@ class PricedSpace:
 
     def next_states(self, level: int, state: FanState) -> tuple[list[FanState], Ints]:
         """(the states below `level`, [S] number of that of every spatial vector)."""
-        return self._share(level, ("next", level, state), lambda: handed_on(self.space, level, state, self.crossed(level - 1, state)))
+        return self.share(level, ("next", level, state), lambda: handed_on(self.space, level, state, self.crossed(level - 1, state)))
 
     # -- what of a state matters
     def seen(self, level: int, state: FanState) -> FanState:

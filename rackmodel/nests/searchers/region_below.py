@@ -18,6 +18,8 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.region_branch import Above, Branch, Made
 from rackmodel.nests.searchers.region_space import RegionSpace
 
+WHOLE = 0.0
+"""Bits of level 1 that are taken where branches are bounded: none, whatever stays, so that tables serve regions of any residents."""
 LADDER = 32  # parts of level 1 at which branches are priced before they are at what is left
 
 
@@ -71,6 +73,7 @@ class RegionBelow:
         self.space, self.region, self.aim, self.effort, self.best = space, space.region, aim, effort, best
         self.branches = branches
         self.capacity = np.inf if space.level.capacity_bits is None else space.level.capacity_bits
+        self.loose = [0.0] * len(branches)  # by how much what lines said of each was too low where it was solved last
 
     def _keys(self, energy: Any, seconds: Any) -> tuple[Any, Any]:
         """Keys of figures; of energy alone the first of equal ones stands, whatever its seconds."""
@@ -82,12 +85,12 @@ class RegionBelow:
         if self.aim.energy_only:
             self._exact_energy(one)
             return None
-        parts, held = list(zip(one.above, self.branches, one.exits, strict=True)), self.space.resident_bits
-        spent = [one.running, *(self._at_least(*part, held) for part in parts)]
+        parts = list(zip(one.above, self.branches, one.exits, strict=True))
+        spent = [one.running, *(self._at_least(*part, WHOLE) for part in parts)]
         if self.best.key[0] == np.inf:
             self._of_least_energy(one)
         for above, branch, _ in parts:
-            branch.prime(above, self.aim, held)
+            branch.prime(above, self.aim, WHOLE)
         return self._bounded(Lined(one, spent, [self._total([each])[0] for each in spent], self._total(spent)[1]))
 
     def _of_least_energy(self, one: RegionCandidate) -> None:
@@ -99,20 +102,20 @@ class RegionBelow:
 
     def _bounded(self, one: Lined) -> Lined | None:
         """With the keys of its members raised to what lines say of them."""
-        keys, held = list(one.keys), self.space.resident_bits
+        keys = list(one.keys)
         for n, (above, branch) in enumerate(zip(one.candidate.above, self.branches, strict=True), 1):
             most = self.best.key[0] * (1 + TIE) - sum(keys[:n] + keys[n + 1 :])
-            keys[n] = max(keys[n], branch.bound(above, self.aim, held, most))
+            keys[n] = max(keys[n], branch.bound(above, self.aim, WHOLE, most))
             if not better((sum(keys), one.second), self.best.key):
                 return None
         return one._replace(keys=keys)
 
     def _closer(self, one: Lined) -> Lined | None:
         """A tile whose bound is the least: with a closer one, if there is one; else its branches are looked at."""
-        key, held, raised = sum(one.keys), self.space.resident_bits, False
+        key, raised = sum(one.keys), False
         for n, (above, branch) in enumerate(zip(one.candidate.above, self.branches, strict=True), 1):
             most = self.best.key[0] * (1 + TIE) - sum(one.keys[:n] + one.keys[n + 1 :])
-            raised = branch.closer(above, self.aim, held, most) or raised
+            raised = branch.closer(above, self.aim, WHOLE, most) or raised
         again = self._bounded(one)
         if again is None or (raised and sum(again.keys) > key * (1 + TIE)):
             return again
@@ -121,15 +124,18 @@ class RegionBelow:
 
     def _exact(self, one: Lined) -> None:
         """Keep a tile where its branches, at the capacity that is left, are better than the best. Each is solved only while those solved
-        and the bounds of the others are."""
-        spent, keys, held = list(one.spent), list(one.keys), self.space.resident_bits
-        for n, (above, branch) in enumerate(zip(one.candidate.above, self.branches, strict=True), 1):
+        and the bounds of the others are, first the one whose bound was lowest."""
+        spent, keys = list(one.spent), list(one.keys)
+        for i in sorted(range(len(self.branches)), key=lambda i: -self.loose[i]):
+            n, above = i + 1, one.candidate.above[i]
             most = self.best.key[0] - sum(keys[:n] + keys[n + 1 :]) + TIE * abs(self.best.key[0])  # the aim is a sum over members
-            made = branch.best(above, self.aim, (held, self._coarse(above.taken)), most)
+            made = self.branches[i].best(above, self.aim, (WHOLE, self._coarse(above.taken)), most)
             if made is None:
+                self.loose[i] = max(self.loose[i], most - one.keys[n])
                 return
             spent[n] = made.cost.energy_j, made.cost.latency_s
             keys[n] = self._total([spent[n]])[0]
+            self.loose[i] = keys[n] - one.keys[n]
             if not better((sum(keys), self._total(spent)[1]), self.best.key):
                 return
         if better(self._total(spent), self.best.key):
@@ -167,11 +173,11 @@ class RegionBelow:
 
     def made(self, where: Where) -> list[Made]:
         """The members of a candidate; what they take counts no more."""
-        one, held = where.candidate, self.space.resident_bits
+        one = where.candidate
         if where.members is not None:
             return where.members
         with self.effort.lifted():
-            found = [b.made(a, self.aim, (held, self._coarse(a.taken))) for a, b in zip(one.above, self.branches, strict=True)]
+            found = [b.made(a, self.aim, (WHOLE, self._coarse(a.taken))) for a, b in zip(one.above, self.branches, strict=True)]
         return [made for made in found if made is not None]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from rackmodel.nests.arrays import Bools, Floats
 from rackmodel.nests.objective import TIE, Key, NestObjective
 from rackmodel.nests.searchers.prices import BitPrices
+from rackmodel.nests.searchers.region_below import WHOLE
 from rackmodel.nests.searchers.region_branch import Branch
 from rackmodel.nests.searchers.region_prefixes import Prefix
 from rackmodel.nests.searchers.region_space import RegionSpace
@@ -29,12 +30,12 @@ def lined_keys(
     as joules and seconds say apart · hope: tiles that are looked at, which may be better than `best`."""
     found = [np.zeros_like(whole) for whole in apart]
     for branch in branches:
-        held, k = branch.space.resident_bits, branch.span
+        k = branch.span
         names = [name for _, name in branch.charged(prefix)]
         bits = tuple(words_once(branch.space, names, port.prices(len(branch.machine.levels))) for port in branch.ports)
-        own = np.broadcast_to(aim.key(branch.least(prefix, held), branch.seconds)[0], apart[k].shape)
+        own = np.broadcast_to(aim.key(branch.least(prefix, WHOLE), branch.seconds)[0], apart[k].shape)
         left = np.where(hope[k], best[0] * (1 + TIE) - np.subtract(apart[k], own, where=hope[k], out=apart[k].copy()), -np.inf)
-        closer = np.maximum(own, branch.floor(prefix, aim, held, bits, left))
+        closer = np.maximum(own, branch.floor(prefix, aim, WHOLE, bits, left))
         np.add(apart[k], np.subtract(closer, own, where=hope[k], out=np.zeros_like(closer)), out=apart[k])
         found[k] = found[k] + closer
     return found

@@ -18,7 +18,7 @@ from rackmodel.nests.arrays import Bools, Floats, Ints
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.prices import energy_prices
-from rackmodel.nests.searchers.region_below import Lined, RegionBelow, RegionBest, RegionCandidate, value_at
+from rackmodel.nests.searchers.region_below import WHOLE, Lined, RegionBelow, RegionBest, RegionCandidate, value_at
 from rackmodel.nests.searchers.region_branch import Above, Branch
 from rackmodel.nests.searchers.region_floors import lined_keys, words_once
 from rackmodel.nests.searchers.region_prefixes import Prefix, equals, prefixes
@@ -124,8 +124,7 @@ class RegionSearch(RegionBelow):
 
     def _scalar(self, prefix: Prefix) -> Key:
         """A key that nothing with this prefix is below, whatever the tiles."""
-        held = self.space.resident_bits
-        least = sum(float(branch.least(prefix, held).min()) for branch in self.branches) + self._words_once(prefix)
+        least = sum(float(branch.least(prefix, WHOLE).min()) for branch in self.branches) + self._words_once(prefix)
         first, second = self._keys(least, sum(float(branch.seconds.min()) for branch in self.branches))
         return float(first), float(second)
 
@@ -145,7 +144,7 @@ class RegionSearch(RegionBelow):
             mine = [branch for branch in self.branches if branch.span == k]
             room = np.max([self._room(prefix, branch) for branch in mine], axis=0, initial=0.0)
             fits = np.where((room + held <= self.capacity) & self.asked[k], 0.0, np.inf)
-            energy.append(fits + sum((branch.least(prefix, held) for branch in mine), 0.0))
+            energy.append(fits + sum((branch.least(prefix, WHOLE) for branch in mine), 0.0))
             seconds.append(fits + sum((branch.seconds for branch in mine), 0.0))
         energy[-1] = energy[-1] + self._words_once(prefix)
         return Floor(energy, seconds)
@@ -219,11 +218,11 @@ class RegionSearch(RegionBelow):
         return self.rooms[names]
 
     def _priced(self, prefix: Prefix, above: PrefixTiles) -> Priced:
-        held, zero = self.space.resident_bits, 0.0 * above.ones
+        zero = 0.0 * above.ones
         own = [above.priced(self.prices, branch.charged(prefix)) for branch in self.branches]
         energy = sum(own, zero)
         for branch in self.branches:
-            energy = energy + above.exits(branch.least(prefix, held), branch.span)
+            energy = energy + above.exits(branch.least(prefix, WHOLE), branch.span)
         joules, seconds = zero, zero
         for one in self.region.running:
             made, read = (above.further(one) * above.times(i) for i in self.space.users[one.of])
@@ -241,7 +240,7 @@ class RegionSearch(RegionBelow):
         if not self.aim.energy_only:
             for k, port in enumerate(branch.ports):
                 spent = above.priced(port.prices(len(branch.machine.levels)), branch.charged(prefix))
-                bits = spent + above.exits(branch.least(prefix, self.space.resident_bits, k), branch.span)
+                bits = spent + above.exits(branch.least(prefix, WHOLE, k), branch.span)
                 slowest = np.maximum(slowest, bits / (port.bandwidth * branch.instances(k)))
         return slowest
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cached_property
-from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -97,20 +96,17 @@ def _among(whole: list[Entries], picks: Ints) -> list[Entries]:
 
 
 def _priced(table: CostTable, level: int, state: FanState, x: Tile, among: Ints) -> Iterator[Entries]:
-    credit, size = table.coefficients(level, state).credit, prod(len(a) for a in table.space.axes)
+    credit = table.coefficients(level, state).credit
     for below, group in table.by_state(level, state):
         picks, tiles = _entries(table, level, x, group[np.isin(group, among)])
         if tiles is not None and len(credit) == 1:  # one vector: the table itself, which other tiles ask as well
             yield Entries(picks, below, tiles, np.full(len(picks), table.value(level, state)[x]))
             continue
-        heads = table.heads(level, below) if len(picks) else []
         entry, price = np.zeros((len(credit), len(table.space.axes)), dtype=np.int64), np.full(len(credit), np.inf)
         if tiles is not None:
             entry[picks] = tiles
-        for rows, part in table.alike(level, state, picks, max(1, CELLS // size)):
-            table.effort.spend(size * len(part))
-            entered = table.entered(level, state, heads, part)
-            for row, members in zip(entered, rows, strict=True):
+        for every, entered in table.enter(level, state, below, picks) if len(picks) else ():
+            for row, members in zip(entered, every, strict=True):
                 if tiles is None:
                     entry[members], price[members] = _least(table, level, x, int(members[0]), row)
                 else:
@@ -156,14 +152,21 @@ def _entries(table: CostTable, level: int, x: Tile, picks: Ints) -> tuple[Ints, 
     """(vector numbers that may cut x, [S, ranks] number of the tile x / s); ceil: None, as several tiles may enter."""
     if not table.space.aligned:
         return picks, None
-    vectors = table.space.vectors[level - 1][picks]
-    entry = np.empty(vectors.shape, dtype=np.int64)
-    for r, axis in enumerate(table.space.axes):
+    entry, legal = table.share(level, ("entry", level, x), lambda: _quotients(table.space, level, x))
+    some = picks[legal[picks]]
+    return some, entry[some]
+
+
+def _quotients(space: Space, level: int, x: Tile) -> tuple[Ints, Bools]:
+    """([S, ranks] number of the tile x / s for every spatial vector s above a level, -1 where there is none; [S] where there is)."""
+    vectors = space.vectors[level - 1]
+    entry: Ints = np.empty(vectors.shape, dtype=np.int64)
+    for r, axis in enumerate(space.axes):
         size = int(axis.tile[x[r]])
-        look = {int(v): axis.index[size // int(v)] if size % v == 0 else -1 for v in np.unique(vectors[:, r])}
-        entry[:, r] = [look[int(v)] for v in vectors[:, r]]
-    legal = (entry >= 0).all(axis=1)
-    return picks[legal], entry[legal]
+        parts, at = np.unique(vectors[:, r], return_inverse=True)
+        entry[:, r] = np.array([axis.index[size // s] if size % s == 0 else -1 for s in parts.tolist()])[at]
+    legal: Bools = np.all(entry >= 0, axis=1)
+    return entry, legal
 
 
 def _least(table: CostTable, level: int, x: Tile, vector: int, entered: Floats) -> tuple[Ints, float]:
