@@ -108,4 +108,4 @@ def _refused(key: str, nodes: Mapping[str, Marked], check_text: Callable[[str], 
         except InputError as problem:
             yield problem.at(None, f"{key}.{name}")
         except ValueError as problem:
-            yield InputError(short(problem, 160), path=f"{key}.{name}")
+            yield InputError(short(problem, 240), path=f"{key}.{name}")

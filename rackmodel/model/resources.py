@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, nearest
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
@@ -469,7 +469,7 @@ FAMILIES = ("fp8_block",)
 """Formats whose products are slower or faster than their width says."""
 
 _BLOCKS = {"nvfp4": 4, "mxfp4": 4, "mxfp8": 8, "fp8_block": 8, "int4_g32": 4, "int4_g64": 4, "int4_g128": 4}
-_WIDTHS = {**_BLOCKS, "fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4}
+_WIDTHS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8, "fp8": 8, "fp6": 6, "fp4": 4, "int4": 4, **_BLOCKS}
 
 WIDEST = 65536
 """Bits of the widest value that is read (an optimizer state counts as one value)."""
@@ -492,4 +492,6 @@ def width(text: str) -> int:
         if int(number) > WIDEST:
             raise ValueError(f"'{text}' is no width of a value: at most {WIDEST} bit")
         return int(number)
-    raise ValueError(f"'{text}' is not a precision: want '16 bit' or one of {', '.join(_WIDTHS)}")
+    close = nearest(text, _WIDTHS)
+    hint = f", did you mean '{close}'?" if close else ""
+    raise ValueError(f"'{text}' is not a precision{hint}: want '16 bit' or one of {', '.join(_WIDTHS)}")
