@@ -177,7 +177,7 @@ BAD = {
     "unknown phase": (W, "backward]", "backwards]", "3:19", "'backwards' is not allowed", "did you mean 'backward'?"),
     "phase not a list": (W, "[forward, backward]", "forward", "3:9", "'forward': want a list"),
     "precision of nonsense": (W, "phases:", "precision: {state: 3 foo}\nphases:", "3:20", "precision.state: '3 foo' is not a precision"),
-    "precision of another name": (W, "phases:", "precision: {state: fp17}\nphases:", "3:20", "'fp17' is not a precision, did you mean 'fp16'?"),
+    "precision of another name": (W, "phases:", "precision: {state: fp17}\nphases:", "3:20", "did you mean 'fp16'?"),
     "endless stride": (W, "H[m,f] = X[m,d]", f"H[m,f] = X[{'9' * 5000}*m,d]", "5:8", "einsums.FC1: "),
     "unknown axis": (M, "split: {tp", "split: {dp", "3:9", "split.dp: no axis called 'dp'"),
     "degree of nonsense": (M, "degree: all", "degree: al", "2:21", "axes.tp.degree: 'al': want", "did you mean 'all'?"),
