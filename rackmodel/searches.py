@@ -28,7 +28,7 @@ from rackmodel.mapper.grid_axes import on_grid
 from rackmodel.mapper.in_order import read_goals, search_in_order
 from rackmodel.mapper.layouts.least_ops import LeastOperations
 from rackmodel.mapper.layouts.settled import settled
-from rackmodel.mapper.layouts.shortlist import NOTE, with_found_layouts
+from rackmodel.mapper.layouts.shortlist import FOUND_LATER, NOTE, with_all_columns, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
 from rackmodel.mapper.listed_numbers import numbers_passed_over
@@ -295,10 +295,13 @@ def _inside(architecture: Architecture, mapper: MapperSpec, workload: Workload, 
 
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
-    """The mapspace of a mapper on the accelerators in use."""
+    """The mapspace of a mapper on the accelerators in use. Of a model's free layouts, which a search finds before it builds the
+    space, it has every column, and says so in its note."""
     workload, mapper = running_on(architecture, workload), on_grid(mapper, architecture)
     _check_levels(architecture, workload, mapper)
-    return build_mapspace(mapper, workload, architecture.used, hosts_of(architecture))
+    counted = with_all_columns(mapper, workload, named=True)
+    space = build_mapspace(counted, workload, architecture.used, hosts_of(architecture))
+    return space if counted is mapper else replace(space, note=FOUND_LATER)
 
 
 def _check_levels(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> None:

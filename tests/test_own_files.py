@@ -56,6 +56,12 @@ FILES = {"own": MACHINE, "ownw": WORKLOAD, "ownm": MAPPER}
         ("ownw", "activation: 16 bit", "activation: 24 bit", "ownw.yaml:5:12: precision: no compute rate for 24-bit operands, which up"),
         ("ownw", "workload: ownw", "workload: ownw\ntensors: {X: {kind: output}}", "'X' cannot be an output: it is never written"),
         ("ownm", "axes: [dp], state: shard", "at: xpu", "ownm.yaml:4:24: homes.weights.0.at: 'xpu' is not above the accelerators"),
+        (
+            "ownm",
+            "homes: {weights: [{axes: [dp], state: shard}]}",
+            "choose: {up: {dp: free}}\nhomes: {weights: [{}, {axes: [dp], state: shard}]}",
+            "ownm.yaml:5:18: homes.weights: where layouts are free a home is given or free, not a list",
+        ),
         ("ownm", "minimize: latency", "minimize: money", "own.yaml:4:3: tree: money needs a price: no 'cost' of 'xpu'"),
     ],
 )
@@ -88,6 +94,13 @@ def test_own_files_are_fine_and_several_names_are_told_at_once(tmp_path: Path, m
     Path("mine.yaml").write_text("carbon: mine\nprocesses: {6nm: {energy: 2.5 kWh/cm^2, gas_95: 300 g/cm^2, gas_99: 200 g/cm^2}}\n")
     Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("site:", "carbon: mine.yaml\nsite:"))
     assert CliRunner().invoke(app, ["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
+
+
+def test_layouts_of_a_model_that_a_search_finds_are_fine_to_check() -> None:
+    """It was refused: one axis of a model can be free, and is."""
+    told = json.loads(CliRunner().invoke(app, ["check", "dgx_h100", "gpt", "megatron_free", "--json"]).output)["together"]
+    assert (told["ok"], told["meshes"] > 50) == (True, True)
+    assert any("free layouts are found by the search" in line for line in told["warnings"])
 
 
 def test_another_objective_is_no_condition_of_an_answer() -> None:

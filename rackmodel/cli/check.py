@@ -74,7 +74,7 @@ def _fitting(architecture: str, workload: str, mapper: str | None = None, mappin
         space = api.mapspace(inputs.architecture, inputs.workload, inputs.mapper)
         for goal in read_goals(inputs.mapper.minimize):
             api.objective_of(goal, inputs.architecture)
-        warnings = [*passed_over(inputs.mapper, inputs.workload), *numbers_passed_over(space)]
+        warnings = [*passed_over(inputs.mapper, inputs.workload), *numbers_passed_over(space), *([space.note] if space.note else [])]
         return fits | {"mappings": int(space.size), "meshes": space.meshes, "warnings": warnings}
     except InputError as problem:
         raise inputs.place(problem)

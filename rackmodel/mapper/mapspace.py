@@ -344,7 +344,10 @@ class MeshBuilder:
     # -- free choices ------------------------------------------------------------------------------------------------------
 
     def _problems(self, meshes: Sequence[Placed]) -> Iterator[LayoutProblem]:
-        """One layout problem a mesh, micro-batch and policy of recompute."""
+        """One layout problem a mesh, micro-batch and policy of recompute. Raises InputError where a mapper lists homes of a weight."""
+        for name, said in self.mapper.homes.items():
+            if isinstance(said, list) and len(said) > 1:
+                raise InputError("where layouts are free a home is given or free, not a list", path=f"homes.{name}")
         for degrees, strides in meshes:
             subs = self.subs(degrees)
             own, gaps = self.placed(degrees, strides)

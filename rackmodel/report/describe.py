@@ -171,4 +171,6 @@ def space_lines(space: Mapspace) -> list[str]:
         lines.append(f"  and {len(shown) - MESHES} more meshes")
     for reason, count in space.skipped.items():
         lines.append(f"  left out: {count:g} meshes ({reason})")
+    if space.note:
+        lines.append(f"  {space.note}")
     return lines

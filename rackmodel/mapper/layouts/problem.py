@@ -9,7 +9,6 @@ from math import prod
 import numpy as np
 
 from rackmodel.cost.step.columns import Columns
-from rackmodel.errors import InputError
 from rackmodel.mapper.rules import boundary_of, domain, saveable, saves_of
 from rackmodel.model.layout import Choice, Layout, batch_choice
 from rackmodel.model.mapping import HomeSpec, MapperSpec
@@ -137,11 +136,9 @@ class LayoutProblem:
         )
 
     def _homes(self) -> list[tuple[str, HomeSpec]]:
-        """The mapper's homes, one a weight. Raises InputError where it lists several."""
+        """The mapper's homes, one a weight (a mapspace refuses lists of several)."""
         found = []
         for name, said in self.mapper.homes.items():
-            if isinstance(said, list) and len(said) > 1:
-                raise InputError("where layouts are free a home is given or free, not a list", path=f"homes.{name}")
             if not isinstance(said, str):
                 found.append((name, said[0] if isinstance(said, list) else said))
         return found

@@ -37,6 +37,7 @@ MOST_MICRO_BATCH = 4
 TIGHT = 0.95  # share of the first solution's memory under which a second is sought
 
 
+FOUND_LATER = "free layouts are found by the search: of each a whole one and one that splits the batch are counted here"
 NOTE = "free layouts are a shortlist, of a layer, of a bound or near the best; the bound is of any that split one index an operation"
 
 
@@ -53,13 +54,11 @@ def with_found_layouts(
     some layout has). A workload of one section without a pipeline over layers is left as it is: its layouts are found in the space itself.
     goal: of the search · watch: where its time is up, the layouts found by then are all · worth: says for which columns.
     Raises InputError where two axes are free."""
-    layouts = dict(mapper.layouts) or {"": LayoutSpec()}
-    free_of = {name: [axis for axis, ranks in {**mapper.split, **said.split}.items() if ranks == "free"] for name, said in layouts.items()}
-    alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
-    if alone or not any(free_of.values()):
+    layouts, free_of = _free_axes(mapper)
+    if not _found_apart(mapper, workload):
         return mapper, "", mapper
+    every = with_all_columns(mapper, workload)
     made: dict[str, LayoutSpec] = {}
-    every: dict[str, LayoutSpec] = {}
     fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}  # each layout says what its own free axis does
     said_alone = {name: said for name, said in mapper.layouts.items() if not free_of[name]}
     named = mapper.model_copy(update={"split": fixed, "layouts": said_alone})
@@ -68,11 +67,8 @@ def with_found_layouts(
         if not free:
             made[name] = said
             continue
-        if len(free) > 1:
-            raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
         points, rest = list(_points(setting.architecture, workload, mapper, free[0])), _outside(workload)
         both = _with_all_columns(name, said, {**said.split, free[0]: rest}, free[0], workload)
-        every |= both
         open_ = mapper.model_copy(update={"split": fixed, "layouts": both})
         if worth is not None:
             points = worth.solving(points, named, open_, free[0])
@@ -86,8 +82,40 @@ def with_found_layouts(
             made[key] = LayoutSpec.model_validate(
                 {"split": {**said.split, free[0]: rest}, "choose": {**said.choose, **choose}, "save": saves or None}
             )
-    laid_out, open_ = (mapper.model_copy(update={"split": fixed, "layouts": layouts}) for layouts in (made, every))
-    return laid_out, next(axes[0] for axes in free_of.values() if axes), open_
+    laid_out = mapper.model_copy(update={"split": fixed, "layouts": made})
+    return laid_out, next(axes[0] for axes in free_of.values() if axes), every
+
+
+def with_all_columns(mapper: MapperSpec, workload: Workload, *, named: bool = False) -> MapperSpec:
+    """A mapper with every column that some layout to be found has. named: beside the layouts that are not. One whose layouts are found in
+    the space itself is left as it is. Raises InputError where two axes are free."""
+    if not _found_apart(mapper, workload):
+        return mapper
+    layouts, free_of = _free_axes(mapper)
+    fixed = {axis: ranks for axis, ranks in mapper.split.items() if ranks != "free"}
+    every: dict[str, LayoutSpec] = {}
+    for name, said in layouts.items():
+        free = free_of[name]
+        if len(free) > 1:
+            raise InputError("one axis of a model can be free", path=f"layouts.{name}.split")
+        if free:
+            every |= _with_all_columns(name, said, {**said.split, free[0]: _outside(workload)}, free[0], workload)
+        elif named:
+            every[name] = said
+    return mapper.model_copy(update={"split": fixed, "layouts": every})
+
+
+def _free_axes(mapper: MapperSpec) -> tuple[dict[str, LayoutSpec], dict[str, list[str]]]:
+    """The layouts of a mapper, and the axes that each leaves free."""
+    layouts = dict(mapper.layouts) or {"": LayoutSpec()}
+    splits = {name: {**mapper.split, **said.split} for name, said in layouts.items()}
+    return layouts, {name: [axis for axis, ranks in split.items() if ranks == "free"] for name, split in splits.items()}
+
+
+def _found_apart(mapper: MapperSpec, workload: Workload) -> bool:
+    """Whether layouts are found for a layer of a model and then priced as named ones, and not in the space itself."""
+    alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
+    return not alone and any(_free_axes(mapper)[1].values())
 
 
 def _with_all_columns(name: str, said: LayoutSpec, split: dict[str, Any], axis: str, workload: Workload) -> dict[str, LayoutSpec]:
