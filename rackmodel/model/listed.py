@@ -20,6 +20,6 @@ def passed_over_in(asked: Iterable[Asked], what: str) -> tuple[str, ...]:
     for path, numbers, there in asked:
         if nowhere := " or ".join(str(number) for number in numbers if number not in there):
             if there.isdisjoint(numbers):
-                raise InputError(f"no {what} has {nowhere}", path=path)
+                raise InputError(f"no {what} has {nowhere}", path=path, known=[str(number) for number in sorted(there)])
             found.append(f"{path}: no {what} has {nowhere}: passed over")
     return tuple(found)
