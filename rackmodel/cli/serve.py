@@ -8,7 +8,16 @@ import typer
 
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, limits, words_of
 from rackmodel.cli.printing import echo, print_json, print_table
-from rackmodel.cli.serving_options import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
+from rackmodel.cli.serving_options import (
+    AcceptOption,
+    CacheOption,
+    DraftModelOption,
+    DraftsOption,
+    EngineOption,
+    ModelArg,
+    drafted,
+    per_token_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +80,6 @@ def serve(
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
     from rackmodel.errors import InputError
-    from rackmodel.report.carbon import carbon_words
-    from rackmodel.report.money import money_words
     from rackmodel.report.tables import format_si, wrapped
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money
@@ -109,8 +116,7 @@ def serve(
     _print(answer, _asked(service))
     for line in answer.warnings:
         echo(f"warning: {line}")
-    told = [carbon_words(emitted.to_dict(), " of an output token (g/token)")] if emitted else []
-    told += [money_words((paid * 1e6).to_dict(), " of a million output tokens")] if paid else []
+    told = per_token_lines(emitted, paid)
     for name, shares in spread.items():
         told.append(f"{name.upper()} at the best: " + ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in shares.items()))
     for line in wrapped(told):

@@ -9,7 +9,16 @@ import typer
 
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption
 from rackmodel.cli.printing import echo, print_json, print_table
-from rackmodel.cli.serving_options import AcceptOption, CacheOption, DraftModelOption, DraftsOption, EngineOption, ModelArg, drafted
+from rackmodel.cli.serving_options import (
+    AcceptOption,
+    CacheOption,
+    DraftModelOption,
+    DraftsOption,
+    EngineOption,
+    ModelArg,
+    drafted,
+    per_token_lines,
+)
 
 if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney
@@ -131,8 +140,6 @@ def _made(rate: float | None, count: int, lengths: tuple[float, float, float], s
 def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: JobMoney | None) -> None:
     from rich.table import Table
 
-    from rackmodel.report.carbon import carbon_words
-    from rackmodel.report.money import money_words
     from rackmodel.report.tables import format_number, format_si, wrapped
 
     echo(f"{found['requests']:,} requests, {asked}, in {format_si(found['seconds'], 's')}")
@@ -148,7 +155,5 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
     each, request = (format_si(found[f"joules_per_{one}"], "J", 3) for one in ("token", "request"))
     watts = format_si(found["joules"] / found["seconds"], "W", 3)
     echo(f"{format_si(found['joules'], 'J', 3)}, {watts} in the mean: {each} an output token, {request} a request")
-    told = [carbon_words(emitted.to_dict(), " of an output token (g/token)")] if emitted else []
-    told += [money_words((paid * 1e6).to_dict(), " of a million output tokens")] if paid else []
-    for line in wrapped(told):
+    for line in wrapped(per_token_lines(emitted, paid)):
         echo(line)

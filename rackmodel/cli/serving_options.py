@@ -1,10 +1,14 @@
-"""Options that `serve` and `serve-trace` share: the model, the engine, the caches, and what drafts tokens."""
+"""Options that `serve` and `serve-trace` share: the model, the engine, the caches, and what drafts tokens; and what both say of a token."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rackmodel.carbon.costing import JobMoney
+    from rackmodel.carbon.job import JobCarbon
 
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
@@ -27,3 +31,12 @@ def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
     if model and not count:
         raise InputError("a draft model wants --drafts, the tokens that it makes a step", path="--draft-model")
     return {"drafted": count, "accepted": accepted, "draft_model": model}
+
+
+def per_token_lines(emitted: JobCarbon | None, paid: JobMoney | None) -> list[str]:
+    """What an output token emits (g) and a million of them cost (usd), a line each where it is known."""
+    from rackmodel.report.carbon import carbon_words
+    from rackmodel.report.money import money_words
+
+    grams = [carbon_words(emitted.to_dict(), " of an output token (g/token)")] if emitted else []
+    return grams + ([money_words((paid * 1e6).to_dict(), " of a million output tokens")] if paid else [])
