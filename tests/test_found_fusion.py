@@ -16,14 +16,14 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_loops import RegionLoops
-from rackmodel.nests.searchers import fusion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fusion import fastest_on_chip, least_on_chip, ports_on_chip
-from rackmodel.nests.searchers.ragged_resident import fastest_beside
-from rackmodel.nests.searchers.region_below import RegionBest
-from rackmodel.nests.searchers.region_search import RegionSearch
-from rackmodel.nests.searchers.region_space import RegionSpace
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.regions import fusion
+from rackmodel.nests.searchers.regions.fusion import fastest_on_chip, least_on_chip, ports_on_chip
+from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside
+from rackmodel.nests.searchers.regions.region_below import RegionBest
+from rackmodel.nests.searchers.regions.region_search import RegionSearch
+from rackmodel.nests.searchers.regions.region_space import RegionSpace
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from tests import samples
 from tests.nests.machines import attention, einsum, level
 

@@ -30,9 +30,9 @@ from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, 
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
-from rackmodel.nests.searchers.ragged_resident import fastest_beside, least_beside, ragged_resident, words_once
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.regions.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
+from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside, least_beside, ragged_resident, words_once
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.solution import NestSolution, gap_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 
 from rackmodel.nests.region import Region
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fusion import NothingBetter, RegionSolution
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.regions.fusion import NothingBetter, RegionSolution
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 
 OnChipKey = tuple[str, tuple[tuple[str, int], ...], frozenset[str]]
 

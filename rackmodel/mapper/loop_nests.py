@@ -47,7 +47,7 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.watch import UNWATCHED, Watch
 
 

@@ -16,7 +16,7 @@ __all__ = ["NestCertificate", "NestSolution", "Region", "RegionSolution", "solve
 
 if TYPE_CHECKING:
     from rackmodel.nests.region import Region
-    from rackmodel.nests.searchers.fusion import RegionSolution, solve_fused, solve_region
+    from rackmodel.nests.searchers.regions.fusion import RegionSolution, solve_fused, solve_region
     from rackmodel.nests.solution import NestCertificate, NestSolution
     from rackmodel.nests.solve import solve_nest
 
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
         return region.Region
     if name in ("RegionSolution", "solve_fused", "solve_region"):
-        from rackmodel.nests.searchers import fusion
+        from rackmodel.nests.searchers.regions import fusion
 
         return getattr(fusion, name)
     if name in __all__:

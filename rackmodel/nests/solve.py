@@ -13,7 +13,7 @@ from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.contract import NestQuestion, searcher_for
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from rackmodel.nests.searchers.table import SEARCHERS, SOLVERS
 from rackmodel.nests.solution import NestSolution
 

@@ -167,7 +167,7 @@ def estimate(problem, machine):
     """Rough number of mappings, to skip what is too large."""
     from math import comb
 
-    from rackmodel.nests.searchers.divisor_axis import factorize
+    from rackmodel.nests.searchers.mapspace.divisor_axis import factorize
 
     nodes = 3 * (len(machine.levels) - 1)
     splits = prod(comb(e + nodes, nodes) for n in problem.sizes.values() for _, e in factorize(n))

@@ -12,18 +12,18 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute
 from rackmodel.nests.searchers import ceil_deep
-from rackmodel.nests.searchers.box_registers import BoxSplits, box_best
-from rackmodel.nests.searchers.chain_search import join_chains
+from rackmodel.nests.searchers.bounds.joint_ranges import Weights
+from rackmodel.nests.searchers.bounds.joint_search import JointSearch
+from rackmodel.nests.searchers.chains.chain_search import join_chains
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.joint_best import merged_space, real_space
-from rackmodel.nests.searchers.joint_ranges import Weights
-from rackmodel.nests.searchers.joint_search import JointSearch
-from rackmodel.nests.searchers.ragged_counts import RaggedCounts
-from rackmodel.nests.searchers.ragged_plan import RaggedPlan
-from rackmodel.nests.searchers.rank_shares import shared_ratios
-from rackmodel.nests.searchers.rank_splits import SplitPrices
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.ragged.joint_best import merged_space, real_space
+from rackmodel.nests.searchers.ragged.ragged_counts import RaggedCounts
+from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan
+from rackmodel.nests.searchers.ragged.rank_shares import shared_ratios
+from rackmodel.nests.searchers.registers.box_registers import BoxSplits, box_best
+from rackmodel.nests.searchers.registers.rank_splits import SplitPrices
 from tests import samples
 from tests.nests.machines import einsum
 from tests.nests.random_nests import machine

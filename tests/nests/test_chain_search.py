@@ -14,10 +14,10 @@ from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import chain_search
-from rackmodel.nests.searchers.chain_search import join_chains
+from rackmodel.nests.searchers.chains import chain_search
+from rackmodel.nests.searchers.chains.chain_search import join_chains
 from rackmodel.nests.searchers.contract import NestQuestion
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from tests import samples
 from tests.nests import brute_any, brute_ragged
 from tests.nests.machines import einsum, gemm

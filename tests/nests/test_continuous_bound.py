@@ -13,11 +13,11 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers.continuous_bound import ContinuousNest
-from rackmodel.nests.searchers.list_axes import ListAxis
-from rackmodel.nests.searchers.prices import energy_prices
-from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.bounds.continuous_bound import ContinuousNest
+from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.prices import energy_prices
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from tests.nests.machines import edge3, gemm
 from tests.nests.random_nests import divisible_mapping, machine, mapping, problem
 

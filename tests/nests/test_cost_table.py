@@ -7,14 +7,14 @@ import pytest
 
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
-from rackmodel.nests.searchers.backtrack import best_path, optimum
-from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.fan_state import start
-from rackmodel.nests.searchers.node_prices import PricedSpace
-from rackmodel.nests.searchers.prices import components, energy_prices
-from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.fan_state import start
+from rackmodel.nests.searchers.mapspace.prices import components, energy_prices
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.tables.backtrack import best_path, optimum
+from rackmodel.nests.searchers.tables.cost_table import CostTable
+from rackmodel.nests.searchers.tables.node_prices import PricedSpace
 from tests import samples
 from tests.nests.machines import edge3, einsum, gemm, level
 from tests.nests.random_nests import machine, problem

@@ -13,22 +13,23 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import joint_best, joint_ranges, joint_search
+from rackmodel.nests.searchers.bounds import joint_ranges, joint_search
+from rackmodel.nests.searchers.bounds.joint_cuts import misses
+from rackmodel.nests.searchers.bounds.joint_narrow import narrowed
+from rackmodel.nests.searchers.bounds.joint_program import JointNest, JointProgram
+from rackmodel.nests.searchers.bounds.joint_ragged import least_leaves, leaves_row, round_rows
+from rackmodel.nests.searchers.bounds.joint_ranges import Ranges, Weights
+from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Node, least_at_corners
+from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.joint_cuts import misses
-from rackmodel.nests.searchers.joint_narrow import narrowed
-from rackmodel.nests.searchers.joint_program import JointNest, JointProgram
-from rackmodel.nests.searchers.joint_ragged import least_leaves, leaves_row, round_rows
-from rackmodel.nests.searchers.joint_ranges import Ranges, Weights
-from rackmodel.nests.searchers.joint_search import JointSearch, Node, least_at_corners
-from rackmodel.nests.searchers.list_axes import ListAxis
-from rackmodel.nests.searchers.program_ascent import Ascent, rise
-from rackmodel.nests.searchers.ragged_counts import RaggedCounts
-from rackmodel.nests.searchers.ragged_draws import Draws
-from rackmodel.nests.searchers.ragged_plan import RaggedPlan, orders_of
-from rackmodel.nests.searchers.ragged_steps import stepped
-from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.ragged import joint_best
+from rackmodel.nests.searchers.ragged.ragged_counts import RaggedCounts
+from rackmodel.nests.searchers.ragged.ragged_draws import Draws
+from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.ragged.ragged_steps import stepped
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 from tests import samples
 from tests.nests.machines import gemm

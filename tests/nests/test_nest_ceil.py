@@ -14,10 +14,10 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import ceil_two_level, pareto_tiles
-from rackmodel.nests.searchers.ceil_two_level import SEARCHER
 from rackmodel.nests.searchers.contract import NestQuestion, features
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.two_level import ceil_two_level, pareto_tiles
+from rackmodel.nests.searchers.two_level.ceil_two_level import SEARCHER
 from tests import samples
 from tests.nests import brute_any
 from tests.nests.brute_nest import optimum

@@ -8,8 +8,8 @@ import pytest
 from rackmodel.errors import RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.searchers.divisor_axis import DivisorAxis, coarse_factors
 from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.mapspace.divisor_axis import DivisorAxis, coarse_factors
 from tests import samples
 from tests.nests import random_nests
 

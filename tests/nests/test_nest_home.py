@@ -13,10 +13,10 @@ from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers import home as home_search
-from rackmodel.nests.searchers import home_tiles, home_vectors
 from rackmodel.nests.searchers.contract import NestQuestion
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.homes import home as home_search
+from rackmodel.nests.searchers.homes import home_tiles, home_vectors
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from tests import samples
 from tests.nests.brute_home import BruteHome, estimate
 from tests.nests.brute_nest import optimum

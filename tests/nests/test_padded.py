@@ -14,9 +14,9 @@ from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
-from rackmodel.nests.searchers.padded import cut_off, padded_best, padded_sizes
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.ragged.padded import cut_off, padded_best, padded_sizes
 from tests.nests.machines import edge3, gemm
 from tests.nests.random_nests import mapping
 

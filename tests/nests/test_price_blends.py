@@ -11,14 +11,14 @@ from rackmodel.nests import Region, solve_nest, solve_region
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
-from rackmodel.nests.searchers.backtrack import optimum
-from rackmodel.nests.searchers.cost_table import CostTable
-from rackmodel.nests.searchers.price_blends import Blend, BlendLine, shares_of
-from rackmodel.nests.searchers.prices import energy_prices
-from rackmodel.nests.searchers.region_lines import SliceLines
-from rackmodel.nests.searchers.slices import SliceSearch
-from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.prices import energy_prices
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.regions.region_lines import SliceLines
+from rackmodel.nests.searchers.tables.backtrack import optimum
+from rackmodel.nests.searchers.tables.cost_table import CostTable
+from rackmodel.nests.searchers.tables.price_blends import Blend, BlendLine, shares_of
+from rackmodel.nests.searchers.tables.slices import SliceSearch
 from tests import samples
 from tests.nests import brute_nest
 from tests.nests.machines import level

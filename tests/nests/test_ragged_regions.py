@@ -14,10 +14,10 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.region import RunningRows
 from rackmodel.nests.region_mapping import RegionMapping, RegionNode, price_region
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.ragged_candidates import mapping_of
-from rackmodel.nests.searchers.region_bound import least_of_region
-from rackmodel.nests.searchers.region_parts import parts_of, searched
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.regions.ragged_candidates import mapping_of
+from rackmodel.nests.searchers.regions.region_bound import least_of_region
+from rackmodel.nests.searchers.regions.region_parts import parts_of, searched
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from tests import samples
 from tests.nests.brute_ragged_region import least
 from tests.nests.machines import ffn, gemm, glb_pe, level

@@ -10,9 +10,9 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import Region, solve_nest, solve_region
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
-from rackmodel.nests.searchers.mapping_steps import Unmerge
-from rackmodel.nests.searchers.rank_merging import merged_ranks
-from rackmodel.nests.searchers.region_space import RegionSpace
+from rackmodel.nests.searchers.mapspace.mapping_steps import Unmerge
+from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
+from rackmodel.nests.searchers.regions.region_space import RegionSpace
 from tests.nests import brute_nest
 from tests.nests.machines import einsum, level
 from tests.nests.random_nests import machine
@@ -79,7 +79,7 @@ def test_a_region_whose_ranks_have_atoms_is_as_good_merged_as_apart(seed, aim, m
     found = solve_region(region, objective=aim).certificate
     assert all((["q", "s"] in groups.values()) == together for groups in RegionSpace(region).groups)
     monkeypatch.setattr(RegionSpace, "_groups", lambda self: [{r: [r] for r in p.sizes} for p in region.members])
-    monkeypatch.setattr("rackmodel.nests.searchers.region_branch.merged_ranks", lambda p, *_: {r: [r] for r in p.sizes})
+    monkeypatch.setattr("rackmodel.nests.searchers.regions.region_branch.merged_ranks", lambda p, *_: {r: [r] for r in p.sizes})
     apart = solve_region(region, objective=aim).certificate
     assert found.proven
     assert apart.proven

@@ -7,14 +7,14 @@ from rackmodel.nests import Region, solve_region
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.fusion import NothingBetter
-from rackmodel.nests.searchers.region_below import RegionBest
-from rackmodel.nests.searchers.region_branch import Above, Branch, CaseKeys
-from rackmodel.nests.searchers.region_lines import SliceLines
-from rackmodel.nests.searchers.region_search import RegionSearch
-from rackmodel.nests.searchers.region_space import RegionSpace
-from rackmodel.nests.searchers.region_tiles import PrefixTiles
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.regions.fusion import NothingBetter
+from rackmodel.nests.searchers.regions.region_below import RegionBest
+from rackmodel.nests.searchers.regions.region_branch import Above, Branch, CaseKeys
+from rackmodel.nests.searchers.regions.region_lines import SliceLines
+from rackmodel.nests.searchers.regions.region_search import RegionSearch
+from rackmodel.nests.searchers.regions.region_space import RegionSpace
+from rackmodel.nests.searchers.regions.region_tiles import PrefixTiles
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from tests import samples
 from tests.nests.machines import level
 from tests.nests.test_nest_regions import crossed, gated, scores

@@ -17,11 +17,11 @@ from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.rank_splits import SplitPrices, TimedSplits
-from rackmodel.nests.searchers.register_cells import Registers
-from rackmodel.nests.searchers.registers import CELLS, Inner, RegisterSearch, least_energy
-from rackmodel.nests.searchers.stored_tensors import keep_masks
-from rackmodel.nests.searchers.timed_registers import least_timed
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
+from rackmodel.nests.searchers.registers.rank_splits import SplitPrices, TimedSplits
+from rackmodel.nests.searchers.registers.register_cells import Registers
+from rackmodel.nests.searchers.registers.registers import CELLS, Inner, RegisterSearch, least_energy
+from rackmodel.nests.searchers.registers.timed_registers import least_timed
 from tests import samples
 from tests.nests import brute_ragged
 from tests.nests.machines import edge3, gemm

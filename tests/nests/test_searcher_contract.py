@@ -22,7 +22,7 @@ from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem
 from rackmodel.nests.searchers.contract import FEATURES, Feature, NestQuestion, Searcher, features, searcher_for
-from rackmodel.nests.searchers.stored_tensors import keep_masks
+from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from rackmodel.nests.searchers.table import SEARCHERS, SOLVERS
 from tests.nests import brute_home, brute_nest
 from tests.nests.machines import einsum, gemm

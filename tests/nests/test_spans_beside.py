@@ -11,12 +11,12 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.region_loops import RegionLoops, every_nesting
 from rackmodel.nests.region_mapping import price_region
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.ragged_candidates import mapping_of
-from rackmodel.nests.searchers.ragged_descent import Known, improve
-from rackmodel.nests.searchers.ragged_orders import reordered
-from rackmodel.nests.searchers.region_bound import least_of_region
-from rackmodel.nests.searchers.region_parts import parts_of, searched
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.regions.ragged_candidates import mapping_of
+from rackmodel.nests.searchers.regions.ragged_descent import Known, improve
+from rackmodel.nests.searchers.regions.ragged_orders import reordered
+from rackmodel.nests.searchers.regions.region_bound import least_of_region
+from rackmodel.nests.searchers.regions.region_parts import parts_of, searched
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from tests import samples
 from tests.nests.brute_region import least
 from tests.nests.four_members import region, two_pairs

@@ -7,7 +7,7 @@ from math import prod
 import pytest
 
 from rackmodel.nests.problem import NestFan
-from rackmodel.nests.searchers.spatial_vectors import spatial_set
+from rackmodel.nests.searchers.mapspace.spatial_vectors import spatial_set
 
 
 def sides(choices, allowed, limit):

@@ -8,8 +8,8 @@ from math import prod
 import pytest
 
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
-from rackmodel.nests.searchers.fewest_cycles import fewest_cycles
-from rackmodel.nests.searchers.spatial_vectors import every_vector, whole_vectors
+from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.mapspace.spatial_vectors import every_vector, whole_vectors
 
 
 @pytest.mark.parametrize("seed", range(12))

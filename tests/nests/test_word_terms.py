@@ -9,8 +9,8 @@ import pytest
 
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
-from rackmodel.nests.searchers.prices import BitPrices, components, energy_prices
-from rackmodel.nests.searchers.word_terms import CHARGES, Tally, TensorTerm, tally_prices
+from rackmodel.nests.searchers.mapspace.prices import BitPrices, components, energy_prices
+from rackmodel.nests.searchers.mapspace.word_terms import CHARGES, Tally, TensorTerm, tally_prices
 from tests.nests.machines import gemm
 from tests.nests.random_nests import SHAPES, machine, mapping, problem
 

@@ -30,7 +30,7 @@ from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import Layout
 from rackmodel.model.workload import Op, Workload
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]

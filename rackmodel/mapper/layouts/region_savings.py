@@ -19,7 +19,7 @@ from rackmodel.mapper.found_fusion import SURE, Fused
 from rackmodel.mapper.fused_regions import FusedRegions
 from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.nests.searchers.effort import Exhausted
-from rackmodel.nests.searchers.shared_tables import SharedTables
+from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 
 Pair = tuple[float, float]
 Price = Callable[[Task], Pair]

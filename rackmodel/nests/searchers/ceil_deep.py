@@ -16,22 +16,22 @@ import numpy as np
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers import perfect
-from rackmodel.nests.searchers.box_registers import box_best
-from rackmodel.nests.searchers.chain_search import Joined, join_chains, join_ties, listable
+from rackmodel.nests.searchers.bounds.relaxed_bound import budgets, least_key
+from rackmodel.nests.searchers.chains.chain_search import Joined, join_chains, join_ties, listable
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but, features
-from rackmodel.nests.searchers.cost_table import CostTable
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
-from rackmodel.nests.searchers.joint_best import answers, comparable, drawn_best, joint_best, orders_together
-from rackmodel.nests.searchers.list_axes import ListAxis
-from rackmodel.nests.searchers.padded import padded_best
-from rackmodel.nests.searchers.prices import Component
-from rackmodel.nests.searchers.registers import UNSUPPORTED, least_energy
-from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
-from rackmodel.nests.searchers.slices import Best, SliceSearch
-from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.stored_tensors import Stored
-from rackmodel.nests.searchers.timed_registers import least_timed
+from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.prices import Component
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
+from rackmodel.nests.searchers.ragged.joint_best import answers, comparable, drawn_best, joint_best, orders_together
+from rackmodel.nests.searchers.ragged.padded import padded_best
+from rackmodel.nests.searchers.registers.box_registers import box_best
+from rackmodel.nests.searchers.registers.registers import UNSUPPORTED, least_energy
+from rackmodel.nests.searchers.registers.timed_registers import least_timed
+from rackmodel.nests.searchers.tables.cost_table import CostTable
+from rackmodel.nests.searchers.tables.slices import Best, SliceSearch
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much

@@ -14,7 +14,7 @@ from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.stored_tensors import Stored
+from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 from rackmodel.nests.solution import NestSolution
 
 

@@ -18,9 +18,9 @@ from rackmodel.nests.problem import NestTensor
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
 from rackmodel.nests.searchers.cpsat_space import Exponents, Index, SpaceModel, Words
 from rackmodel.nests.searchers.infeasible import infeasible
-from rackmodel.nests.searchers.mapping_steps import LevelChoice, build_mapping
+from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice, build_mapping
+from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.perfect import space_size
-from rackmodel.nests.searchers.space import Space
 from rackmodel.nests.solution import NestCertificate, NestSolution
 
 UNITS = 2**58  # the objective stays below this

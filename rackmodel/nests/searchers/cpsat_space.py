@@ -12,8 +12,8 @@ from typing import Any
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.problem import index_term
-from rackmodel.nests.searchers.space import Space
-from rackmodel.nests.searchers.spatial_vectors import vectors
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.spatial_vectors import vectors
 
 Exponents = list[Any]  # of one rank, one a prime: variables, linear expressions or whole numbers
 Words = tuple[Any, int]  # (variable or 1, largest value)

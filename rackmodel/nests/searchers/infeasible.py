@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.problem import NestLevel, NestMachine, NestProblem, NestTensor
-from rackmodel.nests.searchers.stored_tensors import Stored
+from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 
 
 def infeasible(problem: NestProblem, machine: NestMachine, masks: Sequence[Stored], constraints: NestConstraints) -> InfeasibleError:

@@ -5,15 +5,15 @@ from math import comb, factorial, inf, prod
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.searchers.bounds.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
-from rackmodel.nests.searchers.divisor_axis import DivisorAxis, coarse_factors, factorize
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
-from rackmodel.nests.searchers.registers import least_energy
-from rackmodel.nests.searchers.relaxed_bound import budgets, least_key
-from rackmodel.nests.searchers.slices import Best, SliceSearch
-from rackmodel.nests.searchers.space import OnChip, Space
-from rackmodel.nests.searchers.timed_registers import least_timed
+from rackmodel.nests.searchers.mapspace.divisor_axis import DivisorAxis, coarse_factors, factorize
+from rackmodel.nests.searchers.mapspace.space import OnChip, Space
+from rackmodel.nests.searchers.registers.registers import least_energy
+from rackmodel.nests.searchers.registers.timed_registers import least_timed
+from rackmodel.nests.searchers.tables.slices import Best, SliceSearch
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 COARSE = ((1, inf), (64, 10e6), (1000, 10e6), (14_000, 100e6))  # tiles of all ranks where all divisors are too many, cells to price

@@ -1,0 +1,235 @@
+"""A lower bound of an objective by branch and bound: the joint programs, between whole numbers that come closer.
+
+A node is a choice of orders and Ranges; its bound is that of its convex program (joint_program). The first node leaves the orders of every
+level open. The lowest nodes are cut in two or three at a number that their program has put between whole ones (pieces and tiles of a rank,
+parts laid out, rounds, waves, copies of the output), or into the orders of a level; where, says joint_cuts. The bound is that
+of the lowest node when the work is done. An objective that is a product is bounded by a line a E + b T and by the least E and T alone,
+at the corners of what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, exp, floor, inf, log
+
+from rackmodel.nests.arrays import Floats
+from rackmodel.nests.objective import TIE, NestObjective
+from rackmodel.nests.searchers.bounds.continuous_bound import Saving
+from rackmodel.nests.searchers.bounds.joint_cuts import Cut, Nearness
+from rackmodel.nests.searchers.bounds.joint_narrow import narrowed
+from rackmodel.nests.searchers.bounds.joint_program import JointNest, JointProgram
+from rackmodel.nests.searchers.bounds.joint_ranges import Key, Ranges, Weights
+from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.mapspace.space import Space
+
+TOGETHER = 8  # lowest nodes that are cut together
+WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
+AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
+OPENED, IDLE = 0.1, 1e-3  # of what is open: what cutting a level's orders before all else has to take; from which it is tried again
+DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
+
+
+@dataclass(frozen=True)
+class Node:
+    """Mappings of one choice of orders between some whole numbers, with their bound. ordered: score of the best cut into orders of the node
+    around it."""
+
+    program: JointProgram
+    ranges: Ranges
+    ascent: Ascent
+    ordered: float = inf
+
+    @staticmethod
+    def of(program: JointProgram, ranges: Ranges, scale: float, around: Ascent | None = None, ordered: float = inf) -> Node | None:
+        """around: of a node that holds this one. None where no whole numbers are left."""
+        within, least = narrowed(program, ranges), -inf if around is None else around.value
+        return None if within is None else Node(program, within, Ascent(program.between(within), scale, least, around), ordered)
+
+    def cuts(self) -> list[Cut]:
+        """Where it may be cut."""
+        z, found = self.ascent.at, []
+        for key in self.program.wholes():
+            least, most = self.program.range_of(key, self.ranges)
+            now = min(max(exp(z[self.program.index[key]]), least), most)
+            below = floor(now + WHOLE / 2)
+            if least < most and now - below > WHOLE and below < most:
+                found.append(Cut(key, ((least, below), (below + 1, most)), (log(now / below), log((below + 1) / now))))
+        return [*found, *self._tiles(), *self._chords()]
+
+    def _tiles(self) -> list[Cut]:
+        """Tiles that are no whole number of leaves: at the next whole number, at the one before, half way between, and where they are no
+        whole number of elements."""
+        z, found = self.ascent.at, []
+        for level, r, v in self.program.tiles:
+            key, u = ("tile", level, r, v), self.program.nest.leaf[r]
+            if key not in self.program.index:
+                continue
+            least, most = self.program.range_of(key, self.ranges)
+            now = min(max(exp(z[self.program.index[key]]), least), most)
+            q = ceil(now / u * (1 - WHOLE))
+            if now > u * q * (1 - WHOLE):
+                continue
+            half = int((q - 0.5) * u)
+            ends = [end for end in ((half, q * u - 1) if now > half + 0.5 else ((q - 1) * u, half)) if least <= end < most]
+            ends = ends or [end for end in (floor(now),) if least <= end < most]
+            if ends:
+                starts = least, *(end + 1 for end in ends)
+                parts = tuple(zip(starts, (*ends, most), strict=True))
+                far = [max(0.0, log(now / last), log(first / now)) for first, last in parts]
+                found.append(Cut(key, parts, tuple(far)))
+        return found
+
+    def near(self, known: float) -> Nearness:
+        """What is near its program's numbers."""
+        gap = max(0.0, (known - self.ascent.value) / abs(known))
+        return Nearness(self.program, self.ranges, self.ascent.program, self.ascent.at, gap, abs(known))
+
+    def _chords(self) -> list[Cut]:
+        """Ranges of copies in whose middle the chord is far off."""
+        z, found = self.ascent.at, dict[Key, Cut]()
+        for each, fans in self.program.fresh(self.ranges, z, abs(self.ascent.value)):
+            saving = Saving(each, fans)
+            now = float(self.program.copies_of(saving) @ z)
+            a, b = self.program.chord(saving, self.ranges.copies)
+            error = each * (a + b * now - exp(min(now, 700.0)))
+            wide = [f for f in fans if self.ranges.copies[f][1] > self.ranges.copies[f][0]]
+            if error > OPEN and wide:
+                fan = max(wide, key=lambda f: self.ranges.copies[f][1] / self.ranges.copies[f][0])
+                low, high = self.ranges.copies[fan]
+                middle = min(high - 1, max(low, round(exp(min(700.0, float(z[self.program.index["copies", fan]]))))))
+                found.setdefault(("copies", fan), Cut(("copies", fan), ((low, middle), (middle + 1, high)), (error, error)))
+        return list(found.values())
+
+
+class JointSearch:
+    """Branch and bound of one Space under one set of weights. known: a E + b T of a mapping, without the MACs."""
+
+    def __init__(self, space: Space, weights: Weights, known: float) -> None:
+        self.nest, self.known, self.space = JointNest(space, weights), known, space
+        orders = [space.orders(level) for level in range(1, space.depth)]
+        free = frozenset(level for level, some in enumerate(orders, 1) if len(some) > 1)
+        root = JointProgram(self.nest, [some[0] for some in orders], free)
+        self.programs: dict[object, JointProgram] = {}
+        self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
+        rise([node.ascent for node in self.nodes], DONE, self.known)
+        levels = sorted(free)
+        while self.nodes and levels:
+            levels = self._opened(levels)
+
+    def _opened(self, levels: list[int]) -> list[int]:
+        """Cut all nodes into the orders of the level that takes most of what is open, if it takes much; levels that are worth another
+        trial after it."""
+        least = self.nodes[0].ascent.value
+        trials = [(level, self._cut_into(level)) for level in levels if least < self.known]
+        taken = {level: made[0].ascent.value - least if made else inf for level, made in trials}
+        best = max(taken, key=lambda level: taken[level], default=0)
+        if not taken or taken[best] <= OPENED * (self.known - least):
+            return []
+        self.nodes = dict(trials)[best]
+        return [level for level in levels if level != best and taken[level] > IDLE * (self.known - least)]
+
+    def _cut_into(self, level: int) -> list[Node]:
+        """All nodes, with every order of a level."""
+        cut = Cut(("order", level), (), (), tuple(self.space.orders(level)))
+        made = [half for node in self.nodes for half in self._halves(node, cut, inf)]
+        rise([half.ascent for half in made], DONE, self.known)
+        return sorted(made, key=lambda node: node.ascent.value)
+
+    def _sort(self) -> None:
+        self.nodes.sort(key=lambda node: node.ascent.value)
+
+    @property
+    def bound(self) -> float:
+        """Least a E + b T, without the MACs: no more than what is known."""
+        least = min(self.known, self.nodes[0].ascent.value if self.nodes else inf)
+        return least - 1e-9 * abs(least)
+
+    def run(self, work: int, effort: Effort | None = None) -> None:
+        """Cut nodes until none is below what is known, the lowest has nothing to be cut at, or so many programs are made."""
+        while work > 0 and not (effort is not None and effort.over):
+            lowest = [node for node in self.nodes[:TOGETHER] if node.ascent.value < self.known * (1 - TIE)]
+            rising = [node.ascent for node in lowest if node.ascent.going]
+            chosen = [(node, *cut) for node in lowest if not node.ascent.going and (cut := self._cut(node)) is not None]
+            if not rising and (not chosen or chosen[0][0] is not lowest[0]):
+                break
+            halves = [(node, cut, self._halves(node, cut, ordered)) for node, cut, ordered in chosen]
+            rise([*rising, *(half.ascent for _, _, both in halves for half in both)], DONE, self.known, STEPS)
+            gone = {id(node) for node, _, _ in chosen}
+            self.nodes = [node for node in self.nodes if id(node) not in gone]
+            self.nodes += [half for _, _, both in halves for half in both]
+            work -= sum(max(1, len(both)) for _, _, both in halves)
+            self._sort()
+
+    def _cut(self, node: Node) -> tuple[Cut, float] | None:
+        """(where a node is cut, score of the best cut into orders); None where nothing is left to be cut. Cuts into orders, which take long
+        to be judged, are looked at only where the others are no better than they were last."""
+        near = node.near(self.known)
+        cuts = [(near.score(cut), cut) for cut in node.cuts()]
+        ordered = node.ordered * AGAIN
+        if not cuts or max(score for score, _ in cuts) <= ordered:
+            orders = [self._order_cut(node, near, level) for level in sorted(node.program.free)]
+            some = [(near.score(cut), cut) for cut in orders]
+            ordered = max((score for score, _ in some), default=-inf)
+            cuts += some
+        return (max(cuts, key=lambda one: one[0])[1], ordered) if cuts else None
+
+    def _order_cut(self, node: Node, near: Nearness, level: int) -> Cut:
+        orders = tuple(self.space.orders(level))
+        missed = []
+        for order in orders:
+            program = self._program(node.program, level, order)
+            missed.append(near.missed(program, node.ranges, program.numbers_before(node.program, {level})))
+        return Cut(("order", level), (), tuple(missed), orders)
+
+    def _program(self, program: JointProgram, level: int, order: tuple[int, ...]) -> JointProgram:
+        orders = [order if n == level else () if n in program.free else old for n, old in enumerate(program.orders)]
+        key = tuple(orders), program.free - {level}
+        if key not in self.programs:
+            self.programs[key] = program.ordered(level, order)
+        return self.programs[key]
+
+    def _halves(self, node: Node, cut: Cut, ordered: float) -> list[Node]:
+        scale = abs(self.known)
+        if cut.orders:
+            level = int(str(cut.key[1]))
+            programs = [self._program(node.program, level, order) for order in cut.orders]
+            made = [Node.of(program, program.ranges_of(level, node.ranges), scale, node.ascent, ordered) for program in programs]
+        else:
+            made = [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, node.ascent, ordered) for part in cut.parts]
+        return [one for one in made if one is not None]
+
+    def starts(self, most: int) -> list[tuple[JointProgram, Floats]]:
+        """Programs of given orders with numbers that are near those of some nodes, from the lowest to those next to what is known, as the
+        lowest may hold no mapping: of each the orders that miss least."""
+        below = [node for node in self.nodes if node.ascent.value < self.known] or self.nodes[:1]
+        nodes = below[:: -(-len(below) // most)]
+        found = [self._likely(node)[: -(-most // len(nodes))] for node in nodes]
+        return [one for some in found for one in some][:most]
+
+    def _likely(self, node: Node) -> list[tuple[JointProgram, Floats]]:
+        near, levels = node.near(self.known), sorted(node.program.free)
+        found = []
+        for orders in product(*(self.space.orders(level) for level in levels)):
+            program = node.program
+            for level, order in zip(levels, orders, strict=True):
+                program = self._program(program, level, order)
+            before = program.numbers_before(node.program, set(levels))
+            found.append((near.missed(program, node.ranges, before), program, node.ascent.at[before]))
+        found.sort(key=lambda one: one[0])
+        return [(program, z) for _, program, z in found]
+
+
+def least_at_corners(objective: NestObjective, weights: Weights, line: float, energy: float, time: float) -> float:
+    """Least key of any (E, T) with a E + b T >= line, E >= energy, T >= time; static power is none of E here.
+
+    The key is linear, or E T with static power in E: along the line it is concave, so that an end of it is least.
+    """
+    a, b = weights.joule, weights.second
+    corners = []
+    if a > 0:
+        corners.append((max(energy, (line - b * time) / a), time))
+    if b > 0:
+        corners.append((energy, max(time, (line - a * energy) / b)))
+    return min(float(objective.key(e, t)[0]) for e, t in corners)

@@ -1,0 +1,1 @@
+"""Tensors at home in the cores of a memory, a fan and cores."""

@@ -1,0 +1,244 @@
+"""Any tile on deep machines, large problems: a better mapping by draws, a closer bound by branch and bound.
+
+Programs (joint_program) say where the numbers of a good mapping are near; draws start there and at the best mapping known
+(ragged_draws), first after a few programs, then as nodes are cut under the weights of the best (joint_search). All of it takes so many
+programs, so that the same question ends the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import exp, factorial, prod
+
+import numpy as np
+
+from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.objective import NestObjective, better
+from rackmodel.nests.searchers.bounds.joint_program import JointProgram
+from rackmodel.nests.searchers.bounds.joint_ranges import Weights
+from rackmodel.nests.searchers.bounds.joint_search import JointSearch, least_at_corners
+from rackmodel.nests.searchers.contract import NestQuestion
+from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
+from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
+from rackmodel.nests.searchers.ragged.ragged_draws import Drawn, Draws
+from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.ragged.ragged_steps import kicked, stepped
+from rackmodel.nests.searchers.ragged.rank_shares import shared_ratios
+from rackmodel.nests.searchers.tables.slices import Best
+
+LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
+WORK, ALONE = 480, 40  # programs of all masks together; of the least energy and the least time alone
+STARTS, LOOKED, TURNS = 16, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+ANYWHERE = 2  # choices of orders of which a first mapping is drawn
+TURN = 16  # programs of either, at once
+SLOWER = 0.35  # of a part: what is rounded up
+
+
+@dataclass(frozen=True)
+class JointBest:
+    """best: mapping found or known before · bound: of the primary key, over every mapping of the mask · cells: rows counted and
+    programs made."""
+
+    best: Best
+    bound: float
+    cells: int
+
+
+def answers(q: NestQuestion, kept: Stored) -> bool:
+    """Whether a mask of the question is large, of few orders, and free of fixed tiles."""
+    return large(q, kept) and not q.constraints.tiles and not q.resident and orders_together(q, kept) <= ORDERS
+
+
+def large(q: NestQuestion, kept: Stored) -> bool:
+    """Whether tiles of a mask are too many to list; none where one memory holds all, whose loops move the same words in any order."""
+    return prod(q.problem.sizes.values()) > LARGE and any(kept[1:])
+
+
+def orders_together(q: NestQuestion, kept: Stored) -> int:
+    """Orders of the nodes of all levels, every choice of them."""
+    return prod(factorial(sum(t.name in names for t in q.problem.tensors)) for names in kept[1:])
+
+
+def comparable(q: NestQuestion, best: Best) -> bool:
+    """Whether a mapping's words and seconds cost anything: bounds are in their units."""
+    return best[2].latency_s > 0 and best[2].energy_j > q.problem.macs * q.problem.density * q.machine.compute.j_per_mac * (1 + 1e-6)
+
+
+def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) -> JointBest:
+    """The search of one mask; best: of any mask so far · floor: what is known of the energy."""
+    space, whole = real_space(q, kept), merged_space(q, kept)
+    macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    work = max(2 * STARTS, WORK // len(q.masks))
+    first = min(FIRST, work // 2)
+    goal = q.objective if q.objective.energy_only else replace(q.objective, name="edp")  # says where every number of a good mapping is
+    draws = Draws(goal, macs, best[2].energy_j)
+    best = explored(q, best, draws, [known_start(space, best, draws), *_anywhere(space, draws)], 0)
+    guide = _search(whole, best, macs, _weights(goal, best))
+    guide.run(first, q.effort)
+    best = _drawn(q, space, guide, best, draws, KICKS[0])
+    search = _search(whole, best, macs, _weights(q.objective, best))
+    for kicks in KICKS[1:]:
+        search.run(work // (len(KICKS) - 1), q.effort)
+        best = _drawn(q, space, search, best, draws, kicks)
+        draws.objective = q.objective
+        search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
+    return JointBest(best, _bound(q, whole, search, best, (macs, floor)), draws.cells + work)
+
+
+def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
+    """(the best of draws around a mapping that is known, rows counted); large problems alone."""
+    if not large(q, kept) or q.constraints.tiles or q.resident or q.effort.over:
+        return best, 0
+    space = real_space(q, kept)
+    draws = Draws(q.objective, q.problem.macs * q.problem.density * q.machine.compute.j_per_mac, best[2].energy_j)
+    start = known_start(space, best, draws)
+    if start is None:
+        return best, draws.cells
+    best = _better(q, best, draws.around(start, 2 * TURNS, q.effort))
+    draws.small = False
+    return _better(q, best, draws.around(start, 2 * TURNS, q.effort)), draws.cells
+
+
+def real_space(q: NestQuestion, kept: Stored) -> Space:
+    axes = [ListAxis(n, 2, q.machine.compute.atom.get(r, 1)) for r, n in q.problem.sizes.items()]
+    return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+
+
+def merged_space(q: NestQuestion, kept: Stored) -> Space:
+    """The same, ranks that no tensor tells apart as one: for programs alone."""
+    groups = merged_ranks(q.problem, q.constraints.named_ranks(), q.machine.compute.atom)
+    sizes = {name: prod(q.problem.sizes[r] for r in parts) for name, parts in groups.items()}
+    leaf = {name: prod(q.machine.compute.atom.get(r, 1) for r in parts) for name, parts in groups.items()}
+    axes = [ListAxis(n, 2, leaf[name]) for name, n in sizes.items()]
+    return Space(q.problem, q.machine, kept, q.constraints, axes=axes, groups=groups)
+
+
+def _weights(objective: NestObjective, best: Best) -> Weights:
+    """Those of an objective at the best mapping."""
+    cost = best[2]
+    return Weights(*objective.weights(cost.energy_j, cost.latency_s), cost.energy_j, cost.latency_s)
+
+
+def _search(space: Space, best: Best, macs: float, weights: Weights) -> JointSearch:
+    told = weights.told()
+    return JointSearch(space, told, _known_sum(told, best, macs))
+
+
+def _known_sum(w: Weights, best: Best, macs: float) -> float:
+    """a E + b T of a mapping, without the MACs."""
+    return w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
+
+
+def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
+    """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
+    the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute."""
+    w, macs = search.nest.weights, joules[0]
+    line = search.bound + w.joule * macs
+    if q.objective.name != "edp":
+        asked = _weights(q.objective, best)
+        return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
+    ends = _Ends(q, space, best, joules)
+    for _ in range(2 * ALONE // TURN):
+        ends.rise(w, line)
+    return least_at_corners(q.objective, w, line, ends.energy, ends.time)
+
+
+class _Ends:
+    """The least energy and the least time alone, as far as they are known: that is made closer whose corner is the lower."""
+
+    def __init__(self, q: NestQuestion, space: Space, best: Best, joules: tuple[float, float]) -> None:
+        """joules: as of _bound."""
+        self.q, self.space, self.best = q, space, best
+        self.macs, self.energy = joules[0], max(joules)
+        self.time = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
+        self.searches: dict[bool, JointSearch] = {}
+
+    def rise(self, w: Weights, line: float) -> None:
+        """Some programs more of one of them."""
+        known, aim = self.best[2], self.q.objective
+        of_energy = least_at_corners(aim, w, line, self.energy, known.latency_s)
+        timed = least_at_corners(aim, w, line, known.energy_j, self.time) < of_energy
+        if timed not in self.searches:
+            one = Weights(0.0, 1.0, w.joules, w.seconds) if timed else Weights(1.0, 0.0, w.joules, w.seconds)
+            self.searches[timed] = _search(self.space, self.best, self.macs, one)
+        search = self.searches[timed]
+        search.run(TURN, self.q.effort)
+        if timed:
+            self.time = max(self.time, search.bound)
+        else:
+            self.energy = max(self.energy, search.bound + self.macs)
+
+
+def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:
+    """The best of steps from the mapping that is known, if it is of this space, and from where the lowest programs point."""
+    near = (_near(space, program, z, draws) for program, z in search.starts(STARTS))
+    return explored(q, best, draws, [known_start(space, best, draws), *near], kicks)
+
+
+def _anywhere(space: Space, draws: Draws) -> list[Drawn | None]:
+    """Some mappings of some choices of orders, drawn anywhere."""
+    choices = list(product(*(space.orders(level) for level in range(1, space.depth))))
+    some = draws.random.permutation(len(choices))[:ANYWHERE]
+    return [draws.anywhere(draws.plan(space, choices[i])) for i in some.tolist()]
+
+
+def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn | None], kicks: int) -> Best:
+    """The best of steps from some starts, and from draws around the ends of these."""
+    found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
+    if not found:
+        return best
+    ends = kicked(draws, stepped(draws, found, q.effort), kicks, q.effort)
+    for end in ends[:LOOKED]:
+        best = _better(q, best, draws.tidy(end))
+    return best
+
+
+def _better(q: NestQuestion, best: Best, one: Drawn) -> Best:
+    mapping = one.plan.mapping(one.row)
+    cost = evaluate(q.problem, q.machine, mapping)
+    key = q.objective.key(cost.energy_j, cost.latency_s)
+    return (key, mapping, cost) if better(key, best[0]) else best
+
+
+def known_start(space: Space, best: Best, draws: Draws) -> Drawn | None:
+    orders = orders_of(space, best[1])
+    if any(sorted(order) != sorted(space.stored(level)) for level, order in enumerate(orders, 1)):
+        return None
+    plan = draws.plan(space, orders)
+    return draws.at(plan, plan.row(best[1]))
+
+
+def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn | None:
+    """The mapping next to a program's numbers."""
+    plan = draws.plan(space, program.orders[1:])
+
+    def tile(level: int, node: int, r: int) -> float:
+        at = program.index.get(("tile", level, r, program.versions[level][0][node][r]))
+        return 1.0 if at is None else max(1.0, exp(float(z[at])))
+
+    def laid(fan: int, r: int) -> float:
+        return max(1.0, exp(float(z[program.index["laid", fan, r]]))) if ("laid", fan, r) in program.index else 1.0
+
+    near = [next_to(draws, plan, ratios) for ratios in shared_ratios(plan, program.space, tile, laid)]
+    return min((one for one in near if one is not None), key=lambda one: one.near, default=None)
+
+
+def next_to(draws: Draws, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
+    """The best drawn around ratios that are real numbers; where none of them fits, those, rounded, the largest made smaller."""
+    found = draws.near(plan, ratios)
+    return draws.at(plan, _within(plan, np.floor(ratios + SLOWER).astype(np.int64))) if found is None else found
+
+
+def _within(plan: RaggedPlan, ratios: Ints) -> Ints:
+    """The row of ratios, the largest of them made smaller until it fits."""
+    while not plan.fits(rows := plan.rows_of(ratios[None]))[0] and ratios.max() > 1:
+        ratios = ratios.copy()
+        ratios[int(np.argmax(ratios))] -= 1
+    return np.asarray(rows[0])

@@ -1,0 +1,118 @@
+"""A better mapping step by step: every change of one or two numbers of a row at once, the best of them the next, until none is better.
+
+A step gives one of the ratios of a row (ragged_plan: outer tiles move along) another value, or two of them, as they must where a fan, a
+room and the ports are all nearly full; then tiles are made as small as their pieces allow. Some thousand rows are counted together.
+Where that ends, draws around the best (ragged_draws) are where it begins again. Candidates only: no bound rests on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rackmodel.nests.arrays import Ints
+from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.ragged.ragged_draws import Drawn, Draws, Key
+
+STEPS, KICKED, EACH = 40, 4, 3  # steps; the best that are drawn around, how many of the draws of each go on
+WORSE = 1.3  # of a key: draws that are no worse go on
+NEARER = 1 - 1e-9  # of a key: what counts as better
+
+
+class _Climb:
+    """From one mapping on. now, best: by either key · passed: mappings it came by."""
+
+    def __init__(self, start: Drawn) -> None:
+        self.now = self.best = start
+        self.passed: list[Key] = []
+        self.ended = False
+
+    def changes(self, ends: dict[Key, Drawn], objective: str) -> Ints | None:
+        """[rows, numbers] ratios to be looked at; None where it has come to a mapping that others came by: it ends where they did."""
+        self.passed.append((objective, self.now.plan.orders, self.now.row.tobytes()))
+        if (end := ends.get(self.passed[-1])) is not None:
+            self.now, self.ended = end, True
+            return None
+        return _changed(np.maximum(1, np.rint(self.now.plan.ratios_of(self.now.row))).astype(np.int64))
+
+    def take(self, one: Drawn | None, other: Drawn | None) -> None:
+        """The best of what was looked at, by either key; None where nothing was left of it."""
+        if one is not None and one.key < self.best.key:
+            self.best = one
+        if other is not None and other.near < self.now.near * NEARER:
+            self.now = other
+        else:
+            self.ended = True
+
+    @property
+    def found(self) -> Drawn:
+        """The better of the two."""
+        return self.best if self.best.key < self.now.key else self.now
+
+
+def stepped(draws: Draws, starts: Sequence[Drawn], effort: Effort) -> list[Drawn]:
+    """Where steps from some mappings end, all of them side by side; draws: under whose near key."""
+    climbs = [_Climb(start) for start in starts]
+    for _ in range(STEPS):
+        going = [climb for climb in climbs if not climb.ended]
+        if not going or effort.over:
+            break
+        alike: dict[int, list[tuple[_Climb, Ints]]] = {}
+        for climb in going:
+            if (rows := climb.changes(draws.ends, draws.objective.name)) is not None:
+                alike.setdefault(id(climb.now.plan), []).append((climb, rows))
+        for some in alike.values():
+            _step(draws, some)
+    for climb in climbs:
+        draws.ends.update(dict.fromkeys(climb.passed, climb.found))
+    return [climb.found for climb in climbs]
+
+
+def _step(draws: Draws, some: list[tuple[_Climb, Ints]]) -> None:
+    """One step of climbs of one plan."""
+    plan = some[0][0].now.plan
+    of = np.repeat(np.arange(len(some)), [len(rows) for _, rows in some])
+    most = np.array([max(climb.best.key, climb.now.near) for climb, _ in some])
+    rows, of = draws.worth(plan, np.concatenate([rows for _, rows in some]), most[of], of)
+    keys, nears = draws.keys(plan, rows)
+    for i, (climb, _) in enumerate(some):
+        own = np.flatnonzero(of == i)
+        best = (own[int(np.argmin(by[own]))] for by in (keys, nears)) if len(own) else ()
+        climb.take(*([Drawn(plan, rows[k], float(keys[k]), float(nears[k])) for k in best] or (None, None)))
+
+
+def kicked(draws: Draws, found: list[Drawn], kicks: int, effort: Effort) -> list[Drawn]:
+    """Some mappings and what steps make of draws around the best of them, so often; best first."""
+    found = _distinct(found)
+    for _ in range(kicks):
+        near = [drawn for one in found[:KICKED] for drawn in draws.several(one, WORSE * one.near, EACH)]
+        found = _distinct(found + stepped(draws, near, effort))
+    return found
+
+
+def _distinct(found: list[Drawn]) -> list[Drawn]:
+    """Best first, of equal ones the first."""
+    first: dict[float, Drawn] = {}
+    for drawn in sorted(found, key=lambda drawn: drawn.near):
+        first.setdefault(drawn.near, drawn)
+    return list(first.values())
+
+
+def _values(ratio: int) -> list[int]:
+    """Other values that a ratio may take."""
+    found = {1, ratio - 2, ratio - 1, ratio + 1, ratio + 2, 2 * ratio, ratio // 2, -(-ratio // 2), 3 * ratio, ratio // 3}
+    found |= {round(1.25 * ratio), round(0.8 * ratio)}
+    return sorted(value for value in found if value >= 1 and value != ratio)
+
+
+def _changed(ratios: Ints) -> Ints:
+    """[rows, numbers] ratios with one or two of them changed."""
+    moves = np.array([(i, value) for i, ratio in enumerate(ratios.tolist()) for value in _values(ratio)])
+    one, other = np.triu_indices(len(moves))
+    on = (moves[one, 0] != moves[other, 0]) | (one == other)
+    one, other = one[on], other[on]
+    columns = np.repeat(ratios[:, None], len(one), axis=1)
+    at = np.arange(len(one))
+    columns[moves[one, 0], at], columns[moves[other, 0], at] = moves[one, 1], moves[other, 1]
+    return columns.T

@@ -1,0 +1,1 @@
+"""Tiles of any size on a memory, a buffer and an array."""
