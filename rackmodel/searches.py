@@ -16,9 +16,9 @@ from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep, walk_together
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.offload import host_of
-from rackmodel.cost.step.pricer import backing_level
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.offload import host_of
+from rackmodel.cost.step.tasks.pricer import backing_level
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError, InputError, together
 from rackmodel.evaluations import profile_of, running_on

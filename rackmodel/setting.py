@@ -67,7 +67,7 @@ def at_pace(inside: LocalPricer, architecture: Architecture, workload: Workload,
     if profile.products != "fitted" or not workload.backward:
         return inside
     from rackmodel.cost.inside.kernels import KernelPricer
-    from rackmodel.cost.step.pace import TrainedSteps, pace_of
+    from rackmodel.cost.step.tasks.pace import TrainedSteps, pace_of
 
     steps = TrainedSteps(inside=inside, architecture=architecture, workload=workload, profile=profile)
     return replace(inside, pace=pace_of(steps)) if isinstance(inside, KernelPricer) else inside

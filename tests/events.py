@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import StepJobs
-from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob, LayerPass
-from rackmodel.cost.step.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, order
+from rackmodel.cost.step.clock.clock import StepJobs
+from rackmodel.cost.step.clock.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, order
+from rackmodel.cost.step.tasks.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.model.schedules import FOLDED
 
 SENDS = ("send forward", "send backward")  # to the next stage, to the one before

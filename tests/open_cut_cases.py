@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel import api
-from rackmodel.cost.step.clock import StepJobs, step_seconds
+from rackmodel.cost.step.bounds.memory import memory_of
+from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
 from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, WEIGHTS, LaneJob, LayerPass
-from rackmodel.cost.step.memory import memory_of
+from rackmodel.cost.step.tasks.jobs import DEVICE, PASSES, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapping import from_mapping

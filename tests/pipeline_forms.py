@@ -27,7 +27,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, Ints, Order, check, in_flight, order, waves, weave
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, Ints, Order, check, in_flight, order, waves, weave
 from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]

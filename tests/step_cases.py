@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import StepJobs
-from rackmodel.cost.step.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, LaneJob, LayerPass
+from rackmodel.cost.step.clock.clock import StepJobs
+from rackmodel.cost.step.tasks.jobs import DEVICE, HOME, PASSES, REDUCTIONS, SPREAD, UP, WEIGHTS, LaneJob, LayerPass
 from rackmodel.model.schedules import FOLDED, SCHEDULES, TABLE
 
 SIDE = (WEIGHTS, REDUCTIONS, UP, HOME)

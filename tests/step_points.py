@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import StepBound, compose
+from rackmodel.cost.step.bounds.bound import StepBound, compose
+from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut_by_counts, even_cut
-from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.setting import Setting

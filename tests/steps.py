@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.ledger import Ledger
+from rackmodel.cost.step.bounds.memory import fullest_device
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import cut_by_counts, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import static_watts, step_ledger
-from rackmodel.cost.step.memory import fullest_device
 from rackmodel.cost.step.setting import Setting
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective

@@ -11,7 +11,7 @@ import rackmodel.studies.answer as answers
 from rackmodel.cost.network import asked, fabric
 from rackmodel.cost.network.asked import Conversations, Hearing, besides_numbers, content
 from rackmodel.cost.network.collectives import collective_table
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.shared import SharedInputs, SharedPoint
 from rackmodel.model.architecture import Architecture, Network

@@ -10,7 +10,7 @@ import yaml
 
 from rackmodel import api
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Setting
+from rackmodel.cost.step.tasks.pricer import Setting
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective

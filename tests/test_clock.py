@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from rackmodel.cost.program.tasks import LocalOp, Task
-from rackmodel.cost.step import jobs as jobs_module
-from rackmodel.cost.step.clock import StepJobs, step_seconds
-from rackmodel.cost.step.critical_path import HOST, critical_path
-from rackmodel.cost.step.jobs import DEVICE, PASSES, SPREAD, UP, WEIGHTS, LaneJob, LayerPass, lanes_of, layer_passes
-from rackmodel.cost.step.pipeline_orders import FORWARD, order
-from rackmodel.cost.step.timed_task import TimedTask
+from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
+from rackmodel.cost.step.clock.critical_path import HOST, critical_path
+from rackmodel.cost.step.clock.pipeline_orders import FORWARD, order
+from rackmodel.cost.step.tasks import jobs as jobs_module
+from rackmodel.cost.step.tasks.jobs import DEVICE, PASSES, SPREAD, UP, WEIGHTS, LaneJob, LayerPass, lanes_of, layer_passes
+from rackmodel.cost.step.tasks.timed_task import TimedTask
 from rackmodel.model.profile import Host, Overlap, ProfileSpec
 from rackmodel.model.schedules import FOLDED, SCHEDULES, TABLE
 from tests import samples

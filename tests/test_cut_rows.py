@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rackmodel.cost.step.bound import least_seconds
-from rackmodel.cost.step.cut_rows import CutRows, branch, last_passes, least_of, warm_up_passes
-from rackmodel.cost.step.device_times import Layers, StepChoices
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, order
+from rackmodel.cost.step.bounds.bound import least_seconds
+from rackmodel.cost.step.bounds.cut_rows import CutRows, branch, last_passes, least_of, warm_up_passes
+from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, order
 from rackmodel.model.schedules import FOLDED, SPLIT, TABLE, chunk_counts, runs_as
 from tests.step_points import priced
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import rackmodel.cost.step.layers as layers
+import rackmodel.cost.step.tasks.layers as layers
 from rackmodel import api
 from rackmodel.cost.program.derive import derive
 from tests import samples

@@ -17,7 +17,7 @@ from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.routing import ROWS, Routing, _counts, load_of
 from rackmodel.cost.program.tasks import LocalOp, Volume
-from rackmodel.cost.step.merged import side_by_side
+from rackmodel.cost.step.tasks.merged import side_by_side
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture

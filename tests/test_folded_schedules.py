@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.step.clock import StepJobs, step_seconds
-from rackmodel.cost.step.critical_path import critical_path
+from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
+from rackmodel.cost.step.clock.critical_path import critical_path
+from rackmodel.cost.step.clock.pipeline_orders import held, order
+from rackmodel.cost.step.clock.schedule import schedule_of
 from rackmodel.cost.step.cut import cut
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.jobs import DEVICE, PASSES, LaneJob, LayerPass
-from rackmodel.cost.step.pipeline_orders import held, order
-from rackmodel.cost.step.schedule import schedule_of
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.jobs import DEVICE, PASSES, LaneJob, LayerPass
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace

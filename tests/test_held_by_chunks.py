@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rackmodel.cost.step.bounds.figures import HELD, Holding
+from rackmodel.cost.step.bounds.memory import BUFFERS, device_memory, least_in_flight, memory_of
+from rackmodel.cost.step.clock.pipeline_orders import order
 from rackmodel.cost.step.cut import cut
-from rackmodel.cost.step.figures import HELD, Holding
-from rackmodel.cost.step.memory import BUFFERS, device_memory, least_in_flight, memory_of
-from rackmodel.cost.step.pipeline_orders import order
 from rackmodel.model.schedules import FOLDED, SPLIT
 from tests.samples import some
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.merged import products_alike, side_by_side
+from rackmodel.cost.step.tasks.merged import products_alike, side_by_side
 from rackmodel.inputs.read import read_profile
 from rackmodel.mapper.layouts import merged_kernels
 from rackmodel.mapper.layouts.factors import FactorBuilder, build_factors

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.bounds.figures import Figures
 from rackmodel.cost.step.group import Job, plan_of, price_group
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.layout import legal_choices
 from rackmodel.model.plan import Plan
 from tests import samples

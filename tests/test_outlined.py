@@ -15,14 +15,14 @@ import pytest
 
 from rackmodel import api
 from rackmodel.cost.program.tasks import Flow, LocalOp, Touched, Volume
-from rackmodel.cost.step import pricer as pricers
+from rackmodel.cost.step.bounds.device_times import StepChoices
+from rackmodel.cost.step.bounds.figures import ARRAYS
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.device_times import StepChoices
-from rackmodel.cost.step.figures import ARRAYS
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
-from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.outline import OutlinePricer
+from rackmodel.cost.step.tasks import pricer as pricers
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.outline import OutlinePricer
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper import outlined, search

@@ -1,4 +1,4 @@
-"""Kernels that compute run at the clock that the products of a step leave (cost/step/pace)."""
+"""Kernels that compute run at the clock that the products of a step leave (cost/step/tasks/pace)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
-from rackmodel.cost.step.pace import TrainedSteps, pace_of
+from rackmodel.cost.step.tasks.pace import TrainedSteps, pace_of
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.resources import Pace
 from rackmodel.setting import at_pace, local_pricer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.step.layer_cost import LayerCost
+from rackmodel.cost.step.tasks.layer_cost import LayerCost
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.mapping import MapperSpec

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.pipeline_orders import STEADY, fullest_moments, held, in_flight, order
+from rackmodel.cost.step.clock.pipeline_orders import STEADY, fullest_moments, held, in_flight, order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import FOLDED, SCHEDULES, SPLIT
 from tests import samples

@@ -16,7 +16,7 @@ from rackmodel.carbon.costing import cost_of, job_money
 from rackmodel.carbon.job import Usage
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import static_powers
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.carbon_tables import tables_of
 from rackmodel.inputs.ranged import ranged_facts

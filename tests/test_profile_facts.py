@@ -10,7 +10,7 @@ import pytest
 
 from rackmodel.api import search, search_mapper
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.step.pricer import slowest_of
+from rackmodel.cost.step.tasks.pricer import slowest_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_profile, read_workload
 from rackmodel.inputs.plain_yaml import dumped

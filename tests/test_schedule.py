@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from rackmodel.cost.step.clock import StepJobs, step_seconds
-from rackmodel.cost.step.schedule import Span, schedule_of, spans_at_most
+from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
+from rackmodel.cost.step.clock.schedule import Span, schedule_of, spans_at_most
 from tests import samples
 from tests.events import simulate
 from tests.step_cases import Maker

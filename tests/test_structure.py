@@ -39,6 +39,18 @@ FLOORS = [
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}
 WITHIN = {  # floors of rooms that have rooms
     "cost": [{"step"}, {"inside", "network"}, {"program"}, {"going_on", "ledger"}],
+    "cost.step": [
+        {"occupancy"},
+        {"ledger"},
+        {"exposure", "repeated"},
+        {"exact"},
+        {"group"},
+        {"hand_overs", "pools"},
+        {"bounds"},
+        {"clock"},
+        {"tasks"},
+        {"columns", "cut", "setting"},
+    ],
     "nests.searchers": [
         {"regions", "table"},
         {"ceil_deep", "cpsat"},

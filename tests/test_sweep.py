@@ -23,7 +23,7 @@ import rackmodel
 import rackmodel as rm
 from rackmodel import api, processes
 from rackmodel.cli.app import app
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError
 from rackmodel.inputs import library_path, read_study
 from rackmodel.inputs.shared import SharedInputs

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, StepJobs, seconds_together, step_seconds
-from rackmodel.cost.step.critical_path import critical_path, critical_paths, paths_together
+from rackmodel.cost.step.bounds.cut_rows import CutRows, least_of
+from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
+from rackmodel.cost.step.bounds.memory import memory_of
+from rackmodel.cost.step.clock.clock import Clock, StepJobs, seconds_together, step_seconds
+from rackmodel.cost.step.clock.critical_path import critical_path, critical_paths, paths_together
+from rackmodel.cost.step.clock.pass_plan import pass_name, pass_plan
+from rackmodel.cost.step.clock.pipeline_orders import waves
 from rackmodel.cost.step.cut import even_cut
-from rackmodel.cost.step.cut_rows import CutRows, least_of
-from rackmodel.cost.step.device_times import Layers, StepChoices
-from rackmodel.cost.step.jobs import LaneJob, picked
 from rackmodel.cost.step.ledger import step_ledger
-from rackmodel.cost.step.memory import memory_of
-from rackmodel.cost.step.pass_plan import pass_name, pass_plan
-from rackmodel.cost.step.pipeline_orders import waves
+from rackmodel.cost.step.tasks.jobs import LaneJob, picked
 from rackmodel.mapper.families import Families, FamilyBound
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.pipelines import Pipelines
@@ -125,7 +125,7 @@ def test_pipelines_of_many_mappings_keep_no_runs_and_those_of_one_beside_them_do
 def test_steps_of_many_mappings_some_of_them_alike_have_the_seconds_and_paths_of_each_alone(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rackmodel.cost.step.timelines.MOST", most)
+    monkeypatch.setattr("rackmodel.cost.step.clock.timelines.MOST", most)
     rng, asked = np.random.default_rng(7), list[tuple[StepJobs, int]]()
     for seed in range(24):
         jobs = draw("gpt" if seed % 2 else "slow", seed).exact.jobs

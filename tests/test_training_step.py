@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.step.bound import compose
+from rackmodel.cost.step.bounds.bound import compose
+from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
+from rackmodel.cost.step.bounds.figures import HELD
+from rackmodel.cost.step.bounds.memory import device_memory, in_flight, memory_of
+from rackmodel.cost.step.clock.pipeline_orders import in_flight as exact_in_flight
 from rackmodel.cost.step.cut import even_cut
-from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.exact import ExactStep, Structure
-from rackmodel.cost.step.figures import HELD
 from rackmodel.cost.step.group import as_the_device_sees, plan_of
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.memory import device_memory, in_flight, memory_of
-from rackmodel.cost.step.pipeline_orders import in_flight as exact_in_flight
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.inputs import read_workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import WorkloadSpec

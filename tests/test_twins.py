@@ -9,8 +9,8 @@ from _pytest.monkeypatch import MonkeyPatch
 
 from rackmodel import api
 from rackmodel.cost.step.group import Job, plan_of, price_group
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.points import Point

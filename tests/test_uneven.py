@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from rackmodel import api
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Volume, message
-from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.capped import solve_capped
 from rackmodel.mapper.layouts.eliminate import eliminate

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Task, Volume
-from rackmodel.cost.step.windows import hidable
+from rackmodel.cost.step.tasks.windows import hidable
 from rackmodel.model.einsum import Access
 from rackmodel.model.profile import Overlap, Window
 

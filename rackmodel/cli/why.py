@@ -149,7 +149,7 @@ def _searching(asked: dict[str, Any], watch: Watch) -> tuple[Callable[..., Resul
     """(Searches of what is asked, each under more settings or none, which share what they read and price alike; a mapping's price under
     them)."""
     from rackmodel import api
-    from rackmodel.cost.step.shared import Shared
+    from rackmodel.cost.step.tasks.shared import Shared
     from rackmodel.errors import InputError
     from rackmodel.inputs.said import instead
     from rackmodel.inputs.shared import SharedInputs

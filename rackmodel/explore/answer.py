@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from rackmodel import api
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError, RackmodelError
 from rackmodel.explore.knobs import knobs_of
 from rackmodel.explore.question import PageQuestion

@@ -2,7 +2,7 @@
 
 A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded by the devices' own work alone, first for
 families of plans (mapper/families), then where that leaves a point worth looking at for itself; what is left then by the longest of all
-paths (cost/step/bound). So most points cost no more than their memory, which is exact: which of them fit is found out once.
+paths (cost/step/bounds/bound). So most points cost no more than their memory, which is exact: which of them fit is found out once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.cut_rows import CutRows, branch, least_of
+from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
+from rackmodel.cost.step.bounds.memory import Known, memory_of
 from rackmodel.cost.step.cut import Cut, even_cut
-from rackmodel.cost.step.cut_rows import CutRows, branch, least_of
-from rackmodel.cost.step.device_times import Layers, StepChoices
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.memory import Known, memory_of
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.families import Families, FamilyBound, least_of_plans
 from rackmodel.mapper.infeasible import Nearest, home_misses

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Sends
-from rackmodel.cost.step.figures import Figures
+from rackmodel.cost.step.bounds.bound import Sends
+from rackmodel.cost.step.bounds.figures import Figures
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.mapper.mapspace import Variant
 from rackmodel.mapper.pipelines import Pipelines

@@ -18,10 +18,10 @@ import numpy as np
 from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem, resting
 from rackmodel.cost.inside.roofline import Array, Row, roofline_rows
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Task
-from rackmodel.cost.step.fused_kernels import numbered
-from rackmodel.cost.step.layer_inside import LayerInside, PricedLayer
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.windows import Kernels
+from rackmodel.cost.step.tasks.fused_kernels import numbered
+from rackmodel.cost.step.tasks.layer_inside import LayerInside, PricedLayer
+from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.mapper.around import Around, NestKey, share_of
 from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of

@@ -12,8 +12,8 @@ import numpy as np
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.program.local_ops import operand_bits
-from rackmodel.cost.step.offload import host_of
-from rackmodel.cost.step.pipeline_orders import check
+from rackmodel.cost.step.clock.pipeline_orders import check
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.pooled import pool_problems

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.offload import host_of
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.room import room_of
 from rackmodel.units import bytes_text

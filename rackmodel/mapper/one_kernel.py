@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import LocalOp
-from rackmodel.cost.step.fused_kernels import might_be_less
-from rackmodel.cost.step.items import Item
-from rackmodel.cost.step.layer_inside import PricedLayer
+from rackmodel.cost.step.tasks.fused_kernels import might_be_less
+from rackmodel.cost.step.tasks.items import Item
+from rackmodel.cost.step.tasks.layer_inside import PricedLayer
 from rackmodel.mapper.found_fusion import Fused, best_set, operations
 from rackmodel.mapper.waits_between import might_wait_less
 from rackmodel.model.architecture import Architecture

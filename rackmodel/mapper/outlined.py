@@ -1,8 +1,8 @@
 """Groups that are outlined first and priced where that is worth it.
 
-An outline (cost/step/outline) holds what every plan has on every column: its memory, exact, and what its device does at least. Families'
-bounds are made of it, and where those leave a plan on a column worth a look, it is priced in full, in the outline's place. Most of a large
-space is never priced. What is priced later is the same to the last digit but for the rounding of sums in another order.
+An outline (cost/step/tasks/outline) holds what every plan has on every column: its memory, exact, and what its device does at least.
+Families' bounds are made of it, and where those leave a plan on a column worth a look, it is priced in full, in the outline's place.
+Most of a large space is never priced. What is priced later is the same to the last digit but for the rounding of sums in another order.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
-from rackmodel.cost.step.layer_inside import looks_at_layers
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.outline import OutlinePricer
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.outline import OutlinePricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Together
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Sends, device_seconds, least_seconds, step_joules
-from rackmodel.cost.step.cut_rows import CutRows
-from rackmodel.cost.step.device_times import Layers
+from rackmodel.cost.step.bounds.bound import Sends, device_seconds, least_seconds, step_joules
+from rackmodel.cost.step.bounds.cut_rows import CutRows
+from rackmodel.cost.step.bounds.device_times import Layers
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

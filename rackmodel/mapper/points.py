@@ -10,14 +10,14 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import step_joules
+from rackmodel.cost.step.bounds.bound import step_joules
+from rackmodel.cost.step.bounds.figures import Figures, SharedFigures
+from rackmodel.cost.step.bounds.memory import fullest_device, memory_of
 from rackmodel.cost.step.cut import Cut, cut_by_counts, partition
 from rackmodel.cost.step.exact import ExactStep, Structure, seconds_of
-from rackmodel.cost.step.figures import Figures, SharedFigures
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.memory import fullest_device, memory_of
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.mapspace import Group
 from rackmodel.model.plan import Plan
 

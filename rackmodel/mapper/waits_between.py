@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
-from rackmodel.cost.step.items import Item
-from rackmodel.cost.step.jobs import DEVICE, lanes_of
-from rackmodel.cost.step.layer_inside import PricedLayer
+from rackmodel.cost.step.tasks.items import Item
+from rackmodel.cost.step.tasks.jobs import DEVICE, lanes_of
+from rackmodel.cost.step.tasks.layer_inside import PricedLayer
 from rackmodel.mapper.found_fusion import Fused, operations, rivals
 
 if TYPE_CHECKING:

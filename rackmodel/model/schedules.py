@@ -1,6 +1,7 @@
 """Pipeline schedules: the one table that files, orders, memory, bounds and the clock read.
 
-Of p stages, m micro-batches, v chunks at stage i; what `lead` and `delay` mean, and whose schedules these are: cost/step/pipeline_orders.
+Of p stages, m micro-batches, v chunks at stage i; what `lead` and `delay` mean, and whose schedules these are:
+cost/step/clock/pipeline_orders.
 """
 
 from __future__ import annotations

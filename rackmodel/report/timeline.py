@@ -1,6 +1,6 @@
 """What each stage of a pipeline does over the step: computes forward or backward, waits for what is sent, or for another stage.
 
-The step is cut into BINS; of each the shares of what runs are counted from the schedule (cost/step/schedule.py) exactly:
+The step is cut into BINS; of each the shares of what runs are counted from the schedule (cost/step/clock/schedule.py) exactly:
 
     exposed = covered by any task - covered by an operation      idle (bubbles) = 1 - covered by any task
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rackmodel.cost.step.clock.schedule import Spans, schedule_of, spans_at_most, staged_schedule
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.schedule import Spans, schedule_of, spans_at_most, staged_schedule
 
 BINS = 240
 MOST_STAGES = 16

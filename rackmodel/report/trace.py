@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.memory import device_memory
+from rackmodel.cost.step.clock.schedule import Span, Spans, schedule_of, spans_at_most, staged_schedule
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.memory import device_memory
-from rackmodel.cost.step.schedule import Span, Spans, schedule_of, spans_at_most, staged_schedule
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SPLIT
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.carbon.costing import JobMoney, job_money
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture

@@ -12,7 +12,7 @@ import numpy as np
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_mapper
 from rackmodel.mapper.given import GivenColumns, GivenMesh, GivenShape, given_columns

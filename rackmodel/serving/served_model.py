@@ -1,6 +1,6 @@
 """A model as it is served: workload x machine x deployment x profile → seconds, joules and ledger of n steps at once.
 
-    a pass of a stage    its layers on the clock (cost/step/clock), every figure an array over the steps
+    a pass of a stage    its layers on the clock (cost/step/clock/clock), every figure an array over the steps
     one stage            a step is that pass
     p stages             p batches are under way, each a p-th of the step's sequences, so that in a steady state every stage is busy as
                          long as the slowest: a step of all sequences is p passes of the slowest stage, hand-over included
@@ -23,16 +23,16 @@ from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.program.tasks import Task, Volume
-from rackmodel.cost.step.clock import StepJobs, step_seconds
+from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
-from rackmodel.cost.step.items import Item
-from rackmodel.cost.step.jobs import LayerPass, lanes_of, layer_passes
-from rackmodel.cost.step.layers import LayerPricer
 from rackmodel.cost.step.ledger import replica_static, static_powers
-from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.pricer import Pricer, backing_level, link_rows
 from rackmodel.cost.step.setting import Setting
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.items import Item
+from rackmodel.cost.step.tasks.jobs import LayerPass, lanes_of, layer_passes
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.link_arrays import LinkArrays
+from rackmodel.cost.step.tasks.pricer import Pricer, backing_level, link_rows
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.mapper.mapspace import algorithms_of
 from rackmodel.model.architecture import Architecture

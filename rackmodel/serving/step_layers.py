@@ -25,10 +25,10 @@ from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
 from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
-from rackmodel.cost.step.items import Priced
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.merged import taken_together
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.items import Priced
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.merged import taken_together
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec

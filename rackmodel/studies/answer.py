@@ -17,7 +17,7 @@ from rackmodel import api
 from rackmodel.cost.ledger import COLUMNS, Charge, Ledger
 from rackmodel.cost.network.asked import Hearing
 from rackmodel.cost.step.occupancy import wired_of
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs.shared import SharedPoint
 from rackmodel.model.architecture import Architecture

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from rackmodel.carbon.bill import Bill
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InputError, OutputError
 from rackmodel.inputs import library_names, library_path
 from rackmodel.inputs.marked import Marked

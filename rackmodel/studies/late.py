@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
 from rackmodel.studies.answer import OK, search_point

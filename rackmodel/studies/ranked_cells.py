@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rackmodel import api
 from rackmodel.carbon.job import Usage
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where
 from rackmodel.inputs import apply_overrides, load
 from rackmodel.inputs.comparison import Cell

@@ -13,13 +13,13 @@ import numpy as np
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import LocalPricer
-from rackmodel.cost.step.beside import BesideProfiles
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Asked, TaskSeconds
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.pace import TrainedSteps, pace_of
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.beside import BesideProfiles
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.pace import TrainedSteps, pace_of
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.profile_columns import as_columns, joined, one_library, task_facts

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.step.ledger import static_powers
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile, read_workload
 from rackmodel.inputs.read import machine_calls

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 from math import lcm
 
-from rackmodel.cost.step.shared import Shared
+from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_mapper
 from rackmodel.mapper.given import GivenShape, given_columns

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.step.offload import host_of
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.inputs import read_profile
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.mapping import to_mapping

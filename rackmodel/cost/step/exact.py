@@ -15,25 +15,25 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import Sends, StepBound, compose
-from rackmodel.cost.step.clock import Clock, StepJobs, seconds_together, step_seconds
+from rackmodel.cost.step.bounds.bound import Sends, StepBound, compose
+from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
+from rackmodel.cost.step.bounds.figures import HELD, Figures, Holding, figures
+from rackmodel.cost.step.bounds.memory import device_memory, fullest_device, memory_of
+from rackmodel.cost.step.clock.clock import Clock, StepJobs, seconds_together, step_seconds
+from rackmodel.cost.step.clock.critical_path import Path, critical_path, paths_together
+from rackmodel.cost.step.clock.staged import StagedJobs, staged_path, staged_seconds
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.critical_path import Path, critical_path, paths_together
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.device_times import Layers, StepChoices
-from rackmodel.cost.step.figures import HELD, Figures, Holding, figures
 from rackmodel.cost.step.group import Job, plan_of, staged_figures
 from rackmodel.cost.step.hand_overs import Handed, HandOver, hand_over, in_places, sends_between, sends_of, summed
-from rackmodel.cost.step.items import Item
-from rackmodel.cost.step.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
-from rackmodel.cost.step.layer_cost import LayerCost, LayerItems
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.memory import device_memory, fullest_device, memory_of
-from rackmodel.cost.step.offload import host_of, offloaded
 from rackmodel.cost.step.pools import across
-from rackmodel.cost.step.pricer import Pricer
-from rackmodel.cost.step.staged import StagedJobs, staged_path, staged_seconds
+from rackmodel.cost.step.tasks.items import Item
+from rackmodel.cost.step.tasks.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
+from rackmodel.cost.step.tasks.layer_cost import LayerCost, LayerItems
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.link_arrays import LinkArrays
+from rackmodel.cost.step.tasks.offload import host_of, offloaded
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.plan import Plan
 from rackmodel.model.room import room_of

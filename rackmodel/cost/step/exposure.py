@@ -17,11 +17,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.critical_path import HOST, Path, critical_paths
+from rackmodel.cost.step.clock.critical_path import HOST, Path, critical_paths
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.hand_overs import Place
-from rackmodel.cost.step.items import Item
-from rackmodel.cost.step.jobs import PASSES
+from rackmodel.cost.step.tasks.items import Item
+from rackmodel.cost.step.tasks.jobs import PASSES
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.program.tasks import Program
 from rackmodel.cost.program.tied import tied_weights
-from rackmodel.cost.step.bound import Sends
+from rackmodel.cost.step.bounds.bound import Sends
+from rackmodel.cost.step.bounds.figures import SharedFigures, figures, join, told_apart
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
-from rackmodel.cost.step.figures import SharedFigures, figures, join, told_apart
 from rackmodel.cost.step.hand_overs import first_said, handed_alike, sends_of
-from rackmodel.cost.step.layer_cost import LayerCost
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.offload import OffloadLevel, host_of, offloaded
-from rackmodel.cost.step.pricer import Pricer
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.layer_cost import LayerCost
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.offload import OffloadLevel, host_of, offloaded
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
 from rackmodel.model.profile import ProfileSpec

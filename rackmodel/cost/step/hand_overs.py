@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task, Volume, local
 from rackmodel.cost.program.tied import tied_weights
-from rackmodel.cost.step.bound import Sends
+from rackmodel.cost.step.bounds.bound import Sends
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.link_arrays import LinkArrays
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec

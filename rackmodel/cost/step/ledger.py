@@ -16,8 +16,8 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.hand_overs import Message, tied_volumes
-from rackmodel.cost.step.items import Item
-from rackmodel.cost.step.pricer import link_rows
+from rackmodel.cost.step.tasks.items import Item
+from rackmodel.cost.step.tasks.pricer import link_rows
 from rackmodel.model.architecture import Architecture
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.network.collectives import send
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.link_arrays import LINK_FIGURES, LinkArrays
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.placement import members
 from rackmodel.model.plan import Plan

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.program.tied import STATE
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import plan_of
-from rackmodel.cost.step.items import Item
+from rackmodel.cost.step.tasks.items import Item
 from rackmodel.model.plan import Plan
 from rackmodel.model.result import Repetition
 from rackmodel.model.workload import Section

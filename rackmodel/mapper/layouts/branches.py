@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.memory import BUFFERS
+from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Part, Weights
 from rackmodel.mapper.layouts.layer_tables import SAVED, LayerTables
 from rackmodel.mapper.layouts.min_sum import Table, least_sum

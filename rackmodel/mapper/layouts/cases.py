@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.memory import BUFFERS
 from rackmodel.mapper.layouts.layer_prices import Openness, Prices, Weights
 from rackmodel.mapper.layouts.layer_tables import Fits, Known, LayerTables
 from rackmodel.model.mapping import HomeSpec, MapperSpec

@@ -31,8 +31,8 @@ from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import LocalOp, Task, local
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.pricer import Pricer, backing_level
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.pricer import Pricer, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
 from rackmodel.mapper.layouts.kernel_groups import KernelGroup, alone, groups_of
 from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer

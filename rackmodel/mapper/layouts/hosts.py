@@ -1,6 +1,6 @@
 """What the host takes at least to launch a layer's passes, choice by choice.
 
-    host of a pass = its own time + launch · kernels and collectives of the choices made          as cost/step/device_times has it
+    host of a pass = its own time + launch · kernels and collectives of the choices made          as cost/step/bounds/device_times has it
     pass >= (1 − share) · device + share · host                                                   for any share
 
 Copies of tensors and kernels that take several operations are launches of their tables, as their seconds are.
@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.local_ops import has_backward
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.items import launched
-from rackmodel.cost.step.jobs import launches
-from rackmodel.cost.step.layers import part_of
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.items import launched
+from rackmodel.cost.step.tasks.jobs import launches
+from rackmodel.cost.step.tasks.layers import part_of
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.layouts.interfaces import Strategy
 from rackmodel.mapper.layouts.layer_prices import Openness, Part
 from rackmodel.mapper.layouts.merged_kernels import Change

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.tasks import LocalOp, Task
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.around import share_of
 from rackmodel.mapper.found_fusion import Fused, best_set, operations, rivals
 from rackmodel.mapper.layouts.interfaces import Index, Strategy

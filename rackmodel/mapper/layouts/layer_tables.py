@@ -26,7 +26,7 @@ from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.hosts import LayerHost, starts
 from rackmodel.mapper.layouts.interfaces import Interfaces

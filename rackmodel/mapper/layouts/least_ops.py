@@ -19,8 +19,8 @@ import numpy as np
 
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
 from rackmodel.mapper.layouts.layer_tables import Attained

@@ -19,11 +19,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.memory import in_flight
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.layer_inside import looks_at_layers
 from rackmodel.cost.step.ledger import static_watts
-from rackmodel.cost.step.memory import in_flight
+from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.mapper.layouts.branches import Column
 from rackmodel.mapper.layouts.cases import Case, Cases, Row, Run, Shape, Told
 from rackmodel.mapper.layouts.closing import Closing

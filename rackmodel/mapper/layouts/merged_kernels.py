@@ -1,6 +1,6 @@
 """What kernels that take several operations together change in a layout problem's tables, by the layouts of these operations.
 
-    together = one kernel of those whose shares agree, as a step merges them (cost/step/merged, cost/program/fusion)
+    together = one kernel of those whose shares agree, as a step merges them (cost/step/tasks/merged, cost/program/fusion)
     change   = what is together - what its operations take alone         seconds, joules: one table for each such group
 
 Products of one operand, and what norms sum over accelerators, are one kernel where all but their columns is split alike; a norm makes the
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.fusion import summed_axes, sums_before_norms
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.merged import RUNS, products_alike, run_of, side_by_side, statistics_alike, summed_message
+from rackmodel.cost.step.tasks.merged import RUNS, products_alike, run_of, side_by_side, statistics_alike, summed_message
 from rackmodel.mapper.layouts.interfaces import Index, Strategy
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.model.layout import PARTIAL

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from rackmodel.cost.program.tasks import LocalOp, Task
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.found_fusion import SURE, Fused
 from rackmodel.mapper.fused_regions import FusedRegions
 from rackmodel.mapper.loop_nests import NestInside

@@ -2,7 +2,7 @@
 
     hidden <= min(seconds of the copies, Σ over contractions of (1 − (1 − share)^copies) · their seconds)       in each pass
 
-of copies beside what reads them, and of copies beside what makes them, each with the contractions of its side. As `cost/step/windows`
+of copies beside what reads them, and of copies beside what makes them, each with the contractions of its side. As `cost/step/tasks/windows`
 has it, but that a contraction may hide one tensor's copies and another's both: so a bound.
 """
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import StepJobs
+from rackmodel.cost.step.bounds.figures import Figures
+from rackmodel.cost.step.bounds.memory import BUFFERS
+from rackmodel.cost.step.clock.clock import StepJobs
 from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep, Structure
-from rackmodel.cost.step.figures import Figures
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.hand_overs import in_places, summed
-from rackmodel.cost.step.jobs import DEVICE, SPREAD
-from rackmodel.cost.step.layers import LayerPricer
-from rackmodel.cost.step.memory import BUFFERS
-from rackmodel.cost.step.pricer import Pricer
+from rackmodel.cost.step.tasks.jobs import DEVICE, SPREAD
+from rackmodel.cost.step.tasks.layers import LayerPricer
+from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.stages.cut_clock import CutClock, one_column
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once

@@ -62,7 +62,7 @@ class Ends:
 class CutProblem:
     """L layers of K kinds under Q policies, on one column (mesh, micro-batch), one accelerator's share of everything.
 
-    One section is a kind, one plan a policy (`columns` fills it from the clock's passes and `cost/step/figures.Figures`):
+    One section is a kind, one plan a policy (`columns` fills it from the clock's passes and `cost/step/bounds/figures.Figures`):
 
         kinds            [L] kind of each layer, first to last: a section's number, `repeat` times
         forward_s        [K, Q] s, one layer, one steady micro-batch, on the device (inf: this kind has no such policy)

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
+from rackmodel.cost.step.bounds.figures import Holding
+from rackmodel.cost.step.bounds.memory import BUFFERS, least_in_flight, memory_of
 from rackmodel.cost.step.cut import Cut, layers_of
-from rackmodel.cost.step.device_times import StepChoices, device_times
-from rackmodel.cost.step.figures import Holding
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.memory import BUFFERS, least_in_flight, memory_of
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.points import Point, sums_of
 from rackmodel.mapper.stages.stage_cut import TIGHT

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rackmodel.cost.step.device_times import StepChoices, device_times
+from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN

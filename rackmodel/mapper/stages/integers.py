@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.pipeline_orders import check, in_flight
+from rackmodel.cost.step.clock.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
 from rackmodel.mapper.stages.cut_problem import CAN, ONCE, Array, CutProblem, Ints, by_policy, check_problem
 

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bound import step_joules
+from rackmodel.cost.step.bounds.bound import step_joules
+from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
 from rackmodel.cost.step.cut import cut_by_counts, partition
-from rackmodel.cost.step.device_times import StepChoices, device_times
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts

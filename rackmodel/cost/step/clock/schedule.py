@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, StepJobs
-from rackmodel.cost.step.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob
-from rackmodel.cost.step.pass_plan import LAYER_PASSES, pass_name
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
-from rackmodel.cost.step.stage_state import Run, Step, Times, in_a_row
-from rackmodel.cost.step.staged import StagedJobs, staged_visits
+from rackmodel.cost.step.clock.clock import Clock, StepJobs
+from rackmodel.cost.step.clock.pass_plan import LAYER_PASSES, pass_name
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
+from rackmodel.cost.step.clock.stage_state import Run, Step, Times, in_a_row
+from rackmodel.cost.step.clock.staged import StagedJobs, staged_visits
+from rackmodel.cost.step.tasks.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.fusion import fuse
-from rackmodel.cost.step.layer_tasks import LayerTasks
-from rackmodel.cost.step.layers import LayerPricer
+from rackmodel.cost.step.tasks.layer_tasks import LayerTasks
+from rackmodel.cost.step.tasks.layers import LayerPricer
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section
 

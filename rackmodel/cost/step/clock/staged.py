@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import DEVICE, Lanes, roles_of
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, waves
-from rackmodel.cost.step.timed_task import TimedTask
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, waves
+from rackmodel.cost.step.tasks.jobs import DEVICE, Lanes, roles_of
+from rackmodel.cost.step.tasks.timed_task import TimedTask
 from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]

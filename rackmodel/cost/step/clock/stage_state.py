@@ -13,8 +13,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import DEVICE, LANES, SPREAD, WEIGHTS, LaneJob, LayerPass
-from rackmodel.cost.step.max_plus import NEVER, identity
+from rackmodel.cost.step.clock.max_plus import NEVER, identity
+from rackmodel.cost.step.tasks.jobs import DEVICE, LANES, SPREAD, WEIGHTS, LaneJob, LayerPass
 
 Array = NDArray[np.float64]
 Step = tuple[int, str]  # section, name of the pass

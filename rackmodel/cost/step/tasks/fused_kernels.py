@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.items import Item, Priced
-from rackmodel.cost.step.windows import Kernels
+from rackmodel.cost.step.tasks.items import Item, Priced
+from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.model.profile import Host, Overlap
 
 Array = NDArray[np.float64]

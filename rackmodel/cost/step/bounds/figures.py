@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.layer_cost import LayerCost
+from rackmodel.cost.step.tasks.layer_cost import LayerCost
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

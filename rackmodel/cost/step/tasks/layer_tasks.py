@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import picked
 from rackmodel.cost.program.tasks import Program
-from rackmodel.cost.step.items import Priced
+from rackmodel.cost.step.tasks.items import Priced
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section
 
@@ -42,7 +42,7 @@ class LayerTasks:
 
 
 class Beside(Protocol):
-    """Where tasks of some columns are priced, if not alone (cost/step/beside)."""
+    """Where tasks of some columns are priced, if not alone (cost/step/tasks/beside)."""
 
     def tasks(self, section: Section, plan: Plan, *, together: bool) -> LayerTasks | None:
         """What the tasks of a layer take; None where they are to be priced alone. together: as of LayerPricer."""

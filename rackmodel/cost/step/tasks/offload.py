@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.items import Item, Priced
-from rackmodel.cost.step.layer_cost import LayerCost
-from rackmodel.cost.step.layers import BACKWARD
+from rackmodel.cost.step.tasks.items import Item, Priced
+from rackmodel.cost.step.tasks.layer_cost import LayerCost
+from rackmodel.cost.step.tasks.layers import BACKWARD
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Host

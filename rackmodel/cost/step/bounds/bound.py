@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.cut_rows import CutRows, least_of
+from rackmodel.cost.step.bounds.device_times import Layers, longest
+from rackmodel.cost.step.bounds.figures import AnyFigures
+from rackmodel.cost.step.bounds.memory import memory_of
+from rackmodel.cost.step.bounds.paths import Paths, total
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.cut_rows import CutRows, least_of
-from rackmodel.cost.step.device_times import Layers, longest
-from rackmodel.cost.step.figures import AnyFigures
-from rackmodel.cost.step.memory import memory_of
-from rackmodel.cost.step.paths import Paths, total
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

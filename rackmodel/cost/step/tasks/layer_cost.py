@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import picked
-from rackmodel.cost.step.items import Item, some
+from rackmodel.cost.step.tasks.items import Item, some
 from rackmodel.model.workload import Section
 
 Array = NDArray[np.float64]

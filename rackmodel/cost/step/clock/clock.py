@@ -17,12 +17,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import PASSES, LayerPass
-from rackmodel.cost.step.max_plus import Matrix, applied, chain, identity, power
-from rackmodel.cost.step.pass_plan import HANDS, LAYER_PASSES, PassPlan, pass_name, pass_plan
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, WEIGHT
-from rackmodel.cost.step.stage_state import Run, Seconds, StageState, Step, T, Times
-from rackmodel.cost.step.wave_run import WIDE, Ended, Waiting, run_together
+from rackmodel.cost.step.clock.max_plus import Matrix, applied, chain, identity, power
+from rackmodel.cost.step.clock.pass_plan import HANDS, LAYER_PASSES, PassPlan, pass_name, pass_plan
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, WEIGHT
+from rackmodel.cost.step.clock.stage_state import Run, Seconds, StageState, Step, T, Times
+from rackmodel.cost.step.clock.wave_run import WIDE, Ended, Waiting, run_together
+from rackmodel.cost.step.tasks.jobs import PASSES, LayerPass
 from rackmodel.model.schedules import SPLIT, TABLE, device_of, lane_of
 
 Array = NDArray[np.float64]

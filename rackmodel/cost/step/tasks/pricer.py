@@ -21,13 +21,13 @@ from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import LocalOp, Task, content
 from rackmodel.cost.program.unnamed import names_of, numbered, numbered_content, numbers_of, unnamed
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.homes import add_rows, adds_by_tier, home_traffic, update_rows
-from rackmodel.cost.step.layer_inside import layer_inside, looks_at_layers
-from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.link_pricer import LinkPricer
 from rackmodel.cost.step.setting import Setting
-from rackmodel.cost.step.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
-from rackmodel.cost.step.token_exchange import exchanged, gathered
+from rackmodel.cost.step.tasks.homes import add_rows, adds_by_tier, home_traffic, update_rows
+from rackmodel.cost.step.tasks.layer_inside import layer_inside, looks_at_layers
+from rackmodel.cost.step.tasks.link_arrays import LinkArrays
+from rackmodel.cost.step.tasks.link_pricer import LinkPricer
+from rackmodel.cost.step.tasks.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
+from rackmodel.cost.step.tasks.token_exchange import exchanged, gathered
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan

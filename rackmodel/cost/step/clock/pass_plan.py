@@ -12,8 +12,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.jobs import PASSES
-from rackmodel.cost.step.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
+from rackmodel.cost.step.clock.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
+from rackmodel.cost.step.tasks.jobs import PASSES
 
 Ints = NDArray[np.int64]
 Kind = tuple[int, str]  # virtual stage, name of the pass

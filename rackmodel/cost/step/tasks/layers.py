@@ -29,17 +29,17 @@ from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import tied_weights, told_once
 from rackmodel.cost.step.columns import PIECE
-from rackmodel.cost.step.fused_kernels import launched_once
-from rackmodel.cost.step.items import Item, Priced, launched
-from rackmodel.cost.step.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
-from rackmodel.cost.step.layer_cost import LayerCost, LayerItems
-from rackmodel.cost.step.layer_inside import PricedLayer
-from rackmodel.cost.step.layer_tasks import Beside, HeldBytes, LayerTasks
-from rackmodel.cost.step.merged import Known as Products
-from rackmodel.cost.step.merged import Taken as RunAsOne
-from rackmodel.cost.step.merged import run_as_one, side_by_side, summed_message
-from rackmodel.cost.step.pricer import Pricer, backing_level
-from rackmodel.cost.step.windows import hidable
+from rackmodel.cost.step.tasks.fused_kernels import launched_once
+from rackmodel.cost.step.tasks.items import Item, Priced, launched
+from rackmodel.cost.step.tasks.jobs import DEVICE, LaneJob, LayerPass, lanes_of, launches, roles_of
+from rackmodel.cost.step.tasks.layer_cost import LayerCost, LayerItems
+from rackmodel.cost.step.tasks.layer_inside import PricedLayer
+from rackmodel.cost.step.tasks.layer_tasks import Beside, HeldBytes, LayerTasks
+from rackmodel.cost.step.tasks.merged import Known as Products
+from rackmodel.cost.step.tasks.merged import Taken as RunAsOne
+from rackmodel.cost.step.tasks.merged import run_as_one, side_by_side, summed_message
+from rackmodel.cost.step.tasks.pricer import Pricer, backing_level
+from rackmodel.cost.step.tasks.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload

@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rackmodel.cost.step.folded_orders import KINDS, folded_order
+from rackmodel.cost.step.clock.folded_orders import KINDS, folded_order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, SPLIT, TABLE, device_of, lane_of
 

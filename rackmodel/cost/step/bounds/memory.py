@@ -17,9 +17,9 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.step.bounds.figures import AnyFigures, Holding
+from rackmodel.cost.step.clock.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.cost.step.cut import Cut
-from rackmodel.cost.step.figures import AnyFigures, Holding
-from rackmodel.cost.step.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.model.schedules import runs_as
 
 Array = NDArray[np.float64]

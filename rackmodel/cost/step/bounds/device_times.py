@@ -12,7 +12,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.figures import AnyFigures, some
+from rackmodel.cost.step.bounds.figures import AnyFigures, some
 from rackmodel.model.profile import ProfileSpec
 
 Array = NDArray[np.float64]

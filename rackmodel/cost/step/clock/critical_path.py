@@ -14,13 +14,13 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, StepJobs, Timeline, pieces, run_size
-from rackmodel.cost.step.jobs import LaneJob
-from rackmodel.cost.step.max_plus import NEVER, Matrix
-from rackmodel.cost.step.pipeline_orders import BACKWARD, FORWARD, RELEASE, WHOLE, Waves, waves
-from rackmodel.cost.step.stage_state import Step
-from rackmodel.cost.step.timelines import timelines
-from rackmodel.cost.step.wave_run import run_together
+from rackmodel.cost.step.clock.clock import Clock, StepJobs, Timeline, pieces, run_size
+from rackmodel.cost.step.clock.max_plus import NEVER, Matrix
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, RELEASE, WHOLE, Waves, waves
+from rackmodel.cost.step.clock.stage_state import Step
+from rackmodel.cost.step.clock.timelines import timelines
+from rackmodel.cost.step.clock.wave_run import run_together
+from rackmodel.cost.step.tasks.jobs import LaneJob
 
 Array = NDArray[np.float64]
 SEND, UPDATE, TIED = "send", "update", "tied"

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Array, LocalPricer
 from rackmodel.cost.program.tasks import Degrees, Task
-from rackmodel.cost.step.windows import Kernels
+from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Host, Overlap
 
 if TYPE_CHECKING:
-    from rackmodel.cost.step.items import Item
+    from rackmodel.cost.step.tasks.items import Item
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,8 @@ from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchang
 from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.program.sent_tokens import SentTokens, sent_tokens
 from rackmodel.cost.program.tasks import Crowd, Task
-from rackmodel.cost.step.link_arrays import LinkArrays
-from rackmodel.cost.step.link_pricer import LinkPricer
+from rackmodel.cost.step.tasks.link_arrays import LinkArrays
+from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.model.architecture import Tier
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode
 

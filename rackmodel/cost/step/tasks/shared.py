@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
 from rackmodel.cost.network.asked import Conversations, plainly
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
-from rackmodel.cost.step.layer_inside import looks_at_layers
+from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import ProfileSpec

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.clock import Clock, Timeline, pieces, run_size
-from rackmodel.cost.step.wave_run import Waiting, run_together
+from rackmodel.cost.step.clock.clock import Clock, Timeline, pieces, run_size
+from rackmodel.cost.step.clock.wave_run import Waiting, run_together
 
 Ints = NDArray[np.int64]
 MOST = 500_000  # passes that run together, and whose states are kept: about a hundred bytes each

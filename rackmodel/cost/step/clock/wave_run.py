@@ -15,8 +15,8 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.max_plus import NEVER
-from rackmodel.cost.step.pass_plan import PassPlan
+from rackmodel.cost.step.clock.max_plus import NEVER
+from rackmodel.cost.step.clock.pass_plan import PassPlan
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

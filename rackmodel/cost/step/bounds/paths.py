@@ -14,8 +14,8 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.cut_rows import Counts, CutRows, Devices
-from rackmodel.cost.step.device_times import NONE, DeviceTimes, Layers, longest, shortest
+from rackmodel.cost.step.bounds.cut_rows import Counts, CutRows, Devices
+from rackmodel.cost.step.bounds.device_times import NONE, DeviceTimes, Layers, longest, shortest
 
 Array = NDArray[np.float64]
 

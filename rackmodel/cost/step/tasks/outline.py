@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Program, Task
-from rackmodel.cost.step.items import launched
-from rackmodel.cost.step.jobs import launches, roles_of
-from rackmodel.cost.step.layer_cost import LayerCost
-from rackmodel.cost.step.layers import LayerPricer, part_of
-from rackmodel.cost.step.pricer import Pricer
-from rackmodel.cost.step.windows import hidable
+from rackmodel.cost.step.tasks.items import launched
+from rackmodel.cost.step.tasks.jobs import launches, roles_of
+from rackmodel.cost.step.tasks.layer_cost import LayerCost
+from rackmodel.cost.step.tasks.layers import LayerPricer, part_of
+from rackmodel.cost.step.tasks.pricer import Pricer
+from rackmodel.cost.step.tasks.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.pricer import Pricer
-from rackmodel.cost.step.timed_task import TimedTask
+from rackmodel.cost.step.tasks.pricer import Pricer
+from rackmodel.cost.step.tasks.timed_task import TimedTask
 from rackmodel.model.profile import Overlap, ProfileSpec
 
 Array = NDArray[np.float64]

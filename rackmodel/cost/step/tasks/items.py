@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.shaped_rows import CountedRows, LazyRows, ShapedRows
-from rackmodel.cost.step.timed_task import TimedTask
+from rackmodel.cost.step.tasks.shaped_rows import CountedRows, LazyRows, ShapedRows
+from rackmodel.cost.step.tasks.timed_task import TimedTask
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

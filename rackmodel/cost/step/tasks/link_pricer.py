@@ -26,8 +26,8 @@ from rackmodel.cost.network.collectives import (
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.columns import Columns, distinct_rows
-from rackmodel.cost.step.link_arrays import LINK_FIGURES, LinkArrays
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.link_arrays import LINK_FIGURES, LinkArrays
 from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
 from rackmodel.model.plan import Plan

@@ -1,0 +1,1 @@
+"""What no step is below, in arrays over plans and columns: seconds at least, joules and memory exactly."""
