@@ -18,10 +18,10 @@ from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs import read_profile
-from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.mapping import from_mapping, parked
 from rackmodel.mapper.mapping_check import check_mapping, check_rates, hosts_of, left_out
 from rackmodel.mapper.misfits import misfits
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.mapper.pooled import on_pools
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import InsideSpec, MappingSpec

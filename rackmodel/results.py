@@ -23,8 +23,8 @@ from rackmodel.cost.step.ledger import static_watts, step_ledger
 from rackmodel.cost.step.occupancy import full_pipeline
 from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
-from rackmodel.mapper.loop_nests import NestInside
-from rackmodel.mapper.nested import Nested
+from rackmodel.mapper.nests.loop_nests import NestInside
+from rackmodel.mapper.nests.nested import Nested
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.embodied import BOUNDARIES, Boundary

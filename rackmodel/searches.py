@@ -32,11 +32,11 @@ from rackmodel.mapper.layouts.shortlist import FOUND_LATER, NOTE, with_all_colum
 from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
 from rackmodel.mapper.listed_numbers import numbers_passed_over
-from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapping import to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, handover_problems, hosts_of
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.nest_aims import aim_of
+from rackmodel.mapper.nests.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.pooled import check_pooled, fitting

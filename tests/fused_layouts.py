@@ -16,9 +16,9 @@ from rackmodel import api, face
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_profile
-from rackmodel.mapper.found_fusion import Fused
-from rackmodel.mapper.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
+from rackmodel.mapper.nests.found_fusion import Fused
+from rackmodel.mapper.nests.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec

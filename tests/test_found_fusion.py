@@ -9,8 +9,8 @@ from rackmodel import api
 from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs, read_workload
-from rackmodel.mapper.found_fusion import Fused, cheapest_set, regions
-from rackmodel.mapper.fused_regions import FusedRegions
+from rackmodel.mapper.nests.found_fusion import Fused, cheapest_set, regions
+from rackmodel.mapper.nests.fused_regions import FusedRegions
 from rackmodel.nests import solve_fused, solve_nest, solve_region
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine

@@ -16,8 +16,8 @@ from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper import nest_trades
-from rackmodel.mapper.found_fusion import regions
-from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nests.found_fusion import regions
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.model.result import Result
 from rackmodel.report.nests import all_nests
 from tests import samples

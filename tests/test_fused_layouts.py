@@ -14,8 +14,8 @@ from rackmodel.mapper.layouts import kernel_groups
 from rackmodel.mapper.layouts.factors import build_factors
 from rackmodel.mapper.layouts.kernel_groups import KernelGroup
 from rackmodel.mapper.layouts.weights import total
-from rackmodel.mapper.loop_nests import nest_inside
 from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.mapper.nests.loop_nests import nest_inside
 from rackmodel.model.result import Result
 from rackmodel.nests.objective import NestObjective
 from rackmodel.setting import settings_of

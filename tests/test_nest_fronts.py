@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from rackmodel import api
-from rackmodel.mapper import loop_nests
-from rackmodel.mapper.loop_nests import NestInside
-from rackmodel.mapper.nest_fronts import NestFront
+from rackmodel.mapper.nests import loop_nests
+from rackmodel.mapper.nests.loop_nests import NestInside
+from rackmodel.mapper.nests.nest_fronts import NestFront
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective

@@ -11,7 +11,7 @@ import yaml
 
 from rackmodel import api
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.solution import gap_of
 from tests.samples import cases

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rackmodel import api
-from rackmodel.mapper.nest_hull import Hull, SupportLine
+from rackmodel.mapper.nests.nest_hull import Hull, SupportLine
 from tests import samples
 from tests.nests.brute_nest import Brute
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import networkx
 
 from rackmodel.cost.network.asked import NUMBERS
+from rackmodel.store.remembered import SOLVERS
+from rackmodel.studies.batch import SOURCES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "rackmodel"
@@ -66,7 +68,7 @@ WITHIN = {  # floors of rooms that have rooms
 }
 CIRCLES = [  # of files that import each other, which may only become fewer
     {"calibration.measure", "calibration.measure_step", "calibration.measure_torch"},
-    {f"mapper.{name}" for name in ("loop_nests", "fused_regions", "given_nests", "one_kernel", "waits_between")},
+    {f"mapper.nests.{name}" for name in ("loop_nests", "fused_regions", "given_nests", "one_kernel", "waits_between")},
 ]
 
 
@@ -148,6 +150,12 @@ def test_names_of_the_face_are_not_rooms_of_the_house() -> None:
     code = "import rackmodel as rm; from rackmodel.mapper.points import Point; first = rm.search; rm.search('rack_paper', 'gemm', 'data')"
     check = "from rackmodel.mapper import rules; assert rm.search is first and all(callable(getattr(rm, name)) for name in rm.__all__)"
     subprocess.run([sys.executable, "-c", f"{code}; {check}"], check=True)
+
+
+def test_what_decides_remembered_answers_is_there() -> None:
+    """A file that went elsewhere would no longer count."""
+    for pattern in (*SOLVERS, *SOURCES):
+        assert list(PACKAGE.glob(pattern)), pattern
 
 
 def test_what_make_quick_asks_is_there() -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.mapper.search import Found, Question
 
 Search = Callable[[Job, Question], Found]

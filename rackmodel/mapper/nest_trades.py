@@ -23,10 +23,10 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.infeasible import unknown
 from rackmodel.mapper.launches_saved import best_fused
 from rackmodel.mapper.limits import SLACK, Limits
-from rackmodel.mapper.loop_nests import NestInside
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.nest_aims import aim_of
-from rackmodel.mapper.nest_hull import CLOSE, Figure, Hull, SupportLine
+from rackmodel.mapper.nests.loop_nests import NestInside
+from rackmodel.mapper.nests.nest_hull import CLOSE, Figure, Hull, SupportLine
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Found, Question
 

@@ -9,7 +9,7 @@ from rackmodel.nests.mapping import print_nest
 from rackmodel.report.tables import format_percent, format_si
 
 if TYPE_CHECKING:
-    from rackmodel.mapper.nested import Nested
+    from rackmodel.mapper.nests.nested import Nested
 
 
 def nest_lines(name: str, nest: Nested) -> list[str]:

@@ -23,7 +23,7 @@ from typing import Any
 
 from rackmodel.version import __version__
 
-SOLVERS = ("nests/**/*.py", "mapper/loop_nests.py", "mapper/nested.py")
+SOLVERS = ("nests/**/*.py", "mapper/nests/loop_nests.py", "mapper/nests/nested.py")
 """Sources of the package that decide what an answer means and how it is written."""
 
 _DIGITS = 64

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from rackmodel.errors import RackmodelError
-from rackmodel.mapper.nested import Nested
+from rackmodel.mapper.nests.nested import Nested
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.nests.evaluate import evaluate

@@ -41,7 +41,7 @@ from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.region_savings import priced
 from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
-from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
 from rackmodel.model.mapping import HomeSpec

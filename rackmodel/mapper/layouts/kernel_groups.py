@@ -2,9 +2,9 @@
 
     group = what makes and reads the tensors of regions that have operations in common        seconds, joules of a group: one table
 
-A region may be fused where its members have equal shares of what lies between and no link carries that (mapper/around). What it takes
+A region may be fused where its members have equal shares of what lies between and no link carries that (mapper/nests/around). What it takes
 then, and what its operations take alone, say the loop nests of these very shares; of regions that exclude each other those are fused that
-save most together, as in a step (mapper/found_fusion).
+save most together, as in a step (mapper/nests/found_fusion).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.step.tasks.pricer import Pricer
-from rackmodel.mapper.around import share_of
-from rackmodel.mapper.found_fusion import Fused, best_set, operations, rivals
 from rackmodel.mapper.layouts.interfaces import Index, Strategy
 from rackmodel.mapper.layouts.region_savings import Price, RegionAtShares, summed
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
-from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nests.around import share_of
+from rackmodel.mapper.nests.found_fusion import Fused, best_set, operations, rivals
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import Layout

@@ -15,9 +15,9 @@ import numpy as np
 
 from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.step.tasks.pricer import Pricer
-from rackmodel.mapper.found_fusion import SURE, Fused
-from rackmodel.mapper.fused_regions import FusedRegions
-from rackmodel.mapper.loop_nests import NestInside
+from rackmodel.mapper.nests.found_fusion import SURE, Fused
+from rackmodel.mapper.nests.fused_regions import FusedRegions
+from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 

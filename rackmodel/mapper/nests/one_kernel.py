@@ -16,13 +16,13 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.cost.step.tasks.fused_kernels import might_be_less
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.layer_inside import PricedLayer
-from rackmodel.mapper.found_fusion import Fused, best_set, operations
-from rackmodel.mapper.waits_between import might_wait_less
+from rackmodel.mapper.nests.found_fusion import Fused, best_set, operations
+from rackmodel.mapper.nests.waits_between import might_wait_less
 from rackmodel.model.architecture import Architecture
 
 if TYPE_CHECKING:
-    from rackmodel.mapper.loop_nests import NestInside
-    from rackmodel.mapper.nested import Nested
+    from rackmodel.mapper.nests.loop_nests import NestInside
+    from rackmodel.mapper.nests.nested import Nested
 
 
 def in_place(inside: NestInside, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[LocalOp], list[Nested]]:

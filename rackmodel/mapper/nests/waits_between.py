@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import DEVICE, lanes_of
 from rackmodel.cost.step.tasks.layer_inside import PricedLayer
-from rackmodel.mapper.found_fusion import Fused, operations, rivals
+from rackmodel.mapper.nests.found_fusion import Fused, operations, rivals
 
 if TYPE_CHECKING:
-    from rackmodel.mapper.loop_nests import NestInside
+    from rackmodel.mapper.nests.loop_nests import NestInside
 
 
 def might_wait_less(inside: NestInside, options: Sequence[Sequence[Fused]], layer: PricedLayer) -> float:

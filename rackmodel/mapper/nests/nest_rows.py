@@ -8,7 +8,7 @@ import numpy as np
 
 from rackmodel.cost.inside.roofline import Array, Row
 from rackmodel.cost.ledger import Component
-from rackmodel.mapper.nested import Nested
+from rackmodel.mapper.nests.nested import Nested
 from rackmodel.nests.problem import NestMachine
 
 

@@ -19,9 +19,9 @@ from rackmodel.cost.inside.nest_view import nest_machine, nest_problem
 from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.around import NestKey, share_of
-from rackmodel.mapper.found_fusion import Fused, Joint, cheapest_set, operations, rivals, rivals_of
-from rackmodel.mapper.nested import Nested, least_part, sheet_of
+from rackmodel.mapper.nests.around import NestKey, share_of
+from rackmodel.mapper.nests.found_fusion import Fused, Joint, cheapest_set, operations, rivals, rivals_of
+from rackmodel.mapper.nests.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.canonical import canonical
 from rackmodel.nests.evaluate import evaluate
@@ -36,7 +36,7 @@ from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.solution import NestSolution, gap_of
 
 if TYPE_CHECKING:
-    from rackmodel.mapper.loop_nests import NestInside
+    from rackmodel.mapper.nests.loop_nests import NestInside
 
 View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
 """A tensor as a member reads it: by which indices, and how much of each. Read by others, or in another share, it is another tensor: no tile

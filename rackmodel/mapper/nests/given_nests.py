@@ -9,7 +9,7 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
-    from rackmodel.mapper.loop_nests import NestInside
+    from rackmodel.mapper.nests.loop_nests import NestInside
 
 
 def check_given(inside: NestInside) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rackmodel.mapper.nest_hull import CLOSE, Hull, SupportLine
+from rackmodel.mapper.nests.nest_hull import CLOSE, Hull, SupportLine
 from rackmodel.model.certificate import status_of
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping

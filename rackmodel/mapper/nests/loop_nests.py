@@ -23,17 +23,17 @@ from rackmodel.cost.step.tasks.fused_kernels import numbered
 from rackmodel.cost.step.tasks.layer_inside import LayerInside, PricedLayer
 from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
-from rackmodel.mapper.around import Around, NestKey, share_of
-from rackmodel.mapper.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
-from rackmodel.mapper.fused_regions import FusedRegions, carrying, taken_in_part
-from rackmodel.mapper.given_nests import check_given
-from rackmodel.mapper.known_regions import KnownRegions
-from rackmodel.mapper.nest_demands import check_demands, demands_on
-from rackmodel.mapper.nest_fronts import NestFront
-from rackmodel.mapper.nest_rows import nest_rows, repeated, side_by_side, stacked
-from rackmodel.mapper.nested import Nested, least_part, sheet_of
-from rackmodel.mapper.nests_remembered import plain_data, remembered
-from rackmodel.mapper.one_kernel import firsts_of, in_place, might_be_shorter
+from rackmodel.mapper.nests.around import Around, NestKey, share_of
+from rackmodel.mapper.nests.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
+from rackmodel.mapper.nests.fused_regions import FusedRegions, carrying, taken_in_part
+from rackmodel.mapper.nests.given_nests import check_given
+from rackmodel.mapper.nests.known_regions import KnownRegions
+from rackmodel.mapper.nests.nest_demands import check_demands, demands_on
+from rackmodel.mapper.nests.nest_fronts import NestFront
+from rackmodel.mapper.nests.nest_rows import nest_rows, repeated, side_by_side, stacked
+from rackmodel.mapper.nests.nested import Nested, least_part, sheet_of
+from rackmodel.mapper.nests.nests_remembered import plain_data, remembered
+from rackmodel.mapper.nests.one_kernel import firsts_of, in_place, might_be_shorter
 from rackmodel.mapper.rules import left_free
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import InsideSpec, MapperSpec, NestRules
