@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from rackmodel.calibration import measure as script
 from rackmodel.calibration.attention_calls import read_calls
+from rackmodel.calibration.measured import CannotError, KernelTime, Model
 from rackmodel.calibration.part import calibrate, part_alone
 from rackmodel.calibration.product_rows import read_products
 from rackmodel.cost.inside.products import Device, compute_seconds, together
@@ -29,43 +31,43 @@ class TellingBackend:
     def __init__(self, most: float = math.inf) -> None:
         self.taken, self.most = 0, most
 
-    def _one(self, seconds: float, watts: float | None = None) -> script.KernelTime:
+    def _one(self, seconds: float, watts: float | None = None) -> KernelTime:
         self.taken += 1
         if self.taken > self.most:
             raise KeyboardInterrupt
-        return script.KernelTime(seconds, watts, None if watts is None else 1.5e9)
+        return KernelTime(seconds, watts, None if watts is None else 1.5e9)
 
-    def product(self, precision: str, m: int, n: int, k: int) -> script.KernelTime:
+    def product(self, precision: str, m: int, n: int, k: int) -> KernelTime:
         device = Device(peak=989.4e12, blocks=132, element=2)
         compute = compute_seconds(self.facts_of_products, device, np.ones(1), np.array([m]), np.array([n]), np.array([k]))
         moved = 2.0 * (m * k + n * k + m * n) / (3.35e12 * self.facts_of_products.memory)
         return self._one(float(together(compute, np.array([moved]))[0]) + self.facts_of_products.start_s, 500.0)
 
-    def attention(self, kernel: str, way: str, sequences: int, tokens: int, heads: tuple[int, int, int]) -> script.KernelTime:
+    def attention(self, kernel: str, way: str, sequences: int, tokens: int, heads: tuple[int, int, int]) -> KernelTime:
         if kernel == "cudnn" and heads[2] == 128:
-            raise script.CannotError("No available kernel")
+            raise CannotError("No available kernel")
         seconds = 1e-5 + 2.0 * sequences * tokens**2 * heads[0] * heads[2] / 4e14
         return self._one(seconds if way == "forward" else 2.5 * seconds)
 
-    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> script.KernelTime:
+    def moving(self, op: str, tokens: int, model: tuple[int, int, int, int]) -> KernelTime:
         return self._one(3e-6 + 6.0 * tokens * model[0] / 2e12)
 
-    def training_product(self, way: str, m: int, n: int, k: int) -> script.KernelTime:
+    def training_product(self, way: str, m: int, n: int, k: int) -> KernelTime:
         return self.product("bfloat16", m, n, k)
 
-    def training_op(self, op: str, way: str, mode: str, tokens: int, width: int) -> script.KernelTime:
+    def training_op(self, op: str, way: str, mode: str, tokens: int, width: int) -> KernelTime:
         return self._one(3e-6 + (6.0 if mode == "compiled" else 20.0) * tokens * width / 3e12)
 
-    def layer(self, kernel: str, mode: str, model: script.Model, sequences: int, tokens: int) -> list[script.KernelTime]:
+    def layer(self, kernel: str, mode: str, model: Model, sequences: int, tokens: int) -> list[KernelTime]:
         if mode == "compiled" and kernel == "cudnn":
-            raise script.CannotError("the compiler takes another")
-        parts = [script.KernelTime(seconds, kernels=count) for seconds, count in ((0.03, 21), (0.01, 4), (0.01, 90))]
-        return [self._one(0.051, 690.0), *parts, script.KernelTime(0.004)]
+            raise CannotError("the compiler takes another")
+        parts = [KernelTime(seconds, kernels=count) for seconds, count in ((0.03, 21), (0.01, 4), (0.01, 90))]
+        return [self._one(0.051, 690.0), *parts, KernelTime(0.004)]
 
-    def contended(self, blocks: int, m: int, n: int, k: int) -> script.KernelTime:
+    def contended(self, blocks: int, m: int, n: int, k: int) -> KernelTime:
         return self._one(2.0 * m * n * k / 7e14 * (1 + blocks / 100))
 
-    def copied(self, way: str, size: int) -> script.KernelTime:
+    def copied(self, way: str, size: int) -> KernelTime:
         return self._one(1e-6 + size / (3e12 if way == "device" else 5e10))
 
     def fact(self, name: str) -> float | None:
@@ -156,6 +158,11 @@ def test_fewer_rows_tell_nearly_as_much(files: dict[str, Path]) -> None:
 def test_nothing_loads_pytorch_before_a_gpu_is_asked_for() -> None:
     code = "import sys, rackmodel.calibration.measure; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_gpu_cannot_do_is_heard_where_the_script_is_run() -> None:
+    """A script that is run is another module than the one that others import: what both raise and catch is of a third."""
+    assert runpy.run_path(script.__file__)["CannotError"] is CannotError
 
 
 def test_a_wrong_command_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:

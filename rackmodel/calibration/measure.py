@@ -28,6 +28,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
+from rackmodel.calibration.measured import VOCABULARY, CannotError, Heads, KernelTime, Model
+
 ROWS = (1, 4, 16, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 SHAPES = (
     (512, 4096), (1024, 1024), (1536, 8192), (2048, 2048), (2560, 8192), (3072, 768), (4096, 512), (4096, 4096), (4608, 12288),
@@ -43,7 +45,6 @@ TOKENS = (1, 8, 64, 256, 1024, 4096, 16384)
 MODELS = ((2048, 16, 4, 5632), (4096, 32, 8, 14336), (8192, 64, 8, 28672))
 """(hidden, heads, shared heads, inside) of operations that move rows."""
 MOVING = ("add", "input_layernorm", "mlp_act", "attn_rope", "emb")
-VOCABULARY = 32768
 FACTS = ("idle_w", "limit_w", "waiting_w", "busy_w", "busy_zeros_w", "launch_s", "layer_s")
 """Watts at rest, allowed, while it waits for the host, and of large products of normal values and of zeros; the host's seconds for a
 kernel, and for a layer of few tokens, forward and backward."""
@@ -66,8 +67,6 @@ BLOCKS = (0, 8, 16, 24, 32)
 COPIES = ("device", "to host", "from host")
 BYTES = tuple(4**power for power in range(5, 16))
 
-Model = tuple[int, int, int, int]
-Heads = tuple[int, int, int]
 Columns = Mapping[str, object]
 
 _WHERE = ("system", "device")
@@ -89,26 +88,6 @@ TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "layer_ops": (("gpu", "model", "op", "num_tokens", *_LAYER), _TIMED),
 }
 """File → the columns that name a row, those that are measured."""
-
-
-@dataclass(frozen=True)
-class KernelTime:
-    """seconds: of one · watts, clock_hz: meanwhile, None where nothing tells them · kernels: how many they are, where that is told."""
-
-    seconds: float
-    watts: float | None = None
-    clock_hz: float | None = None
-    kernels: int | None = None
-
-    def columns(self) -> dict[str, str]:
-        """As files have it."""
-        watts = "" if self.watts is None else f"{self.watts:.1f}"
-        clock = "" if self.clock_hz is None else f"{self.clock_hz * 1e-6:.0f}"
-        return {"latency_us": f"{self.seconds * 1e6:.6g}", "power_w": watts, "clock_mhz": clock}
-
-
-class CannotError(Exception):
-    """What this GPU, or its software, cannot do, as its first line says it."""
 
 
 class Backend(Protocol):

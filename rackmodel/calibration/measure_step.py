@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rackmodel.calibration.measure import VOCABULARY, Model
+from rackmodel.calibration.measured import VOCABULARY, Model
 
 KINDS = {"attention": ("flash", "fmha", "attention", "sdpa"), "products": ("gemm", "cutlass", "nvjet", "xmma", "cublas", "splitkreduce")}
 """What names of kernels hold, in small letters, the first kind counts."""

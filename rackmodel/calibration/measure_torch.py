@@ -14,8 +14,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from rackmodel.calibration.measure import VOCABULARY, CannotError, KernelTime, Model
 from rackmodel.calibration.measure_step import LlamaLayer, kinds, step_op
+from rackmodel.calibration.measured import VOCABULARY, CannotError, KernelTime, Model
 
 SPAN, LONG = 0.1, 0.6
 """Seconds: of an operation, and of one that takes LARGE and more, whose watts rise for a while."""
