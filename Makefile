@@ -44,6 +44,7 @@ bench: .venv
 
 lint: .venv
 	$(BIN)/ruff check rackmodel tests
+	$(BIN)/ruff format --check -q rackmodel tests
 	$(BIN)/mypy
 
 study: .venv

@@ -358,6 +358,7 @@ def test_what_a_row_leaves_open_widens_its_interval_and_what_was_tuned_is_the_fa
     assert (wide.low, wide.high) == (9.0, pytest.approx(10.0 + 17.0**0.5))
     assert wide.widest == "mbs"
 
+
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_parts_of_a_context_are_joined_once_for_each_other_rank(ranks: int, tmp_path: Path) -> None:
     """Queries of 2 x 128 x 4 x 16 elements: each rank moves 64 B forward and 32 B backward of its share, for each rank but itself."""

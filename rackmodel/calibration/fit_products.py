@@ -116,9 +116,7 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
         outside[held] = _ratio(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
-    return Fit(
-        facts=facts, inside=_error(facts, machine, rows), outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside)
-    )
+    return Fit(facts=facts, inside=_error(facts, machine, rows), outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside))
 
 
 def too_few(rows: ProductRows) -> str:

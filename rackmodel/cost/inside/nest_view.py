@@ -71,9 +71,7 @@ def nest_machine(architecture: Architecture, local_op: LocalOp, problem: NestPro
     compute = architecture.inside[units][0].compute
     assert compute is not None
     rate = compute.matrix(local_op.bits)
-    unit = NestCompute(
-        rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, problem), _compute_name(architecture, units)
-    )
+    unit = NestCompute(rate.rate_flop_per_s / 2, rate.energy_j_per_flop * 2, _atom(rate.atom, problem), _compute_name(architecture, units))
     return NestMachine(architecture.name, levels, unit)
 
 

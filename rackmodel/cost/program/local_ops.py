@@ -349,9 +349,7 @@ def _ring(op: Op, plan: Plan, workload: Workload) -> tuple[int, ...]:
     tokens = workload.tensors[op.ins[1].tensor].ranks
     own, others = (plan.needs(op, position, workload) for position in (0, 1))
     return tuple(
-        axis
-        for axis, (queries, keys) in enumerate(zip(own, others, strict=True))
-        if rank_split(queries) in tokens and not is_shard(keys)
+        axis for axis, (queries, keys) in enumerate(zip(own, others, strict=True)) if rank_split(queries) in tokens and not is_shard(keys)
     )
 
 
