@@ -1,7 +1,7 @@
 """The workload: operations over named ranks, the tensors between them, and the graph they form.
 
 A rank belongs to a tensor; an index belongs to an operation. K[b,s,g,e] has a rank s that QK reads by the index t:
-context parallelism follows from that alone. Training is derived (see cost/derive): no backward operation is written.
+context parallelism follows from that alone. Training is derived (see cost/program/derive): no backward operation is written.
 """
 
 from __future__ import annotations
