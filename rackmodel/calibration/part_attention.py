@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,16 @@ def calibrate_attention(
             chosen.append(calls)
         else:
             left.append(f"{len(calls)} calls of {calls.kernel} ({calls.use}, {calls.bits} bit): want {least_of(calls)} or more")
-    return [CalibratedAttention(calls=calls, fit=fit_attention(calls, part.device(calls.bits))) for calls in chosen]
+    return [CalibratedAttention(calls=calls, fit=_kept(gpu, calls, fit_attention(calls, part.device(calls.bits)))) for calls in chosen]
+
+
+def _kept(gpu: Gpu, calls: AttentionCalls, fit: AttentionFit) -> AttentionFit:
+    """The fit with what the part says of several new tokens of a sequence, of which calls of one tell nothing."""
+    kernel = gpu.facts.attention.get(calls.kernel)
+    known = None if kernel is None else kernel.decode.get(WIDTHS[calls.bits])
+    if calls.use != "decode" or known is None:
+        return fit
+    return replace(fit, facts=fit.facts.model_copy(update={"tokens": known.tokens}))
 
 
 def attention_tree(found: Sequence[CalibratedAttention]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ KNOWN_KERNELS = (
 """What parts and words of measurements call kernels of attention; a profile may name one that a machine does not tell apart."""
 
 Groups = Literal["packed", "unwindowed", "apart"]
+Tokens = Literal["together", "apart"]
 
 
 class _ByHead(Spec):
@@ -57,6 +58,11 @@ class DecodeAttention(_ByHead):
     load_bytes_per_s: BytesPerSecond = Field(alias="load", description="keys and values that one block's SM fetches in a second")
     step_s: dict[str, Seconds] = Field(alias="step", description="head size → least time of a block for one key")
     rows: Literal[16, 64] = Field(default=64, description="new tokens and query heads that share keys, of a block")
+    tokens: Tokens = Field(
+        default="together",
+        description="new tokens of a sequence are rows of one block, which fetches a key once (together), or each has blocks of its own, "
+        "which fetch it again (apart); calls of one new token do not tell, so that `calibrate` keeps it",
+    )
     split_s: Seconds = Field(default=0.0, alias="split", description="time of joining what several blocks made of one sequence's cache")
     query: Plain = Field(default=1.0, description="times that queries and results cross the memory")
     group_s: Seconds = Field(default=0.0, alias="group", description="what a call takes longer where query heads share keys in a block")

@@ -3,7 +3,8 @@
 One new token a sequence (or few): blocks read a part of a sequence's keys and values each.
 
     tiles     sequences · key heads · ceil(rows / 64);  rows: queries · query heads that share the keys (packed), else 1 a tile;
-              of Triton's kernel 16 (BLOCK_H of vLLM's triton_decode_attention.py), so that 128 heads read a key eight times
+              of Triton's kernel 16 (BLOCK_H of vLLM's triton_decode_attention.py), so that 128 heads read a key eight times;
+              of TensorRT-LLM's latent attention on Blackwell each query has tiles of its own, which find its keys on the chip again
     parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best
     loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load),   waves = max(1, tiles s / SMs)
     time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
@@ -136,8 +137,9 @@ def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: Atten
     packed = np.full(shared.shape, True) if facts.groups == "packed" else shared & ~windowed & (sizes.sliding == 0) & (sizes.queries == 1)
     if facts.groups == "apart":
         packed = np.full(shared.shape, False)
-    rows = sizes.queries * np.where(packed, sizes.group, 1.0)
-    tiles = sizes.sequences * sizes.kv_heads * np.where(packed, 1.0, sizes.group) * np.ceil(rows / facts.rows)
+    apart = sizes.queries if facts.tokens == "apart" else np.ones(shared.shape)
+    rows = sizes.queries / apart * np.where(packed, sizes.group, 1.0)
+    tiles = sizes.sequences * sizes.kv_heads * apart * np.where(packed, 1.0, sizes.group) * np.ceil(rows / facts.rows)
     steps = np.ceil(sizes.keys / KEYS)
     parts = np.where(packed, parts_of(tiles, steps, device.blocks), 1.0)
     waves = np.maximum(1.0, tiles * parts / device.blocks)
