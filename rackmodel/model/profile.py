@@ -346,6 +346,12 @@ class ProfileSpec(Spec):
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
     )
     merged: Merged = Field(default=Merged(), description="which operations one kernel takes together")
+    drafted_states: Literal["each", "copied"] = Field(
+        default="each",
+        description="what a server's step that checks drafted tokens writes of a state that an operation keeps of a sequence (`scan`, "
+        "`convolve`), for nobody knows yet how many tokens are kept: one for each token (each), of which one is then put in the place "
+        "of the first (copied)",
+    )
     collectives: LibraryCall | None = Field(
         default=None, description="whose collectives are called, where a network's `calls` know them; absent = the mapper's algorithms"
     )

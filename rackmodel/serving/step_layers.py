@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
-from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows
+from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows, with_states
 from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
 from rackmodel.cost.step.tasks.items import Priced
 from rackmodel.cost.step.tasks.layers import LayerPricer
@@ -227,8 +227,18 @@ class StepLayers(LayerPricer):
         """A task of a section at the sizes of a pass, made once."""
         key = (id(task), name)  # of a program that is kept
         if key not in self._made:
-            self._made[key] = task, resized(task, plan, workload, self.sized[name])
+            found = resized(task, plan, workload, self.sized[name])
+            self._made[key] = task, self._checking(found, workload) if name == "decodes" else found
         return self._made[key][1]
+
+    def _checking(self, task: Task, workload: Workload) -> Task:
+        """A task of decodes with the states that drafted tokens have it write: one for each, of which one is kept."""
+        new = self.passes["decodes"].sizes[serving_of(self.graph.workload).new]
+        if task.local_op is None or not np.any(new > 1):
+            return task
+        copied = float(self.profile.drafted_states == "copied")
+        often = {"read": np.where(new > 1, 1.0 + copied, 1.0), "written": np.where(new > 1, new + copied, 1.0)}
+        return replace(task, local_op=with_states(task.local_op, workload.ops[task.einsum], workload, **often))
 
     def _mixed(self, task: Task, section: Section, plan: Plan) -> Array | None:
         """[n] times as long as its parts that fused attention takes where chunks and decodes are one call; None where no call is."""

@@ -86,6 +86,19 @@ def _flows(op: Op, plan: Plan, workload: Workload) -> tuple[tuple[Flow, ...], tu
     return reads, writes
 
 
+def with_states(known: LocalOp, op: Op, workload: Workload, *, read: Any, written: Any) -> LocalOp:
+    """A forward pass that reads and writes what it keeps of a sequence more than once. read, written: how often, numbers or arrays."""
+    if op.kind.name not in KEEPING:
+        return known
+
+    def often(flows: tuple[Flow, ...], times: Any) -> tuple[Flow, ...]:
+        kept = (workload.tensors[flow.tensor].kind == "kv_cache" for flow in flows)
+        pairs = zip(flows, kept, strict=True)
+        return tuple(replace(one, volume=replace(one.volume, total=one.volume.total * times)) if own else one for one, own in pairs)
+
+    return replace(known, reads=often(known.reads, read), writes=often(known.writes, written))
+
+
 def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
     """What the forward pass reads of an operand: all that is there; of what it selects from, as much as it writes."""
     access = op.ins[position]
