@@ -37,6 +37,7 @@ from rackmodel.validation.attention import (
     Way,
     attention_ops,
     operations_over_forward,
+    price_attention,
     price_calls,
     price_training,
     seen_keys,
@@ -107,6 +108,35 @@ def test_blocks_of_few_query_heads_read_the_keys_that_these_share_again() -> Non
     for rows, tiles in ((64, 2), (16, 8)):
         facts = decode(rows=rows, groups="packed", load="1e9 GB/s")
         assert of(facts, alone, sequences=1, kv_heads=1, group=128) == pytest.approx(5e-6 + tiles * (1e-6 + 1024e-9), rel=1e-6)
+
+
+def test_new_tokens_with_blocks_of_their_own_fetch_the_keys_again() -> None:
+    """Four new tokens cost what four sequences of one cost where memory costs nothing, and bring the keys from memory once."""
+    free = replace(DEVICE, bandwidth=1e30)
+    sizes = {"kv_heads": 1, "group": 16, "context": 4096, "keys": 4096}
+    apart = decode(tokens="apart")
+    assert of(apart, free, sequences=3, queries=4, **sizes) == pytest.approx(of(apart, free, sequences=12, **sizes), rel=1e-12)
+    assert of(decode(), free, sequences=3, queries=4, **sizes) == pytest.approx(of(decode(), free, sequences=3, **sizes), rel=1e-12)
+    bound = decode(tokens="apart", load="1e9 GB/s", step={"128": "0 s"}, split="0 s", block={"128": "0 s"})
+    many = {**sizes, "sequences": 1000, "group": 1}
+    queries = 2 * 1000 * 3 * 256 / 1e12  # of three further tokens
+    assert of(bound, queries=4, **many) == pytest.approx(of(bound, **many) + queries, rel=1e-9)
+
+
+CHECKED = {2: 61, 4: 89, 8: 181, 16: 336, 32: 655, 64: 1420, 96: 2009, 128: 2623, 192: 3925, 256: 4855}
+"""Sequences → us of TensorRT-LLM's latent attention on a Blackwell: 16 heads, four new tokens, 80,000 keys of 8 bit (vllm-project/vllm,
+pull request 41778). One sequence took 62 us, no less than two."""
+
+
+def test_published_times_of_checked_drafts_are_met() -> None:
+    """No fit saw a call of several new tokens."""
+    count = np.array(list(CHECKED), dtype=np.float64)
+    one = np.ones(len(count))
+    sizes = {"b": count, "g": one, "q": 16 * one, "s": 4 * one, "t": 80_004 * one, "keys": 80_002.5 * one}
+    _, seconds = price_attention(read_architecture("dgx_b200"), "mla", sizes, HeadSizes(576, 512, 8, latent=True))
+    errors = 1e6 * seconds / np.array(list(CHECKED.values())) - 1
+    assert np.abs(errors).mean() < 0.15
+    assert np.abs(errors).max() < 0.25
 
 
 def test_one_new_token_by_hand() -> None:

@@ -181,6 +181,28 @@ def test_a_linear_mixer_convolves_with_one_kernel_and_gates_where_it_norms(tmp_p
         assert moved[f"WC{letter}", "read"] == 3 * channels * 4 * 2
 
 
+@pytest.mark.parametrize("kept", ["each", "copied"])
+def test_checked_drafts_leave_a_state_each(kept: str, tmp_path: Path) -> None:
+    """Five sequences of four new tokens, three layers: their states are read once and written four times, or, where the kept one takes the
+    first one's place, read twice and written five times; beside one token, and in steps of prompts, they are read and written once."""
+    profile = read_profile("sglang").model_copy(update={"drafted_states": kept})
+    model = replace(served(decoder(tmp_path, ("delta", "gated", 3))), profile=profile)
+
+    def moved(step: Steps) -> dict[str, float]:
+        rows = [row for row in model.price(step).ledger.where(einsum="rule", level="gpu", component="memory") if row.tensor == "SC"]
+        return {action: sum(float(row.amount[0]) for row in rows if row.action == action) for action in ("read", "write")}
+
+    once = moved(Steps.of(decodes=5, context=9))
+    assert once["read"] == once["write"] > 0
+    assert moved(Steps.of(prefill=20, prompts=5)) == once
+    more = int(kept == "copied")
+    checked = moved(Steps.of(decodes=20, new=4, context=9))
+    assert (checked["read"], checked["write"]) == ((1 + more) * once["read"], (4 + more) * once["write"])
+    prompts = {"prefill": 20, "prompts": 5}
+    both = moved(Steps.of(decodes=20, new=4, context=9, **prompts))
+    assert (both["read"], both["write"]) == ((2 + more) * once["read"], (5 + more) * once["write"])
+
+
 def test_a_linear_mixer_takes_prompts_by_more_kernels_than_decodes(tmp_path: Path) -> None:
     """The host launches nine for a layer's rule where prompts are taken by chunks; a decode is one. Nothing else differs."""
     model = replace(served(decoder(tmp_path, ("delta", "gated", 3))), profile=read_profile("sglang"))

@@ -46,7 +46,7 @@ ALONE = {
     *("Products.reuse", "Products.reuse_bandwidth", "Products.held_out", "Products.layers"),
     *("Products.eager", "EagerLaunch.time", "EagerLaunch.few", "EagerLaunch.few_time"),
     *("Grouped.rows", "Grouped.spread", "Grouped.reuse", "Grouped.reuse_bandwidth"),
-    *(f"DecodeAttention.{key}" for key in ("split", "rows", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
+    *(f"DecodeAttention.{key}" for key in ("split", "rows", "tokens", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
     *("PrefillAttention.groups", "PrefillAttention.held_out", "AttentionKernel.mixes"),
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that
@@ -54,13 +54,15 @@ share keys, a cache longer than what is new (tests/test_attention.py moves each)
 them, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds there (tests/test_calibration.py); how far
 a fit of products or of a pass of attention is off, which widens intervals (tests/test_training_products.py)."""
 SERVED = {
-    *("ProfileSpec.engine", "Merged.reductions", "Merged.statistics", "Kernels.waiting_power", "ServingSpec.positions"),
+    *("ProfileSpec.engine", "ProfileSpec.drafted_states", "Merged.reductions", "Merged.statistics"),
+    *("Kernels.waiting_power", "ServingSpec.positions"),
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),
     *("WorkloadSpec.routing", "RoutingSpec.groups", "RoutingSpec.kept"),
     *(f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields),
 }
 """Of engines that serve: tests/test_serving_engine.py flips them,
 tests/test_serving_steps.py the kernel of an all-reduce and the sums of normalisations,
+tests/test_decoder_blocks.py what checked drafts leave of states,
 tests/test_token_exchange.py and tests/test_relayed_exchange.py what sends tokens to their experts,
 tests/test_power.py what a GPU draws that waits,
 tests/test_serve_commands.py how long a request may be."""
