@@ -122,3 +122,4 @@ def test_numbers_of_profiles_are_columns_and_words_are_the_first_ones() -> None:
     assert found.overlap.windows["all_gather"].beside == "sibling"
     assert found.collectives == nemo.collectives
     assert joined([np.array([1.0, 2.0]), 3.0], [2, 2]).tolist() == [1.0, 2.0, 3.0, 3.0]
+    assert joined([{"a": np.array([1.0, 2.0])}, {}], [2, 1])["a"].tolist() == [1.0, 2.0, 1.0]  # what a profile lacks is as the first says

@@ -175,13 +175,15 @@ def test_casts_that_another_kernel_writes_take_no_time() -> None:
 def test_the_host_launches_a_product_for_every_expert_where_a_profile_says_so() -> None:
     cells = {"dataset": "nemo_megatron_bridge", "model": "Qwen3_30B_a3B", "gpu": "H100", "n_gpus": "8", "ep": "8", "sharding": "none"}
     cells |= {"layers": "", "hidden": "", "heads": "", "kv_heads": "", "ffn": "", "vocab": "", "arch": ""}
-    launched, more = ("profile.host={launch: 1 ms}", "profile.host={launch: 2 ms}")
+    launched, more = ("profile.host={launch: 1 ms, expert: 1}", "profile.host={launch: 2 ms, expert: 1}")
     one = priced(launched, "profile.grouped=one", **cells)
     each = priced(launched, "profile.grouped=each", **cells)
     assert each.bins["host"] > 2 * one.bins["host"]
     # 16 experts an accelerator for one call of each product, gate and up being one: 2 forward, 4 backward; 48 layers, two micro-batches
     assert each.bins["host"] - one.bins["host"] == pytest.approx((16 - 1) * (2 + 4) * 48 * 2 * 1e-3, rel=1e-9)
     assert priced(more, "profile.grouped=each", **cells).seconds == pytest.approx(2 * each.seconds, rel=0.2)
+    longer = priced("profile.host={launch: 1 ms, expert: 2.5}", "profile.grouped=each", **cells)
+    assert longer.bins["host"] - one.bins["host"] == pytest.approx((16 * 2.5 - 1) * (2 + 4) * 48 * 2 * 1e-3, rel=1e-9)
     dense = {"dataset": "nemo_megatron_bridge"}
     assert priced("profile.grouped=each", **dense).seconds == priced("profile.grouped=one", **dense).seconds
 

@@ -116,6 +116,9 @@ class Host(Spec):
 
     layer_s: Seconds = Field(default=0.0, alias="layer", description="host time of one pass (forward or backward) over one layer")
     launch_s: Seconds = Field(default=0.0, alias="launch", description="host time of each kernel or collective of it, beside that")
+    expert: Annotated[Plain, Field(gt=0.0)] = Field(
+        default=1.0, description="launches that the product of one expert counts as, where `grouped` is each"
+    )
 
     backward_s: Seconds = Field(
         default=0.0, alias="backward", description="host time of a backward pass beside that: gradients added up, biases, reruns"

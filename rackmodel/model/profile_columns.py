@@ -75,7 +75,7 @@ def as_columns(profiles: Sequence[ProfileSpec], counts: Sequence[int]) -> Profil
 
 def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
     """Parts of a file for so many columns each: numbers that differ as an array over all of them, anything else that does as the first says
-    it."""
+    it, as what the others lack."""
     first = values[0]
     if all(one is first for one in values):
         return first
@@ -83,9 +83,18 @@ def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
         own = {name: [getattr(one, name) for one in values] for name in type(first).model_fields}
         return first.model_copy(update={name: joined(parts, counts) for name, parts in own.items()})
     if isinstance(first, dict):
-        return {name: joined([one.get(name, first[name]) for one in values], counts) for name in first}
+        return {name: joined([one[name] if name in one else _of_one(first[name]) for one in values], counts) for name in first}
     if any(isinstance(one, str | bool) or not isinstance(one, int | float | np.ndarray) for one in values):
         return first
     if not any(isinstance(one, np.ndarray) for one in values) and len(set(values)) == 1:
         return first
     return np.concatenate([np.broadcast_to(one, (count,)) for one, count in zip(values, counts, strict=True)])
+
+
+def _of_one(value: Any) -> Any:
+    """A part of a file whose numbers may be arrays, as its first column has it."""
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _of_one(one) for name, one in value})
+    if isinstance(value, dict):
+        return {name: _of_one(one) for name, one in value.items()}
+    return float(value[0]) if isinstance(value, np.ndarray) else value

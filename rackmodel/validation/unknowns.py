@@ -170,6 +170,7 @@ def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
     yield from _range("host.backward", profile.host.backward_s)
     yield from _range("host.launch", profile.host.launch_s)
     yield from _range("host.hand_over", profile.host.hand_over_s)
+    yield from _range("host.expert", profile.host.expert)
 
 
 def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
@@ -200,6 +201,7 @@ def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
     }
     contention = spread("overlap.contention", overlap.contention)
     hosts = {f"{name}_s": spread(f"host.{name}", getattr(host, f"{name}_s")) for name in ("layer", "backward", "launch", "hand_over")}
+    hosts["expert"] = spread("host.expert", host.expert)
     return profile.model_copy(
         update={
             "variation": spread("variation", profile.variation),

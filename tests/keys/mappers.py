@@ -200,6 +200,7 @@ PROFILES = {
     "Host.layer": Flip("overlapped", "profile.host.layer", "1 ms"),
     "Host.backward": Flip("overlapped", "profile.host.backward", "1 ms"),
     "Host.hand_over": Flip("overlapped", "profile.host.hand_over", "1 ms"),
+    "Host.expert": Flip("measured", "profile.host.expert", 3.0, EXPERTS | {"profile.host": {"launch": "1 ms"}, "profile.grouped": "each"}),
     "Host.launch": Flip("overlapped", "profile.host.launch", "1 ms"),
     "ProfileSpec.composites": Flip("measured", "profile.composites", {"gelu": {"forward": {"bytes": 64}}}),
     "Composite.forward": Flip("measured", "profile.composites.gelu.forward", {"bytes": 64}, _SEVERAL),

@@ -101,7 +101,8 @@ def launches(task: Task, pricer: Pricer, profile: ProfileSpec) -> Array | float:
     own: Array | float = local_op.starts(pricer.degrees, pricer.setting.most_summed) + pricer.quantises(local_op)
     if local_op.each:  # (`grouped` is of all columns, or of each)
         each = np.asarray(profile.grouped) == "each"
-        own = np.where(each, own * local_op.experts(pricer.degrees), own) if each.any() else own
+        one = own * profile.host.expert if local_op.macs else own
+        own = np.where(each, one * local_op.experts(pricer.degrees), own) if each.any() else own
     if local_op.prompted != local_op.kernels:
         own = own + np.where(pricer.prompting, float(local_op.prompted - local_op.kernels), 0.0)
     return own if longer == 1.0 else own * longer
