@@ -54,6 +54,21 @@ def test_what_kernels_of_a_composite_hand_over_is_moved_and_held() -> None:
     assert held.bytes - some.bytes == pytest.approx(6.0 * tokens * vocabulary)
 
 
+def test_a_loss_whose_vocabulary_ranks_share_moves_and_holds_more() -> None:
+    """Each of eight ranks has an eighth of the logits; one by itself has all, and its kernels need nothing beside."""
+    said = "profile.composites={{cross_entropy: {{backward: {{over_ranks: {{bytes: {0}, held: {1}}}}}}}}}"
+    none, moved, held, full = (said.format(*both) for both in ((0, 0), (4000, 0), (0, 60), (0, 120)))
+    over = {"tp": "8", "dp": "1", "n_gpus": "8", "sp": "true"}
+    plain, more, some, twice = (priced(each, **over) for each in (none, moved, held, full))
+    logits = 1024.0 * 51200.0 / 8
+    assert more.bytes == plain.bytes
+    assert twice.bytes - some.bytes == pytest.approx(60 * logits)
+    assert more.seconds - plain.seconds > 4000 * logits / 2.4e12  # more than the memory moves in that time
+    assert some.seconds == plain.seconds
+    for alone in (moved, held):
+        assert (priced(alone).seconds, priced(alone).bytes) == (priced(none).seconds, priced(none).bytes)
+
+
 def test_casts_take_time_in_low_precision_alone() -> None:
     without, zero = priced("profile.casts={}", precision="fp8"), priced("profile.casts={8 bit: {}}", precision="fp8")
     assert zero.seconds == without.seconds

@@ -146,6 +146,13 @@ class Moves(Spec):
     )
 
 
+class OverRanks(Spec):
+    """What kernels take more where ranks share the index that an operation normalises over, as tensor parallelism does a vocabulary."""
+
+    bytes: Plain = Field(default=0.0, description="bytes that they move beside, for an element of the first operand")
+    held: Plain = Field(default=0.0, description="bytes that they hold at once beside, for such an element")
+
+
 class KernelRun(Moves):
     """What one pass of an operation takes where nothing fuses it."""
 
@@ -156,6 +163,9 @@ class KernelRun(Moves):
     skipped: Share = Field(default=0.0, description="share of its operands that it does not read, as a causal mask hides it")
     streams: bool = Field(
         default=False, description="true: they reach what sums and casts do of the memory's bandwidth, not what norms and softmax do"
+    )
+    over_ranks: OverRanks = Field(
+        default=OverRanks(), description="more of both where ranks share the index that it normalises over (a loss' vocabulary)"
     )
 
 

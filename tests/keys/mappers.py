@@ -116,6 +116,14 @@ _RING = {
     "mapper.split": {"cp": ["s"]},
     "profile.heads": {"ring": {"forward": 64, "backward": 64}},
 }
+_LOSS = {
+    "work.sections": DROP,
+    "work.sizes": {"b": 8, "s": 64, "d": 256, "v": 1024},
+    "work.einsums": {"logits": "L[b,s,v] = X[b,s,d] * W[d,v]", "loss": "C[b,s] = cross_entropy(L[b,s,v]) over v"},
+    "mapper.axes": {"tp": {"degree": 8}},
+    "mapper.split": {"tp": ["v"]},
+    "profile.composites": {"cross_entropy": {"backward": {"over_ranks": {"bytes": 64, "held": 64}}}},
+}
 _CAST = {"profile.casts": {"16 bit": {"activation": 4, "weight": 4, "gradient": 4}}}
 
 _ROTATED = {
@@ -219,6 +227,9 @@ PROFILES = {
     "Moves.kernels": Flip("measured", "profile.heads.forward.kernels", 9, _AROUND),
     "Moves.bytes": Flip("measured", "profile.heads.forward.bytes", 640, _AROUND),
     "KernelRun.held": Flip("measured", "profile.composites.gelu.backward.held", 64000, _SEVERAL),
+    "KernelRun.over_ranks": Flip("overlapped", "profile.composites.cross_entropy.backward.over_ranks", {"bytes": 640}, _LOSS),
+    "OverRanks.bytes": Flip("overlapped", "profile.composites.cross_entropy.backward.over_ranks.bytes", 640, _LOSS),
+    "OverRanks.held": Flip("overlapped", "profile.composites.cross_entropy.backward.over_ranks.held", 64000, _LOSS),
     "ProfileSpec.casts": Flip("measured", "profile.casts", {"16 bit": {"activation": 40}}),
     "Casts.activation": Flip("measured", "profile.casts.16 bit.activation", 400, _CAST),
     "Casts.weight": Flip("measured", "profile.casts.16 bit.weight", 400, _CAST),

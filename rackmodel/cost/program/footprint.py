@@ -86,8 +86,7 @@ class _Footprint:
         stage, backward = self.plan.stages[op.name], self.workload.backward
         between = held_between(op, self.plan, self.workload, backward=backward)
         for local_op in passes[:1]:
-            if not between.empty:
-                self.held.append(Held("working", f"{op.name}.{local_op.written}", stage, between))
+            self.held += [Held("working", f"{op.name}.{local_op.written}", stage, volume) for volume in between]
         tensor = self.workload.tensors[op.out.tensor]
         if tensor.name in self.places.recompute.idle:
             kept = kept_bytes(tensor, self.plan)

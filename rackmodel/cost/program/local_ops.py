@@ -298,16 +298,26 @@ def _series(op: Op, plan: Plan, *, backward: bool) -> KernelRun:
 
 def _temporaries(op: Op, run: KernelRun, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
     """What the kernels of one pass hand to each other through memory."""
-    between = Flow(f"{op.out.tensor}.temporary", _first(op, run.bytes, plan, workload))
-    return () if between.volume.empty else (between,)
+    volumes = _between(op, run.bytes, run.over_ranks.bytes, plan, workload)
+    return tuple(Flow(f"{op.out.tensor}.temporary", volume) for volume in volumes)
 
 
-def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> Volume:
+def held_between(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[Volume, ...]:
     """What the kernels of one pass hold at once of what they hand to each other."""
     key = ("between", op.name, plan.choices[op.name], plan.flash, id(plan.composites), backward)
     if key not in plan.known:
-        plan.known[key] = _first(op, _series(op, plan, backward=backward).held, plan, workload)
+        run = _series(op, plan, backward=backward)
+        plan.known[key] = _between(op, run.held, run.over_ranks.held, plan, workload)
     return plan.known[key]  # type: ignore[no-any-return]
+
+
+def _between(op: Op, each: Any, more: float, plan: Plan, workload: Workload) -> tuple[Volume, ...]:
+    """So many bytes for each element of an operation's first operand, and more where ranks share an index that it normalises over."""
+    found = [_first(op, each, plan, workload)]
+    shared = tuple(axis for axis, index in enumerate(plan.choices[op.name]) if index in op.over) if more else ()
+    if shared:
+        found.append(replace(_first(op, more, plan, workload), among=shared))
+    return tuple(volume for volume in found if not volume.empty)
 
 
 def _first(op: Op, each: Any, plan: Plan, workload: Workload) -> Volume:
