@@ -7,14 +7,26 @@ from pathlib import Path
 import pytest
 
 from rackmodel.validation.compiled import LAYOUTS, Layout, blackwell_layout, compiled_first, hopper_layout
-from rackmodel.validation.meter import after_waiting, share_of
+from rackmodel.validation.meter import Loop, readings, share_of
 from rackmodel.validation.run import validate
 
 
 def test_the_meter_shows_half_of_a_loop_of_a_second() -> None:
     """1,001 calls of 1 ms after six: samples at 0, 0.1 ... 1.0 s hold 6 ms and what has run since; the last one a whole second."""
     assert share_of(1e-3) == pytest.approx((11 * 0.006 + 5.5 - 0.006) / 11)
-    assert after_waiting(700.0, 100.0, 1e-3) == pytest.approx(100 + 600 * share_of(1e-3))
+    assert readings([Loop(700.0, 1e-3, waiting_w=100.0)]) == pytest.approx([100 + 600 * share_of(1e-3)])
+    assert readings([Loop(700.0, 1e-3)]) == pytest.approx([700])
+
+
+def test_a_short_loop_reads_as_what_ran_before_it() -> None:
+    """3,000 calls of 0.1 ms at 700 W after a loop at 400, then 3,000 of 10 us, read once: 0.06 ms of them, 300.6 of the one before."""
+    loops = [Loop(400.0, 1e-3), Loop(700.0, 1e-4), Loop(900.0, 1e-5)]
+    shown = readings(loops)
+    assert shown[0] == pytest.approx(400)
+    assert shown[1] == pytest.approx(400 + 300 * share_of(1e-4))
+    assert shown[2] == pytest.approx(900 * 6e-5 + 700 * 0.3006 + 400 * (1 - 0.30066))
+    waited = readings([loops[0], loops[1]._replace(waiting_w=100.0), loops[2]])
+    assert waited[2] == pytest.approx(900 * 6e-5 + 700 * 0.3006 + 100 * (1 - 0.30066))
 
 
 def test_the_meter_shows_all_of_a_loop_that_lasts() -> None:
@@ -75,3 +87,23 @@ def test_readings_fall_where_a_kernel_was_compiled_and_nowhere_else(tmp_path: Pa
     assert max(abs(row.error) for row in rows) < 0.17
     waited = [any("waited" in text for text in row.assumptions) for row in rows]
     assert waited == [True, False, False, True, False, True, True, True, False, True, False, True]
+
+
+def test_watts_of_a_short_loop_are_those_of_the_loop_before(tmp_path: Path) -> None:
+    """1,536 columns had their kernel of fp8 compiled and 2,048 not: what the same products at 4 bit read is 578 and 930 W by that."""
+    loops = [("bfloat16", 119.7, 959), ("fp8_block", 155.3, 392), ("nvfp4", 68.7, 578)]
+    lines = [f"1536,12288,{form},{us},{watts}" for form, us, watts in loops]
+    loops = [("bfloat16", 136.9, 992), ("fp8_block", 156.6, 954), ("nvfp4", 65.6, 930)]
+    lines += [f"2048,10240,{form},{us},{watts}" for form, us, watts in loops]
+    lines = [f"b200_sxm,VLLM,0.22.0,1000,4096,{line}" for line in lines]
+    lines += ["b200_sxm,VLLM,0.22.0,1000,32768,2048,10240,fp8_block,879.2,604"]  # whose kernel 4,096 rows have, too
+    found = []
+    for framework in ("VLLM", "other"):  # of which nothing is known
+        path = tmp_path / framework / "aic_gemm.csv"
+        path.parent.mkdir()
+        text = "\n".join(["system,framework,version,power_limit_w,m,n,k,gemm_dtype,latency_us,power_w", *lines])
+        path.write_text(text.replace("VLLM", framework), "utf-8")
+        watts = [row for row in validate([path], intervals=False).rows if row.unit == "W"]
+        found.append([abs(row.error) for row in watts if row.precision == "nvfp4"])
+    assert max(found[0]) < 0.12
+    assert min(found[1]) > 0.15

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,10 +21,11 @@ from rackmodel.model.opkinds import KINDS
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.compiled import LAYOUTS, compiled_first
+from rackmodel.validation.meter import Loop, readings
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
-from rackmodel.validation.watts import watts_row
+from rackmodel.validation.watts import gap_of, watts_row
 from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
 
 Array = NDArray[np.float64]
@@ -77,8 +79,39 @@ def price_local(
 
 
 def product_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
-    """Each row scored, or refused with why."""
-    return alike_rows(rows, _case, _alike, _priced)
+    """Each row scored, or refused with why; watts as the meter shows them after the loop before."""
+    scored, loops = looped_rows(rows)
+    shown = {rows[number].id: watts for number, watts in _shown(rows, loops).items()}
+    watts = {one.id: shown.get(one.id.removesuffix(" power")) for one in scored if one.unit == "W"}
+    return [replace(one, predicted=found) if (found := watts.get(one.id)) is not None else one for one in scored]
+
+
+def looped_rows(rows: Sequence[PublishedRow]) -> tuple[list[ScoredRow], dict[int, Loop]]:
+    """The same with the watts of the kernels themselves; and the loop of each row that tells watts."""
+    loops: dict[int, Loop] = {}
+    return alike_rows(rows, _case, _alike, partial(_priced, loops=loops)), loops
+
+
+def _shown(rows: Sequence[PublishedRow], loops: Mapping[int, Loop]) -> dict[int, float]:
+    """Row → watts that its meter shows. loops: those of rows that tell watts."""
+    turns: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    for number, loop in loops.items():
+        row, place = rows[number], _place(rows[number])
+        run = [row.text(name) for name in ("system", "framework", "version", "m", "n", "k")]
+        if place or loop.waiting_w is not None:
+            turns.setdefault((row.dataset, *run) if place else (number,), []).append((place, number))
+    found: dict[int, float] = {}
+    for turn in turns.values():
+        numbers = [number for _, number in sorted(turn)]
+        found |= dict(zip(numbers, readings([loops[number] for number in numbers]), strict=True))
+    return found
+
+
+def _place(row: PublishedRow) -> int:
+    """Which one of a shape's loops a row is of a benchmark that runs them one after the other; 0: of none such."""
+    own = _precision(row)
+    turns = list(words().precisions.values())
+    return 1 + turns.index(own) if row.text("framework") in own.in_turn else 0
 
 
 def _alike(asked: _Asked) -> tuple[object, ...]:
@@ -87,12 +120,12 @@ def _alike(asked: _Asked) -> tuple[object, ...]:
     return *case.machine.named, case.form, case.bits, case.family, case.timed
 
 
-def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> dict[int, list[ScoredRow]]:
-    """Products of one machine and width, not too many of them in one call."""
+def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], loops: dict[int, Loop]) -> dict[int, list[ScoredRow]]:
+    """Products of one machine and width, not too many of them in one call. loops: put in those of rows that tell watts."""
     waited = _waited(rows, own)
     found: dict[int, list[ScoredRow]] = {}
     for first in range(0, len(own), MOST_AT_ONCE):
-        found |= _priced_at_once(rows, own[first : first + MOST_AT_ONCE], waited)
+        found |= _priced_at_once(rows, own[first : first + MOST_AT_ONCE], waited, loops)
     return found
 
 
@@ -116,7 +149,9 @@ def _waited(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
     return frozenset(found)
 
 
-def _priced_at_once(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int]) -> dict[int, list[ScoredRow]]:
+def _priced_at_once(
+    rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]], waited: frozenset[int], loops: dict[int, Loop]
+) -> dict[int, list[ScoredRow]]:
     """Seconds, and watts where a row tells them. waited: rows before which the GPU waited for their kernel."""
     first = own[0][1][0]
     machine = machine_of(*first.machine.named)
@@ -125,6 +160,8 @@ def _priced_at_once(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Aske
     charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed, family=first.family)
     joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
     bins = bins_of(charges, len(own))
+    gpu = gpu_of(machine)
+    idle = machine.accelerator.static_power_w + gpu.facts.waiting_power_w if gpu else None
     found = {}
     for place, (number, (case, measured, precision)) in enumerate(own):
         row = rows[number]
@@ -140,7 +177,14 @@ def _priced_at_once(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Aske
             bins={name: float(value[place]) for name, value in bins.items()},
         )
         graph = case.timed != "looped eager"
-        found[number] = [time, *watts_row(row, time, machine, float(joules[place]), graph=graph, waited=number in waited)]
+        power = watts_row(row, time, machine, float(joules[place]), graph=graph)
+        if power:
+            waiting = idle if number in waited else None
+            if waiting is not None:
+                power = [replace(one, assumptions=(*one.assumptions, "read after the GPU waited for its kernel")) for one in power]
+            products = precision.in_turn.get(row.text("framework"), 1)
+            loops[number] = Loop(power[0].predicted, time.predicted + gap_of(row, graph), products, waiting)
+        found[number] = [time, *power]
     return found
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.validation.meter import share_of
-from rackmodel.validation.products import product_rows
+from rackmodel.validation.products import looped_rows, product_rows
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import look_up, words
@@ -32,15 +32,16 @@ def main(path: Path, least: float) -> None:
     rows = [row for row in read_rows(path) if row.number("power_w") and (row.number("m") or 0.0) >= least]
     watts = {one.id.removesuffix(" power"): one for one in product_rows(rows) if one.unit == "W"}
     cells: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
-    for row in rows:
-        scored = watts[row.id]
+    loops = looped_rows(rows)[1]
+    for number, row in enumerate(rows):
+        scored, kernel = watts[row.id], loops[number].watts
         said = look_up(words().machines, "GPU", row.text("system"))
         machine = machine_of(said.machine, tuple(said.set.items()))
         gpu = gpu_of(machine)
         assert gpu is not None
         assert gpu.facts.power_limit_w is not None
         share = share_of((row.number("latency_us") or 0.0) * 1e-6, 1 if row.text("gemm_dtype") in ALONE else 6)
-        low, high = (share * scored.predicted + (1 - share) * one for one in (machine.accelerator.static_power_w, gpu.facts.power_limit_w))
+        low, high = (share * kernel + (1 - share) * one for one in (machine.accelerator.static_power_w, gpu.facts.power_limit_w))
         outside = max(low / scored.measured - 1, scored.measured / high - 1, 0.0)
         cells.setdefault((row.text("system"), row.text("gemm_dtype")), []).append((share, outside, abs(scored.error)))
     print(f"{'':24}{'rows':>6}{'share told':>12}{'inside %':>10}{'nine of ten outside by %':>26}{'mean error %':>14}")
