@@ -95,7 +95,7 @@ def obeyed(line, values):
 
 def test_chains_obey_what_ragged_edges_cost():
     rng = random.Random(0)
-    t, n, leaves, h, a, y, c = (("t",), ("n",), ("leaves",), ("h",), ("a",), ("y",), ("c",))
+    t, n, leaves, h, a, y, cover = (("t",), ("n",), ("leaves",), ("h",), ("a",), ("y",), ("cover",))
     cut = 0
     for _ in range(3000):
         u, size = rng.choice((1, 2, 4, 16)), rng.randint(17, 400)
@@ -110,11 +110,12 @@ def test_chains_obey_what_ragged_edges_cost():
         assert least_leaves(size, u, (rng.randint(pieces, pieces + 2), ends[1]), ends[0]) <= found
         parts = rng.randint(1, -(-above.tile // tile))
         dealt = [above, Split(parts * tile), Split(tile, fan=0), Split(u)]
-        cycles = count_and_cover(histogram(size, dealt, frozenset({0})))[0]
+        cycles, covered = count_and_cover(histogram(size, dealt, frozenset({0})))
+        assert cycles * u >= covered
         rounds = max(1, -(-(size - tile) // (parts * tile)))
-        values = {h: rounds, a: parts, y: tile, c: cycles}
+        values = {h: rounds, a: parts, y: tile, cover: covered}
         low = [(max(1, one - rng.randint(0, 3)), one + rng.randint(0, 3)) for one in (rounds, parts)]
-        assert all(obeyed(line, values) for line in round_rows((h, a, y, c), [], (size, u), *low))
+        assert all(obeyed(line, values) for line in round_rows((h, a, y), cover, size, *low))
     assert cut > 300
 
 
@@ -130,6 +131,44 @@ def test_a_tile_that_is_no_larger_than_what_one_part_gets_keeps_the_others_idle(
         assert cycles * t * u >= size * y
         idle += size * y > t * u * -(-size // (a * u))
     assert idle > 300
+
+
+def test_the_fullest_instance_has_no_less_than_the_mean_and_no_larger_pieces():
+    """Of a rank it gets S >= D y / t and D / a, in no fewer pieces of u than S / u and their mean n / a."""
+    rng, more = random.Random(2), 0
+    for _ in range(2000):
+        u, size, a = rng.choice((1, 2, 3)), rng.randint(17, 400), rng.randint(2, 9)
+        t = rng.randint(u, size)
+        y = rng.randint(u, t)
+        chain = [Split(rng.randint(t, size)), Split(t), Split(a * y), Split(y, fan=0), Split(rng.randint(u, y)), Split(u)]
+        own, cover = count_and_cover(histogram(size, chain, frozenset({0})))
+        pieces, _ = count_and_cover(histogram(size, chain, frozenset()))
+        assert cover * t >= size * y
+        assert cover * a >= size
+        assert own * u >= cover
+        assert own * a >= pieces
+        more += cover * t * a > 1.1 * max(size * t, size * y * a)
+    assert more > 100
+
+
+def test_a_port_waits_for_the_fullest_instance():
+    """96 rows in tiles of 8 are dealt out to 8 units by eights, twelve tiles in two rounds: the first gets two, 16 rows, not 12."""
+    slow = NestLevel("unit", None, 1.0, 1.0, 1.0, bypass=("C",))
+    levels = NestLevel("memory", None, 1.0, 1.0), NestLevel("buffer", None, 1.0, 1.0, fan=NestFan(8)), slow
+    p, m = gemm(96, 1, 1), NestMachine("waiting", levels, NestCompute(1e9, 1.0))
+    (space,) = spaces(p, m)
+    nest = JointNest(space, Weights(0.0, 1.0, 1e3, 1e3))
+    program = JointProgram(nest, [space.orders(level)[0] for level in (1, 2)])
+    r = space.ranks.index("m")
+    whole = {key: (8, 8) for key in program.index if key[:3] == ("tile", 2, r)} | {("laid", 1, r): (8, 8)}
+    within = narrowed(program, Ranges(nest.ranges().copies, whole))
+    assert within.whole["rounds", 1, r] == (2, 2)
+    ascent = Ascent(program.between(within), 1e3)
+    rise([ascent])
+    (port,) = program.ports
+    mean, fullest = port.terms.at(ascent.at).sum() / 8, port.fullest.at(ascent.at).sum()
+    assert ascent.value == pytest.approx(fullest * 1e3, rel=0.01)
+    assert fullest > 1.2 * mean
 
 
 def test_idle_parts_count_in_a_program():
@@ -249,6 +288,16 @@ def test_a_bound_holds_what_hardly_counts(goal, monkeypatch):
     found = solve_nest(p, m, objective={"energy": weights[0], "latency": weights[1]}).certificate
     assert found.bound <= weights[0] * known.energy_j + weights[1] * known.latency_s
     assert found.gap < solve_nest(p, m, objective=goal).certificate.gap + joint_ranges.SMALL
+
+
+@pytest.mark.parametrize("goal", samples.some(["energy", "latency", "edp"], 2))
+def test_words_that_no_tile_changes_take_their_time(goal, monkeypatch):
+    """A rank of one instruction: what the memory moves of the result hangs on no tile, a port's time less that was below 0, and the bound
+    -1e28 of what is known."""
+    for name, less in (("WORK", 32), ("STARTS", 2), ("KICKS", (0, 0)), ("FIRST", 8)):
+        monkeypatch.setattr(joint_best, name, less)
+    found = solve_nest(gemm(300, 430, 4), deep(), objective=goal)
+    assert found.certificate.gap < 0.3
 
 
 def test_sizes_that_no_atom_divides_are_searched_without_divisors(monkeypatch):

@@ -80,11 +80,12 @@ class Net:
 
 @dataclass(frozen=True)
 class Port:
-    """Seconds of a port, in units of those known: terms of words and of what fresh outputs save · level: whose instances share it."""
+    """Seconds of a port, in units of those known: terms of the words of all instances, and of the fullest one, and what fresh outputs
+    save · level: whose instances share it."""
 
     level: int
     terms: Exponentials
-    constant: float
+    fullest: Exponentials
     savings: tuple[Saving, ...]
 
 
@@ -104,6 +105,7 @@ class JointProgram(Relaxed):
         self.known_before: dict[object, Ints] = {}
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
+        self.whose: list[int] | None = None  # of every term its tensor, while a port is told
         super().__init__(nest, orders, nest.ranges().copies)
         self.netted = False
         joules = self.constant, self.savings
@@ -146,8 +148,10 @@ class JointProgram(Relaxed):
         if on not in self.known_before:
             found = []
             for key in self.index:
-                cut = key[0] in ("tile", "pieces") and int(str(key[1])) in levels and key[3] != 0
-                found.append(before.index[*key[:3], 1] if cut else before.index[key])
+                level = int(str(key[1])) if len(key) > 3 else -1
+                cut = key[0] in ("tile", "pieces") and level in levels and key[3] != 0
+                own = key[0] == "own" and level in levels
+                found.append(before.index[*key[:3], 1] if cut else before.index[*key[:3], 0] if own else before.index[key])
             self.known_before[on] = np.array(found)
         return self.known_before[on]
 
@@ -182,10 +186,33 @@ class JointProgram(Relaxed):
             self._add(("leaves", r), log(cut), log(space.sizes[r]))
             if r in self.dealt:
                 self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
+        self._fullest_variables()
         w = self.nest.weights
         self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
         for i, level in enumerate(self.nest.owed if w.joule > 0 else ()):
             self._add(("net", level, i), 0.0, w.most / (w.joule * w.joules))
+
+    def _fullest_variables(self) -> None:
+        """What the fullest instance below a fan that deals out a rank gets of it, and in how many pieces, where a port moves these.
+        own: (child, rank, version) of tiles whose pieces are counted."""
+        ports = {port.level for port, _ in self.nest.ports}
+        self.own: set[tuple[int, int, int]] = set()
+        self.covered = {r: f for r, f in self.dealt.items() if f + 1 < self.space.depth and self.nest.weights.second > 0}
+        for r, f in self.covered.items():
+            self._add(("cover", f, r), log(self.nest.leaf[r]), log(self.space.sizes[r]))
+            for t, parent, child, version in self._counted(r):
+                if not self.space.has[t, r] and any(f < level and parent <= level <= child for level in ports):
+                    self.own.add((child, r, version))
+        for child, r, version in sorted(self.own):
+            self._add(("own", child, r, version), 0.0, log(self.nest.cells[r]))
+
+    def _counted(self, r: int) -> Iterator[tuple[int, int, int, int]]:
+        """(tensor, parent, child, version of a rank's tile at its node) of every transfer."""
+        for t in range(len(self.space.tensors)):
+            kept = [level for level in range(self.space.depth) if level == 0 or t in self.orders[level]]
+            for parent, child in zip(kept, [*kept[1:], self.space.depth], strict=True):
+                node = self.orders[child].index(t) if child < self.space.depth else 0
+                yield t, parent, child, self.versions[child][0][node][r] if child < self.space.depth else 0
 
     def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
         if level in (0, self.space.depth):
@@ -240,7 +267,22 @@ class JointProgram(Relaxed):
             self.rows.append((self._sum((("pieces", level, r, v), 1.0), (("cycles", r), -1.0), *above), 0.0))
             below = ((("laid", f, r), -1.0) for f in self.nest.fans if f >= level)
             self.rows.append((self._sum((("tile", level, r, v), 1.0), (("cycles", r), -1.0), *below), log(self.nest.leaf[r])))
+        self._fullest()
         self._idle()
+
+    def _fullest(self) -> None:
+        """The fullest instance gets no less than the mean of those at work, in pieces no larger than a tile and no fewer than their mean;
+        so does the fullest unit of what it gets."""
+        for r, f in self.covered.items():
+            size, cover, laid = log(self.space.sizes[r]), ("cover", f, r), ("laid", f, r)
+            inner = ((("laid", g, r), -1.0) for g in self.nest.fans if g > f)
+            self.rows.append((self._sum((cover, -1.0), (laid, -1.0)), -size))
+            self.rows.append((self._sum((cover, 1.0), (("cycles", r), -1.0), *inner), log(self.nest.leaf[r])))
+        for child, r, v in sorted(self.own):
+            own, f = self._sum((("own", child, r, v), -1.0)), self.covered[r]
+            (tile, a), (pieces, b) = self._tile(child, r, v), self._pieces(child, r, v)
+            self.rows.append((own + pieces + self._sum((("laid", f, r), -1.0)), -b))
+            self.rows.append((own - tile + self._sum((("cover", f, r), 1.0)), a))
 
     def _idle(self) -> None:
         """Parts that a tile of t leaves idle when it is dealt out as tiles of y: a whole one has ceil(t / y) at work, and no instance more
@@ -255,9 +297,12 @@ class JointProgram(Relaxed):
             if inner == outer + 1:
                 self.working[outer, r] = len(self.rows)
                 self.rows.append((y - t + self._sum((("laid", outer, r), 1.0)), b - a))
+            most = b - a - log(self.space.sizes[r])
+            if [self.covered.get(r)] == between:
+                self.rows.append((y - t + self._sum((("cover", between[0], r), -1.0)), most))
+                continue
             beside = ((("laid", f, r), -1.0) for f in self.nest.fans if not outer <= f < inner)
-            most = log(self.nest.leaf[r]) - log(self.space.sizes[r]) + b - a
-            self.rows.append((y - t + self._sum((("cycles", r), -1.0), *beside), most))
+            self.rows.append((y - t + self._sum((("cycles", r), -1.0), *beside), most + log(self.nest.leaf[r])))
 
     def _working(self, f: int, r: int, ranges: Ranges) -> float:
         """By how much the logarithm of the parts of a rank at work may exceed that of t / y: a <= ceil(t / y), so that a - 1 < t / y."""
@@ -286,6 +331,8 @@ class JointProgram(Relaxed):
         fans = tuple(f for f in self.nest.fans if f < level)
         free = [at for i, on in enumerate(self.nest.owed) if on == level and (at := self.index.get(("net", level, i), -1)) >= 0]
         free = free[sum(net.level == level for net in self.nets) :]
+        if self.whose is not None and each[0] > 0:
+            self.whose.append(t)
         if not self.netted or not each[1] < 0 or not fans or not free:
             super()._moved(t, level, each, row, words)
             return
@@ -305,13 +352,46 @@ class JointProgram(Relaxed):
         yield Room(Exponentials((net.row - of)[None], shift + log(least)), gain, unit * least)
 
     # -- times
+    def _term(self, price: float, row: Floats, words: float) -> None:
+        if self.whose is None:
+            super()._term(price, row, words)
+        elif price > 0:  # of a port: words that no tile changes are a term too, or a port's time less these might be below 0
+            self.terms.append((row, words + log(price)))
+
     def _port(self, port: Component, prices: BitPrices) -> Port:
-        self.terms, self.constant, self.savings = [], 0.0, []
+        self.terms, self.whose, self.savings = [], [], []
         self._priced(prices)
         unit = port.bandwidth * self.nest.weights.seconds
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [NONE])
+        shift = np.array(shifts) - log(unit)
+        several = [self._of_fullest(port.level, t, row) for t, row in zip(self.whose, rows, strict=False)] or [(self._sum(), 0.0)]
+        fullest = Exponentials(np.array([row for row, _ in several]), shift + np.array([less for _, less in several]))
+        self.whose = None
         savings = tuple(replace(saving, each=saving.each / unit) for saving in self.savings)
-        return Port(port.level, Exponentials(np.array(rows), np.array(shifts) - log(unit)), self.constant / unit, savings)
+        return Port(port.level, Exponentials(np.array(rows), shift), fullest, savings)
+
+    def _of_fullest(self, level: int, t: int, row: Floats) -> tuple[Floats, float]:
+        """(row, constant) of what the fullest instance of a level has of words of a tensor."""
+        above = self._above(level)
+        share = row + self._sum(*((("waves", f), 1.0) for f in above if f in self.linear))
+        less = 0.0
+        for r in range(len(self.space.ranks)):
+            f = self.covered.get(r, level)
+            if f >= level:
+                share = share + self._sum(*((("laid", g, r), -1.0) for g in above))
+                continue
+            share = share + self._sum(*((("laid", g, r), -1.0) for g in above if g > f))
+            if self.space.has[t, r]:
+                share, less = share + self._sum((("cover", f, r), 1.0)), less - log(self.space.sizes[r])
+                continue
+            for child, of, v in self.own:
+                pieces = self._pieces(child, r, v)[0]
+                if of == r and pieces.any() and row[np.argmax(pieces)] > 0:
+                    share = share - pieces + self._sum((("own", child, r, v), 1.0))
+                    break
+            else:
+                share = share + self._sum((("laid", f, r), -1.0))
+        return share, less
 
     def _above(self, level: int) -> list[int]:
         return [f for f in self.nest.fans if f < level]
@@ -326,20 +406,16 @@ class JointProgram(Relaxed):
 
     def _seconds(self, port: Port, ranges: Ranges) -> Room:
         """The port takes no longer than T: its words over all instances, where outputs save nothing over those that work."""
-        terms, slope, constant = port.terms, self._sum((("time",), 1.0)), -port.constant
+        terms, slope, constant = port.terms, self._sum((("time",), 1.0)), 0.0
         shift = terms.shift
-        if port.savings or port.constant:
+        if port.savings:
             most = self._instances(port.level, ranges)
-            shift, constant = shift - log(most), constant / most
+            shift = shift - log(most)
             for saving in port.savings:
                 a, b = self.chord(saving, ranges.copies)
                 constant, slope = constant + saving.each * a / most, slope + saving.each * b / most * self.copies_of(saving)
             return Room(Exponentials(terms.rows, shift), slope, constant)
-        share = self._sum(
-            *((("laid", f, r), -1.0) for f in self._above(port.level) for r in range(len(self.space.ranks))),
-            *((("waves", f), 1.0) for f in self._above(port.level) if f in self.linear),
-        )
-        return Room(Exponentials(terms.rows + share, shift), slope, constant)
+        return Room(port.fullest, slope, constant)
 
     def _compute(self) -> Room:
         space, c = self.space, self.space.machine.compute
@@ -384,6 +460,9 @@ class JointProgram(Relaxed):
         for f in self.nest.fans:
             if (at := self.index.get(("copies", f), -1)) >= 0:
                 low[at], high[at] = (log(end) for end in ranges.copies[f])
+        for r, f in self.covered.items():
+            at = self.index["cover", f, r]
+            low[at] = max(low[at], log(-(-self.space.sizes[r] // self.range_of(("laid", f, r), ranges)[1])))
         for r, cells in enumerate(self.nest.cells):
             if (at := self.index.get(("cycles", r), -1)) >= 0:
                 most = prod(self.range_of(("laid", f, r), ranges)[1] for f in self.nest.fans)
@@ -392,7 +471,7 @@ class JointProgram(Relaxed):
 
     def _words_on(self, ranges: Ranges) -> tuple[object, list[Room], Rooms]:
         """(what they hang on, rooms of what words take, side by side)."""
-        on = ranges.copies, *(self._instances(port.level, ranges) for port in self.ports if port.savings or port.constant)
+        on = ranges.copies, *(self._instances(port.level, ranges) for port in self.ports if port.savings)
         if on not in self.known_words:
             some = [room for net in self.nets for room in self._netted(net, ranges.copies)]
             some += [self._seconds(port, ranges) for port in self.ports]
@@ -478,6 +557,5 @@ class JointProgram(Relaxed):
         f, r = (int(str(k)) for k in key[1:])
         if self.dealt.get(r) != f or f + 1 == self.space.depth:
             return []
-        inner: list[Key] = [("laid", g, r) for g in self.nest.fans if g > f]
-        sizes = self.space.sizes[r], self.nest.leaf[r]
-        return round_rows((key, ("laid", f, r), ("tile", f + 1, r, 0), ("cycles", r)), inner, sizes, rounds, parts)
+        keys, cover = (key, ("laid", f, r), ("tile", f + 1, r, 0)), ("cover", f, r) if r in self.covered else None
+        return round_rows(keys, cover, self.space.sizes[r], rounds, parts)

@@ -43,17 +43,17 @@ def least_leaves(size: int, u: int, most: Range, least: int) -> int:
     return max(cells, whole + ceil((size - whole * u) / (tile - (q - 1) * u)))
 
 
-def round_rows(keys: tuple[Key, Key, Key, Key], inner: list[Key], sizes: tuple[int, int], rounds: Range, parts: Range) -> list[Line]:
-    """Rows of the cycles of a rank. keys: of the rounds h, the parts a, the tile y, the cycles · inner: parts further in · sizes: of the
-    rank, of a leaf · rounds, parts: their ends."""
-    h, a, y, c = keys
-    size, u = sizes
-    below = dict.fromkeys(inner, -1.0)
+def round_rows(keys: tuple[Key, Key, Key], cover: Key | None, size: int, rounds: Range, parts: Range) -> list[Line]:
+    """Rows of the rounds of a rank. keys: of the rounds h, the parts a, the tile y · cover: of what the fullest instance gets, if that
+    counts · size: of the rank · rounds, parts: their ends."""
+    h, a, y = keys
     s = log((rounds[0] + 1) * parts[0] / (rounds[0] * parts[0] + 1)) / log(1 + 1 / (rounds[0] * parts[0]))
     most = rounds[0] * parts[1] / ((rounds[0] - 1) * parts[1] + 1)
-    return [
+    found: list[Line] = [
         ({h: -1.0, a: -1.0, y: -1.0}, -log(size) + log(1 + 1 / (rounds[0] * parts[0]))),
         ({h: 1.0, a: 1.0, y: 1.0}, log(size) + log(most)),
-        ({h: 1.0, y: 1.0, c: -1.0, **below}, log(u)),
-        ({a: -1.0 - s, h: -s, y: -s, c: -1.0, **below}, -(1 + s) * log(size) + log(u)),
     ]
+    if cover is not None:
+        found.append(({h: 1.0, y: 1.0, cover: -1.0}, 0.0))
+        found.append(({a: -1.0 - s, h: -s, y: -s, cover: -1.0}, -(1 + s) * log(size)))
+    return found

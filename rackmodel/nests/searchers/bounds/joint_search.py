@@ -27,7 +27,7 @@ from rackmodel.nests.searchers.mapspace.space import Space
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
-OPENED, IDLE = 0.1, 1e-3  # of what is open: what cutting a level's orders before all else has to take; from which it is tried again
+OPENED = 0.1  # of what is open: what cutting the orders of a level, or of all, before all else has to take
 DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
 
 
@@ -119,21 +119,32 @@ class JointSearch:
             levels = self._opened(levels)
 
     def _opened(self, levels: list[int]) -> list[int]:
-        """Cut all nodes into the orders of the level that takes most of what is open, if it takes much; levels that are worth another
-        trial after it."""
+        """Cut all nodes into the orders of the level that takes most of what is open, if it takes much, or of all levels at once, if these
+        together do; levels that are left."""
         least = self.nodes[0].ascent.value
-        trials = [(level, self._cut_into(level)) for level in levels if least < self.known]
-        taken = {level: made[0].ascent.value - least if made else inf for level, made in trials}
-        best = max(taken, key=lambda level: taken[level], default=0)
-        if not taken or taken[best] <= OPENED * (self.known - least):
+        if least >= self.known:
             return []
-        self.nodes = dict(trials)[best]
-        return [level for level in levels if level != best and taken[level] > IDLE * (self.known - least)]
+        trials = {level: self._cut_into(self.nodes, level) for level in levels}
+        taken = {level: self._taken(made, least) for level, made in trials.items()}
+        best = max(taken, key=lambda level: taken[level])
+        if taken[best] > OPENED:
+            self.nodes = trials[best]
+            return [level for level in levels if level != best]
+        made = trials[best]
+        for level in levels:
+            made = made if level == best else self._cut_into(made, level)
+        if self._taken(made, least) > OPENED:
+            self.nodes = made
+        return []
 
-    def _cut_into(self, level: int) -> list[Node]:
-        """All nodes, with every order of a level."""
+    def _taken(self, made: list[Node], least: float) -> float:
+        """What nodes take of what is open."""
+        return (made[0].ascent.value - least) / (self.known - least) if made else inf
+
+    def _cut_into(self, nodes: list[Node], level: int) -> list[Node]:
+        """Nodes, each with every order of a level."""
         cut = Cut(("order", level), (), (), tuple(self.space.orders(level)))
-        made = [half for node in self.nodes for half in self._halves(node, cut, inf)]
+        made = [half for node in nodes for half in self._halves(node, cut, inf)]
         rise([half.ascent for half in made], DONE, self.known)
         return sorted(made, key=lambda node: node.ascent.value)
 
