@@ -11,7 +11,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import parse_objective
+from rackmodel.nests.objective import NestObjective, parse_objective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.bounds import joint_ranges, joint_search
 from rackmodel.nests.searchers.bounds.joint_cuts import misses
@@ -19,8 +19,9 @@ from rackmodel.nests.searchers.bounds.joint_narrow import narrowed
 from rackmodel.nests.searchers.bounds.joint_program import JointNest, JointProgram
 from rackmodel.nests.searchers.bounds.joint_ragged import least_leaves, leaves_row, round_rows
 from rackmodel.nests.searchers.bounds.joint_ranges import Ranges, Weights
-from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Node, least_at_corners
+from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, Node, least_at_corners
 from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
+from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -248,12 +249,60 @@ def test_no_mapping_is_below_the_bound(seed, many, monkeypatch):
         assert min(search.bound for search in searches) <= min(keys) * (1 + 1e-9)
 
 
-def test_a_product_is_least_at_an_end_of_the_line():
-    goal = parse_objective("edp")
-    bound = least_at_corners(goal, Weights(2.0, 3.0, 1.0, 1.0), 12.0, 1.5, 1.0)
-    assert bound == pytest.approx(min(4.5 * 1.0, 1.5 * 3.0))
-    line = [(e, (12.0 - 2.0 * e) / 3.0) for e in np.linspace(1.5, 4.5, 31)]
-    assert all(e * t >= bound * (1 - 1e-12) for e, t in line)
+@pytest.mark.parametrize("static_w", [0.0, 0.7])
+def test_a_product_is_least_at_a_corner_of_the_lines(static_w):
+    goal = NestObjective("edp", static_w=static_w)
+    for lines in ([], [(2.0, 3.0, 12.0)], [(2.0, 3.0, 12.0), (1.0, 4.0, 9.5)], [(2.0, 3.0, 12.0), (1.0, 4.0, 1.0)]):
+        some = [Line(1.0, 0.0, 1.5), Line(0.0, 1.0, 1.0), *(Line(*line) for line in lines)]
+        least, (e, t) = least_at_corners(goal, some)
+        assert least == pytest.approx(goal.key(e, t)[0])
+        grid = [(e, t) for e in np.linspace(1.5, 12, 106) for t in np.linspace(1.0, 12, 111)]
+        above = [goal.key(e, t)[0] for e, t in grid if all(a * e + b * t >= c - 1e-9 for a, b, c in lines)]
+        assert least <= min(above) * (1 + 1e-9)
+        assert least >= min(above) * 0.9
+    assert least_at_corners(NestObjective("edp"), [*some[:2], Line(2.0, 3.0, 12.0)])[0] == pytest.approx(min(4.5 * 1.0, 1.5 * 3.0))
+
+
+@pytest.mark.parametrize("seed", samples.some(range(4), 4))
+def test_nodes_of_a_search_bound_other_weights(seed):
+    """No mapping is below what nodes cut under one slope say of another, or of energy or time alone."""
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    p = problem(rng, biggest=40, limit=900, choices=(3, 5, 7, 9, 12, 17, 30))
+    m = machine(rng, p, inner=1 + seed % 2, options=True)
+    (space, *_) = spaces(p, m)
+    energy, time = [], []
+    for _ in range(6):
+        plan = RaggedPlan(space, [rng.choice(space.orders(level)) for level in range(1, space.depth)])
+        if len(rows := ragged_rows(plan, numbers, 300)):
+            e, t = RaggedCounts(plan, rows).cost(timed=True)
+            energy.append(np.broadcast_to(e, len(rows)) - p.macs * m.compute.j_per_mac)
+            time.append(np.broadcast_to(np.max(np.broadcast_arrays(*t), axis=0), len(rows)))
+    joules, seconds = np.concatenate(energy), np.concatenate(time)
+    slope = float(joules.min() / seconds.min())
+    search = JointSearch(space, Weights(1.0, slope, joules.max(), seconds.max()), float((joules + slope * seconds).min()) * 1.3)
+    search.run(60)
+    for a, b in ((1.0, 3 * slope), (1.0, 0.0), (0.0, 1.0)):
+        least = float((a * joules + b * seconds).min())
+        other = search.under(Weights(a, b, joules.max(), seconds.max()), least * 1.3)
+        assert 0 < other.bound <= least * (1 + 1e-9)
+        other.run(16)
+        assert other.bound <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", samples.some(range(101, 107), 3))
+def test_the_bound_of_a_product_is_no_higher_than_its_proven_optimum(seed, monkeypatch):
+    for name, less in (("WORK", 32), ("STARTS", 2), ("KICKS", (0, 0)), ("FIRST", 8)):
+        monkeypatch.setattr(joint_best, name, less)
+    rng = random.Random(seed)
+    p = problem(rng, biggest=12, limit=400, choices=(2, 3, 5, 7, 9))
+    m = machine(rng, p, inner=1, options=seed % 2 > 0)
+    goal = NestObjective("edp", static_w=rng.choice([0.0, 1.0]))
+    known = solve_nest(p, m, objective=goal, factors="ceil")
+    best, masks = (known.certificate.objective, known.mapping, known.cost), keep_masks(p, m, NestConstraints())
+    q = NestQuestion(p, m, goal, "ceil", NestConstraints(), masks, frozenset(), frozenset(), Effort())
+    bounds = [joint_best.joint_best(q, kept, best).bound for kept in masks if any(kept[1:])]
+    assert known.certificate.proven
+    assert 0 < min(bounds) <= best[0][0] * (1 + 1e-9)
 
 
 def deep():

@@ -9,8 +9,9 @@ at the corners of what is left.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 from math import ceil, exp, floor, inf, log
 
 from rackmodel.nests.arrays import Floats
@@ -28,6 +29,7 @@ TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
 OPENED = 0.1  # of what is open: what cutting the orders of a level, or of all, before all else has to take
+PARALLEL, NEARLY = 1e-9, 1e-9  # of slopes, that are one; of a line, that a corner may lie below it
 DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
 
 
@@ -104,19 +106,39 @@ class Node:
 
 
 class JointSearch:
-    """Branch and bound of one Space under one set of weights. known: a E + b T of a mapping, without the MACs."""
+    """Branch and bound of one Space under one set of weights. known: a E + b T of a mapping, without the MACs · parts: nodes of another
+    search of it, which hold all mappings."""
 
-    def __init__(self, space: Space, weights: Weights, known: float) -> None:
+    def __init__(self, space: Space, weights: Weights, known: float, parts: Sequence[Node] = ()) -> None:
         self.nest, self.known, self.space = JointNest(space, weights), known, space
+        if parts:
+            self.nodes = self._of_others(parts)
+            self.programs: dict[object, JointProgram] = {}
+            return
         orders = [space.orders(level) for level in range(1, space.depth)]
         free = frozenset(level for level, some in enumerate(orders, 1) if len(some) > 1)
         root = JointProgram(self.nest, [some[0] for some in orders], free)
-        self.programs: dict[object, JointProgram] = {}
+        self.programs = {}
         self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
         rise([node.ascent for node in self.nodes], DONE, self.known)
         levels = sorted(free)
         while self.nodes and levels:
             levels = self._opened(levels)
+
+    def under(self, weights: Weights, known: float) -> JointSearch:
+        """The same nodes under other weights: what has been cut says of these too."""
+        return JointSearch(self.space, weights, known, self.nodes)
+
+    def _of_others(self, parts: Sequence[Node]) -> list[Node]:
+        programs, found = dict[object, JointProgram](), list[Node]()
+        for part in parts:
+            on = part.program.orders, part.program.free
+            if on not in programs:
+                programs[on] = JointProgram(self.nest, part.program.orders[1:], part.program.free)
+            ascent = Ascent(programs[on].between(part.ranges), abs(self.known), like=part.ascent)
+            found.append(Node(programs[on], part.ranges, ascent, part.ordered))
+        rise([node.ascent for node in found], DONE, self.known)
+        return sorted(found, key=lambda node: node.ascent.value)
 
     def _opened(self, levels: list[int]) -> list[int]:
         """Cut all nodes into the orders of the level that takes most of what is open, if it takes much, or of all levels at once, if these
@@ -232,15 +254,28 @@ class JointSearch:
         return [(program, z) for _, program, z in found]
 
 
-def least_at_corners(objective: NestObjective, weights: Weights, line: float, energy: float, time: float) -> float:
-    """Least key of any (E, T) with a E + b T >= line, E >= energy, T >= time; static power is none of E here.
+@dataclass(frozen=True)
+class Line:
+    """a E + b T >= least of every mapping."""
 
-    The key is linear, or E T with static power in E: along the line it is concave, so that an end of it is least.
+    joule: float
+    second: float
+    least: float
+
+
+def least_at_corners(objective: NestObjective, lines: Sequence[Line]) -> tuple[float, tuple[float, float]]:
+    """(least key of any (E, T) above all lines, where); energy and time are bounded by one each; static power is none of E here.
+
+    The key is linear, or E T with static power in E: along a line it is concave, so that a corner is least. What rounding may have put
+    just below a line counts as a corner too: that only lowers the least.
     """
-    a, b = weights.joule, weights.second
-    corners = []
-    if a > 0:
-        corners.append((max(energy, (line - b * time) / a), time))
-    if b > 0:
-        corners.append((energy, max(time, (line - a * energy) / b)))
-    return min(float(objective.key(e, t)[0]) for e, t in corners)
+    found = []
+    for one, other in combinations(lines, 2):
+        turn = one.joule * other.second - one.second * other.joule
+        if abs(turn) <= PARALLEL * (one.joule * other.second + one.second * other.joule):
+            continue
+        e = (one.least * other.second - other.least * one.second) / turn
+        t = (other.least * one.joule - one.least * other.joule) / turn
+        if all(line.joule * e + line.second * t >= line.least * (1 - NEARLY) for line in lines):
+            found.append((float(objective.key(e, t)[0]), (e, t)))
+    return min(found)

@@ -16,12 +16,11 @@ import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import NestObjective, better
+from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers.bounds.joint_program import JointProgram
 from rackmodel.nests.searchers.bounds.joint_ranges import Weights
-from rackmodel.nests.searchers.bounds.joint_search import JointSearch, least_at_corners
+from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, least_at_corners
 from rackmodel.nests.searchers.contract import NestQuestion
-from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
 from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -33,11 +32,12 @@ from rackmodel.nests.searchers.ragged.rank_shares import shared_ratios
 from rackmodel.nests.searchers.tables.slices import Best
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
-WORK, ALONE = 480, 40  # programs of all masks together; of the least energy and the least time alone
-STARTS, LOOKED, TURNS = 16, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+WORK = 480  # programs of all masks together
+STARTS, LOOKED, TURNS = 32, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
 ANYWHERE = 2  # choices of orders of which a first mapping is drawn
-TURN = 16  # programs of either, at once
+CORNERS, WORTH = 4, 0.1  # further slopes of a product; of what is open, that one takes if few nodes say enough
+OTHER = 0.01  # of a key: a mapping that is so much better has its slope looked at, too
 SLOWER = 0.35  # of a part: what is rounded up
 
 
@@ -83,13 +83,17 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
     guide = _search(whole, best, macs, _weights(goal, best))
     guide.run(first, q.effort)
     best = _drawn(q, space, guide, best, draws, KICKS[0])
-    search = _search(whole, best, macs, _weights(q.objective, best))
+    searches = [guide, _search(whole, best, macs, _weights(q.objective, best))]
     for kicks in KICKS[1:]:
+        search, before = searches[-1], best
         search.run(work // (len(KICKS) - 1), q.effort)
         best = _drawn(q, space, search, best, draws, kicks)
         draws.objective = q.objective
         search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
-    return JointBest(best, _bound(q, whole, search, best, (macs, floor)), draws.cells + work)
+        if q.objective.name == "edp" and best[0][0] < before[0][0] * (1 - OTHER):
+            told = _weights(q.objective, best).told()
+            searches.append(search.under(told, _known_sum(told, best, macs)))
+    return JointBest(best, _bound(q, searches, best, (macs, floor)), draws.cells + work)
 
 
 def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
@@ -136,44 +140,33 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
     return w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
 
 
-def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
-    """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
-    the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute."""
-    w, macs = search.nest.weights, joules[0]
-    line = search.bound + w.joule * macs
+def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules: tuple[float, float]) -> float:
+    """Of the primary key: of a line's least where it is linear, else at the lowest corner of all lines. joules: of the MACs, of every
+    mapping at least. What a line was not told of is at least that of the MACs, of the fastest compute."""
+    macs, nest = joules[0], searches[-1].nest
     if q.objective.name != "edp":
-        asked = _weights(q.objective, best)
-        return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
-    ends = _Ends(q, space, best, joules)
-    for _ in range(2 * ALONE // TURN):
-        ends.rise(w, line)
-    return least_at_corners(q.objective, w, line, ends.energy, ends.time)
+        asked, told = _weights(q.objective, best), _line(searches[-1], macs)
+        return told.least + (asked.second - told.second) * nest.fastest + (asked.joule - told.joule) * macs
+    lines = [Line(1.0, 0.0, max(joules)), Line(0.0, 1.0, nest.fastest), *(_line(search, macs) for search in searches)]
+    least, corner = least_at_corners(q.objective, lines)
+    search = searches[0]  # what is far from the best mapping takes few nodes
+    for _ in range(CORNERS):
+        if least >= best[0][0] * (1 - TIE) or q.effort.over:
+            break
+        told = replace(_weights(q.objective, best), **dict(zip(("joule", "second"), q.objective.weights(*corner), strict=True))).told()
+        lines.append(_line(search.under(told, _known_sum(told, best, macs)), macs))
+        before, (least, corner) = least, least_at_corners(q.objective, lines)
+        if least - before < WORTH * (best[0][0] - before):
+            if search is searches[-1]:
+                break
+            search = searches[-1]
+    return least
 
 
-class _Ends:
-    """The least energy and the least time alone, as far as they are known: that is made closer whose corner is the lower."""
-
-    def __init__(self, q: NestQuestion, space: Space, best: Best, joules: tuple[float, float]) -> None:
-        """joules: as of _bound."""
-        self.q, self.space, self.best = q, space, best
-        self.macs, self.energy = joules[0], max(joules)
-        self.time = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
-        self.searches: dict[bool, JointSearch] = {}
-
-    def rise(self, w: Weights, line: float) -> None:
-        """Some programs more of one of them."""
-        known, aim = self.best[2], self.q.objective
-        of_energy = least_at_corners(aim, w, line, self.energy, known.latency_s)
-        timed = least_at_corners(aim, w, line, known.energy_j, self.time) < of_energy
-        if timed not in self.searches:
-            one = Weights(0.0, 1.0, w.joules, w.seconds) if timed else Weights(1.0, 0.0, w.joules, w.seconds)
-            self.searches[timed] = _search(self.space, self.best, self.macs, one)
-        search = self.searches[timed]
-        search.run(TURN, self.q.effort)
-        if timed:
-            self.time = max(self.time, search.bound)
-        else:
-            self.energy = max(self.energy, search.bound + self.macs)
+def _line(search: JointSearch, macs: float) -> Line:
+    """What a search says, the MACs with it."""
+    w = search.nest.weights
+    return Line(w.joule, w.second, search.bound + w.joule * macs)
 
 
 def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws: Draws, kicks: int = 0) -> Best:

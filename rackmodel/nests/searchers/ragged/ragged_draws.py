@@ -67,6 +67,11 @@ class Draws:
         keys, near = self.keys(plan, rows)
         return Drawn(plan, row, float(keys[0]), float(near[0]))
 
+    def again(self, one: Drawn, orders: tuple[tuple[int, ...], ...]) -> Drawn | None:
+        """The tiles and parts of a mapping in other orders; None where they do not fit."""
+        plan = self.plan(one.plan.space, orders)
+        return self.at(plan, plan.row_of(one.plan, one.row))
+
     def near(self, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
         """The best that is drawn around ratios that are real numbers; None where none of them fits."""
         rows = self._rows(plan, ratios, np.inf, np.inf)

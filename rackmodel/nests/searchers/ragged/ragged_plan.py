@@ -190,6 +190,11 @@ class RaggedPlan:
             levels.append(LevelMapping(level.name, tuple(nodes), sides["X"], sides["Y"]))
         return NestMapping(space.problem.name, space.machine.name, tuple(levels))
 
+    def row_of(self, other: RaggedPlan, row: Ints) -> Ints:
+        """The row of the tiles and parts of another plan's, node by node."""
+        tiles = [other.tile(row[None], t.level, t.first, t.rank)[0] for t in self.tiles]
+        return np.array([*tiles, *row[len(other.tiles) :]], dtype=np.int64)
+
     def row(self, mapping: NestMapping) -> Ints:
         """The row of a mapping of these orders."""
         ranks, levels = self.space.ranks, mapping.levels

@@ -8,6 +8,7 @@ Where that ends, draws around the best (ragged_draws) are where it begins again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.ragged.ragged_draws import Drawn, Draws, Key
 
 STEPS, KICKED, EACH = 40, 4, 3  # steps; the best that are drawn around, how many of the draws of each go on
-WORSE = 1.3  # of a key: draws that are no worse go on
+TURNED = 2  # the best that are looked at in other orders
+WORSE, AFAR = 1.3, 2.0  # of a key: draws, mappings in other orders that are no worse go on
 NEARER = 1 - 1e-9  # of a key: what counts as better
 
 
@@ -83,12 +85,22 @@ def _step(draws: Draws, some: list[tuple[_Climb, Ints]]) -> None:
 
 
 def kicked(draws: Draws, found: list[Drawn], kicks: int, effort: Effort) -> list[Drawn]:
-    """Some mappings and what steps make of draws around the best of them, so often; best first."""
+    """Some mappings and what steps make of draws around the best of them, and of the best of them in other orders, so often; best first."""
     found = _distinct(found)
     for _ in range(kicks):
         near = [drawn for one in found[:KICKED] for drawn in draws.several(one, WORSE * one.near, EACH)]
-        found = _distinct(found + stepped(draws, near, effort))
+        turned = [drawn for one in found[:TURNED] for drawn in _turned(draws, one)]
+        found = _distinct(found + stepped(draws, [*near, *turned], effort))
     return found
+
+
+def _turned(draws: Draws, one: Drawn) -> list[Drawn]:
+    """The best of the same tiles and parts in other orders: of one level, or of all."""
+    space = one.plan.space
+    choices = product(*(space.orders(level) for level in range(1, space.depth)))
+    found = [draws.again(one, orders) for orders in choices if orders != one.plan.orders[1:]]
+    some = sorted((drawn for drawn in found if drawn is not None), key=lambda drawn: drawn.near)
+    return [drawn for drawn in some[:EACH] if drawn.near <= AFAR * one.near]
 
 
 def _distinct(found: list[Drawn]) -> list[Drawn]:
