@@ -35,6 +35,7 @@ LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all level
 WORK = 480  # programs of all masks together
 STARTS, LOOKED, TURNS = 32, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+KEPT = 6  # ends that later draws are around, too
 ANYWHERE = 2  # choices of orders of which a first mapping is drawn
 CORNERS, WORTH = 4, 0.1  # further slopes of a product; of what is open, that one takes if few nodes say enough
 OTHER = 0.01  # of a key: a mapping that is so much better has its slope looked at, too
@@ -187,7 +188,9 @@ def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn |
     found = sorted((start for start in starts if start is not None), key=lambda drawn: drawn.near)
     if not found:
         return best
-    ends = kicked(draws, stepped(draws, found, q.effort), kicks, q.effort)
+    before = [one for one in (draws.at(end.plan, end.row) for end in draws.best) if one is not None]
+    ends = kicked(draws, [*before, *stepped(draws, found, q.effort)], kicks, q.effort)
+    draws.best = ends[:KEPT]
     for end in ends[:LOOKED]:
         best = _better(q, best, draws.tidy(end))
     return best

@@ -43,7 +43,7 @@ class Drawn:
 class Draws:
     """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far ·
     small: tiles as small as their pieces allow, which leaves room to others; else whole leaves, parts and tiles · ends: where steps from a
-    mapping ended."""
+    mapping ended · best: of these, to begin at again."""
 
     def __init__(self, objective: NestObjective, idle: float, scale: float) -> None:
         self.objective, self.idle, self.scale, self.cells = objective, idle, max(scale, 1e-300), 0
@@ -51,6 +51,7 @@ class Draws:
         self.mix = self.random.integers(1, 2**62, size=NUMBERS)  # of a row's numbers: rows that mix alike are the same
         self.timed, self.small = not objective.energy_only, True
         self.ends: dict[Key, Drawn] = {}
+        self.best: list[Drawn] = []
         self.plans: dict[tuple[tuple[int, ...], ...], RaggedPlan] = {}
 
     def plan(self, space: Space, orders: tuple[tuple[int, ...], ...]) -> RaggedPlan:
