@@ -146,15 +146,15 @@ def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules:
     mapping at least. What a line was not told of is at least that of the MACs, of the fastest compute."""
     macs, nest = joules[0], searches[-1].nest
     if q.objective.name != "edp":
-        asked, told = _weights(q.objective, best), _line(searches[-1], macs)
-        return told.least + (asked.second - told.second) * nest.fastest + (asked.joule - told.joule) * macs
+        asked, line = _weights(q.objective, best), _line(searches[-1], macs)
+        return line.least + (asked.second - line.second) * nest.fastest + (asked.joule - line.joule) * macs
     lines = [Line(1.0, 0.0, max(joules)), Line(0.0, 1.0, nest.fastest), *(_line(search, macs) for search in searches)]
     least, corner = least_at_corners(q.objective, lines)
     search = searches[0]  # what is far from the best mapping takes few nodes
     for _ in range(CORNERS):
         if least >= best[0][0] * (1 - TIE) or q.effort.over:
             break
-        told = replace(_weights(q.objective, best), **dict(zip(("joule", "second"), q.objective.weights(*corner), strict=True))).told()
+        told = Weights(*q.objective.weights(*corner), best[2].energy_j, best[2].latency_s).told()
         lines.append(_line(search.under(told, _known_sum(told, best, macs)), macs))
         before, (least, corner) = least, least_at_corners(q.objective, lines)
         if least - before < WORTH * (best[0][0] - before):
