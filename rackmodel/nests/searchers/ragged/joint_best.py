@@ -33,7 +33,7 @@ from rackmodel.nests.searchers.tables.slices import Best
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK = 480  # programs of all masks together
-STARTS, LOOKED, TURNS = 32, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
+STARTS, LOOKED, TURNS = 16, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
 FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
 KEPT = 6  # ends that later draws are around, too
 ANYWHERE = 2  # choices of orders of which a first mapping is drawn
