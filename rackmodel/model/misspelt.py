@@ -3,8 +3,8 @@
 A tensor that no operation writes is an input (or a weight, `W...`). An operand that is misspelt (`Gatd` for `Gated`) is one, too, without
 a word: the tensor that was meant goes nowhere, and its gradient is gone. So such a name is told where
 
-    something of the same ranks is made, without what reads it, and nearly called so: distance <= 1 for names of 3 to 6 letters, <= 2 from 7 on, or but for
-    capitals and doubled letters the same (`Xx`, `x`: X); names that differ by their numbers alone (N1, N2) are meant
+    something of the same ranks is made, without what reads it, and nearly called so: distance <= 1 for names of 3 to 6 letters, <= 2 from
+    7 on, or the same but for capitals and doubled letters (`Xx`, `x`: X); names that differ by their numbers alone (N1, N2) are meant
 
 and `tensors:` does not say its kind: `{Gatd: {kind: input}}` says that it is meant.
 """
@@ -32,7 +32,9 @@ def misspelt_operands(workload: Workload) -> tuple[str, ...]:
             reader, article = workload.readers[name][0], "an" if tensor.kind == "input" else "a"
             meant = min(made, key=lambda other: distance(name, other))
             kept = f"if it is meant say tensors: {{{name}: {{kind: {tensor.kind}}}}}"
-            found.append(f"{reader} reads '{name}', which nothing makes: taken as {article} {tensor.kind}; did you mean '{meant}'? ({kept})")
+            found.append(
+                f"{reader} reads '{name}', which nothing makes: taken as {article} {tensor.kind}; did you mean '{meant}'? ({kept})"
+            )
     return tuple(found)
 
 
