@@ -24,7 +24,7 @@ def check(
     from rackmodel.inputs import read_workload
     from rackmodel.model.misspelt import misspelt_operands
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in files:
         try:
             kind = check_file(name)

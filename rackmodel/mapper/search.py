@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
@@ -33,6 +33,7 @@ from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_h
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
 from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.nests.without_nests import priced
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import KEPT as RUNS_KEPT
@@ -50,6 +51,7 @@ BATCH = 16  # points timed together
 PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns that are priced first, of a space that is outlined
 POWER = "power"
+NO_NEST = "no loop nest"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
 
 
@@ -117,6 +119,8 @@ class _Search:
         self.static_w = static_watts(job.setting.architecture)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         groups = [cut for group in space.groups if len((cut := self.blocks.cuttable(group)).columns)]
+        self.without_nest = 0  # points
+        self.no_nest: InfeasibleError | None = None  # of the first of them
         waits = may_wait(job, space, groups) and not question.front
         if waits:
             self._outline(groups)
@@ -146,8 +150,12 @@ class _Search:
                 self.bound = 0.0
                 break
             self.watch.say(f"pricing group {number} of {len(groups)}")
-            self.groups.append(group)
-            self.prices.append(price_group(self.job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants]))
+            parts, out, why = priced(self.job, group)
+            self.groups += [part for part, _ in parts]
+            self.prices += [price for _, price in parts]
+            self.without_nest, self.no_nest = self.without_nest + out, self.no_nest or why
+        if self.no_nest is not None and not self.groups:
+            raise self.no_nest
 
     @property
     def points(self) -> float:
@@ -177,7 +185,7 @@ class _Search:
             bound=best if gap <= CLOSE else bound,
             gap=0.0 if gap <= CLOSE else gap,
             pruned={name: counts[name] for name in PRUNED if counts.get(name)},
-            infeasible={**self.space.skipped, **self.blocks.infeasible},
+            infeasible={**self.space.skipped, **self.blocks.infeasible, **({NO_NEST: float(n)} if (n := self.without_nest) else {})},
             seconds=seconds,
             profile=self.job.profile.name,
             note="; ".join(notes),

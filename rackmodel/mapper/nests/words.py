@@ -39,8 +39,10 @@ def _ruled(architecture: Architecture, said: NestRules, ops: Collection[Op], pat
         for level, named in getattr(said, key).items():
             yield from _unknown(level, memories[1:], inner, f"{path}.{key}.{level}")
             if key == "tiles":
-                for rank in named:
+                for rank, size in named.items():
                     yield from _unknown(rank, ranks, "no rank", f"{path}.{key}.{level}.{rank}")
+                    if size > (most := max((op.sizes[rank] for op in ops if rank in op.indices), default=size)):
+                        yield InputError(f"{rank} has {most}", path=f"{path}.{key}.{level}.{rank}")
             for number, tensor in enumerate([named] if key == "stationary" else [] if key == "tiles" else named):
                 yield from _unknown(tensor, tensors, "no tensor", f"{path}.{key}.{level}" + f".{number}" * (key != "stationary"))
     for level in said.keep.keys() & said.bypass.keys():

@@ -138,12 +138,13 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
 
 def _bound(q: NestQuestion, space: Space, search: JointSearch, best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the corners of the line and the least energy and time. joules: of
-    the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute."""
+    the MACs, of every mapping at least. What the line was not told of is at least that of the MACs, of the fastest compute; so is all."""
     w, macs = search.nest.weights, joules[0]
     line = search.bound + w.joule * macs
     if q.objective.name != "edp":
         asked = _weights(q.objective, best)
-        return line + (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
+        beside = (asked.second - w.second) * search.nest.fastest + (asked.joule - w.joule) * macs
+        return max(line + beside, asked.second * search.nest.fastest + asked.joule * macs)
     ends = _Ends(q, space, best, joules)
     for _ in range(2 * ALONE // TURN):
         ends.rise(w, line)
