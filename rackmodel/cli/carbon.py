@@ -19,7 +19,7 @@ from rackmodel.cli.options import (
     objective,
 )
 from rackmodel.cli.printing import print_json, tell
-from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
+from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
 from rackmodel.cli.whole_run import make_run, run_words
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ def carbon(
         machine = read_architecture(architecture, mine)
     else:
         machine, data = _work((architecture, workload, mapper), mine, asked, words, (objective(minimize), profile))
-    bill = known_bill(machine, fab, asked.usage.boundaries)
+    with asked_of_fab(fab):
+        bill = known_bill(machine, fab, asked.usage.boundaries)
     if bill is None:
         raise placed(_nothing_stated(machine), load("architecture", architecture))
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
@@ -124,8 +125,9 @@ def _work(
         elif asked.trace is not None:
             machine = on_trace(machine, asked.trace, asked.usage)
         found = {"minimize": how[0], "profile": how[1], "usage": asked.usage, "fab": asked.fab}
-        result = api.search_mapper(machine, inputs.workload, inputs.mapper, **found).result
-        work = _step(result, machine, asked)
+        with asked_of_fab(asked.fab):
+            result = api.search_mapper(machine, inputs.workload, inputs.mapper, **found).result
+            work = _step(result, machine, asked)
     except InputError as problem:
         raise inputs.place(problem)
     check_finite([result])
