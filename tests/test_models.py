@@ -366,8 +366,17 @@ def test_the_command_writes_a_file_that_reads(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(out), "--json"])
     assert result.exit_code == 0, result.output
     assert parameters(read_workload(out)) == 8_190_735_360
-    printed = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "--name", "mine"])
-    assert printed.stdout.startswith("# mine: 8.191 billion weights")
+    printed = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "--name", "qwen-3.8b"])
+    assert printed.stdout.startswith("# qwen-3.8b: 8.191 billion weights")
+
+
+@pytest.mark.parametrize("name", ["../x", "a # b", "x: y", "null", "..", "3b", "a\nb", "x" * 300])
+def test_a_name_that_is_no_plain_word_is_refused_before_a_file_is_written(name: str, tmp_path: Path) -> None:
+    """(../x was written beside the folder that was asked for, and `a # b` was called a.)"""
+    done = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(tmp_path / "mine"), "--name", name])
+    assert isinstance(done.exception, InputError)
+    assert "--name: " in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 def test_words_of_a_checkpoint_say_its_precision(tmp_path: Path) -> None:
