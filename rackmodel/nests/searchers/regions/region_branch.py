@@ -114,8 +114,8 @@ class Asked(NamedTuple):
 
 class Branch:
     """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
-    of its tensors tells them apart (lemma L1) and none has an atom, which are no finer; they are shared by what is on chip and the bits
-    taken, `like` a branch of the same member with other loops."""
+    of its tensors tells them apart (lemma L1), which are no finer; they are shared by what is on chip and the bits taken, `like` a branch
+    of the same member with other loops, and by members of other regions that are alike."""
 
     def __init__(self, space: RegionSpace, i: int, effort: Effort, tables: SharedTables, like: Branch | None = None) -> None:
         self.space, self.i, self.effort, self.tables = space, i, effort, tables
@@ -172,8 +172,14 @@ class Branch:
         return self.below[key]
 
     def _values(self, table: CostTable) -> Floats:
-        """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole."""
+        """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole; inf where a tile leaves less of a rank
+        than an instruction needs, which the product that the table merges it into does not say."""
         found: Floats = table.value(1, start(table.space))[self._cells(table.space)]
+        region, atom = self.space, self.machine.compute.atom
+        for g, axis, count in zip(region.shared, region.axes, region.counts, strict=True):
+            needs = prod(atom.get(rank, 1) for rank in self.ranks.get(g, ()))
+            if needs > 1:
+                found = np.where(np.reshape(axis.tile, count.shape) % needs == 0, found, np.inf)
         return found
 
     def _cells(self, space: Space) -> tuple[Ints, ...]:
