@@ -241,7 +241,7 @@ class RegionSearch(RegionBelow):
             for k, port in enumerate(branch.ports):
                 spent = above.priced(port.prices(len(branch.machine.levels)), branch.charged(prefix))
                 bits = spent + above.exits(branch.least(prefix, WHOLE, k), branch.span)
-                slowest = np.maximum(slowest, bits / (port.bandwidth * branch.instances(k)))
+                slowest = np.maximum(slowest, bits / branch.bandwidth[k])
         return slowest
 
     # -- one prefix
