@@ -116,6 +116,14 @@ class Asked(NamedTuple):
     number: int
 
 
+class Floored(NamedTuple):
+    """What lines said of every tile of the shared ranks: the blends that there were, the least, and up to which key it was asked for."""
+
+    blends: list[Blend]
+    least: Floats
+    most: Floats
+
+
 class Branch:
     """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
     of its tensors tells them apart (lemma L1), which are no finer; they are shared by what is on chip and the bits taken, `like` a branch
@@ -140,6 +148,8 @@ class Branch:
         self.beyond: CaseKeys = asked.setdefault("beyond", CaseKeys())
         self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
         self.met: dict[tuple[Case, NestObjective], Asked] = like.met if like is not None else {}
+        self.floors: dict[object, Floored] = {}  # by tensors on chip and bits above: of many sets of prefix tensors
+        self.leasts: dict[object, float] = {}  # joules of any tile, by tensors on chip and bits taken
         self.there: dict[Prefix, frozenset[str]] = {}  # of a prefix, its tensors on chip
         self.charges: dict[Prefix, list[tuple[int, str]]] = {}  # of a prefix, its tensors on the member's account
         self.blends: dict[NestObjective, MemberBlends] = {}
@@ -178,6 +188,13 @@ class Branch:
             once = np.minimum.reduce([self._values(one.energy if port is None else one.ports[port][1]) for one in found])
             self.below[key] = (once + (self.constant if port is None else 0.0)) * self.times
         return self.below[key]
+
+    def least_of_all(self, prefix: Prefix, reserved: float) -> float:
+        """The least of these joules, whatever the tile."""
+        key = (self.on_chip(prefix), reserved)
+        if key not in self.leasts:
+            self.leasts[key] = float(self.least(prefix, reserved).min())
+        return self.leasts[key]
 
     def _values(self, table: CostTable) -> Floats:
         """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole; inf where a tile leaves less of a rank
@@ -256,14 +273,19 @@ class Branch:
     def floor(self, prefix: Prefix, aim: NestObjective, taken: float, once: tuple[float, ...], most: Floats) -> Floats:
         """[tiles of the shared ranks] key that no branch below a core's tile is below, all runnings together, joules above left out; as
         close as lines are where it is no more than `most`, -inf where that is. once: bits of every port above at least."""
-        near, runs = np.isfinite(most), np.broadcast_to(self.times, most.shape)
-        spent = Spent(0.0, tuple(0.0 for _ in once) if self.space.lacks[self.i] else once)
-        found, least = np.full(most.shape, -np.inf), np.full(int(near.sum()), np.inf)
-        for lines in self._lines(prefix, taken, aim):
-            tiles = tuple(np.broadcast_to(cells, most.shape)[near] for cells in self._cells(lines.search.space))
-            least = np.minimum(least, lines.floor(tiles, spent, most[near] / runs[near]))
-        found[near] = least * runs[near]
-        return found
+        bits, blends = tuple(0.0 for _ in once) if self.space.lacks[self.i] else once, self._blends(aim).blends
+        key = (self.on_chip(prefix), taken, aim, bits)
+        known = self.floors.get(key)
+        if known is None or known.blends is not blends:
+            known = self.floors[key] = Floored(blends, np.full(most.shape, -np.inf), np.full(most.shape, -np.inf))
+        near = np.isfinite(most) & (most > known.most)
+        if near.any():
+            runs, least = np.broadcast_to(self.times, most.shape)[near], np.full(int(near.sum()), np.inf)
+            for lines in self._lines(prefix, taken, aim):
+                tiles = tuple(np.broadcast_to(cells, most.shape)[near] for cells in self._cells(lines.search.space))
+                least = np.minimum(least, lines.floor(tiles, Spent(0.0, bits), most[near] / runs))
+            known.least[near], known.most[near] = least * runs, most[near]
+        return np.where(np.isfinite(most), known.least, -np.inf)
 
     def prime(self, above: Above, aim: NestObjective, taken: float) -> None:
         """Make the member's first blends below a tile, if there are none yet."""
