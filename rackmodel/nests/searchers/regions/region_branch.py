@@ -26,6 +26,7 @@ from rackmodel.nests.searchers.mapspace.mapping_steps import NodeAbove, NodesAbo
 from rackmodel.nests.searchers.mapspace.prices import components, energy_prices
 from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
 from rackmodel.nests.searchers.mapspace.space import OnChip, Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 from rackmodel.nests.searchers.regions.region_lines import MemberBlends, Met, SliceLines, Spent, fastest, least_of
 from rackmodel.nests.searchers.regions.region_prefixes import Prefix
 from rackmodel.nests.searchers.regions.region_space import RegionSpace
@@ -146,6 +147,7 @@ class Branch:
         asked = tables.of("cases", repr((self.problem, self.machine)), *map(tuple, self.merged.values()))  # in other regions as well
         self.found: dict[tuple[Case, NestObjective], Made | None] = asked.setdefault("found", {})
         self.beyond: CaseKeys = asked.setdefault("beyond", CaseKeys())
+        self.spaces: list[Space] = asked.setdefault("spaces", [])
         self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
         self.met: dict[tuple[Case, NestObjective], Asked] = like.met if like is not None else {}
         self.floors: dict[object, Floored] = {}  # by tensors on chip and bits above: of many sets of prefix tensors
@@ -175,10 +177,16 @@ class Branch:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
         key = (self.on_chip(prefix), reserved)
         if key not in self.searches:
-            masks, on_chip = self.space.masks[self.i], OnChip(*key)
-            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), groups=self.merged, on_chip=on_chip) for kept in masks]
+            spaces = [self._space(kept, OnChip(*key)) for kept in self.space.masks[self.i]]
             self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort, tables=self.tables) for space in spaces]
         return self.searches[key]
+
+    def _space(self, kept: Stored, on_chip: OnChip) -> Space:
+        """A space of the member; all have the spatial vectors of the first."""
+        first = self.spaces[0] if self.spaces else None
+        space = Space(self.problem, self.machine, kept, NestConstraints(), groups=self.merged, on_chip=on_chip, like=first)
+        self.spaces[:] = self.spaces or [space]
+        return space
 
     def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
         """[tiles of the shared ranks] least joules of all runnings below a core's tile, private ranks whole; or bits of a port."""
