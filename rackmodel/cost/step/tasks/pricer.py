@@ -270,9 +270,9 @@ class Pricer(LinkPricer):
         """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Elsewhere
         by the fastest algorithm, which is not looked for where there is none. Steps of one mesh are columns of their volume alone."""
         assert self.setting.calls is not None
-        found = ring = self.algorithm(task, "ring")
-        n = len(volume)
+        ring, n = self.algorithm(task, "ring"), len(volume)
         ranks, known = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,)), np.zeros(n, dtype=bool)
+        slope, start = np.zeros((2, len(ring.levels), n))
         part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
         whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
         late = self.setting.calls.asked.waits_s * slowest_of(ranks) if self.setting.calls.asked.waits_s else 0.0
@@ -281,10 +281,11 @@ class Pricer(LinkPricer):
             if not here.any():
                 continue
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole, going_on=self._sums(task))
-            slope, start = np.zeros((2, len(ring.levels), n))
-            slope[tier], start[tier] = lines.slope / self.setting.links, (lines.start + late) * part + copied
-            found = found.replaced(lines.known & here, replace(ring, seconds_per_byte=slope, latency_s=start))
-            known |= lines.known & here
+            here &= lines.known
+            slope[tier] = np.where(here, lines.slope / self.setting.links, 0.0)
+            start[tier] = np.where(here, (lines.start + late) * part + copied, 0.0)
+            known |= here
+        found = replace(ring, seconds_per_byte=slope, latency_s=start)
         if not np.all(known | (ranks == 1)):
             found = self._fastest(task, volume, borne).replaced(known, found)
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
