@@ -124,7 +124,7 @@ def offloaded(
             mean = cost.held_mean.get(name, size)
             key = id(size), id(mean), name, action, phase, last.get(phase, -1)
             if key not in copies:
-                every = mean * part * columns.per_stage
+                every: Array = mean * part * columns.per_stage
                 copies[key] = (size, mean), _copy(name, (size * part, every), action, phase, host, last.get(phase, -1))
             item = copies[key][1]
             if action == "read" and phase != "optimizer" and name != "gradients":  # the pass begins with what is copied in
