@@ -198,7 +198,7 @@ class Blocks:
         sections, stages = self.job.workload.sections, group.columns.stages
         repeats, layers = (tuple(getattr(one, name) for one in sections) for name in ("repeat", "layer"))
         kept = np.ones(len(stages), dtype=bool)
-        for depth in np.unique(stages).tolist():
+        for depth in sorted(set(stages.tolist())):
             schedules, here = self._schedules(depth, staged=False), stages == depth
             if not any(even_cut(repeats, layers, depth, chunks, schedule in FOLDED) for schedule, chunks in schedules):
                 kept &= ~here
@@ -244,10 +244,10 @@ class Blocks:
     def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
         """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
         wide = max(1, CELLS // rows)
-        for depth in np.unique(stages):
+        for depth in sorted(set(stages.tolist())):
             columns = np.flatnonzero(stages == depth)
             for first in range(0, len(columns), wide):
-                yield int(depth), columns[first : first + wide]
+                yield depth, columns[first : first + wide]
 
     def _schedules(self, stages: int, *, staged: bool) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth; one for no pipeline. staged: of a cut below the layer."""
