@@ -288,10 +288,14 @@ class _Search:
         return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
 
     def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
-        """What is minimised, at least; inf where that cannot be among the `top` best."""
+        """What is minimised, at least; inf where that, and of equals what settles ties, cannot be among the `top` best."""
         values = self._at_least(*least)
-        worst = self.value(exact[top - 1]) * (1 - 1e-11) if len(exact) >= top else math.inf
-        return np.where(values < worst, values, np.inf)
+        if len(exact) < top:
+            return values
+        last, (seconds, joules, _) = exact[top - 1], least
+        worst, tie = self.value(last), float(self.goal.tie(last.seconds, last.joules))
+        sooner = (values <= worst * (1 + 1e-12)) & (self.goal.tie(seconds, joules) < tie * (1 - 1e-11))
+        return np.where((values < worst * (1 - 1e-11)) | sooner, values, np.inf)
 
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
