@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
@@ -423,7 +424,7 @@ class _Search:
         if self.watch.stopped:
             return out_of_time(self.watch)
         if nearest is None:
-            return no_point(self.blocks.infeasible)
+            return problem or no_point(self.blocks.infeasible)
         if self.question.below < math.inf:
             return unknown(f"nothing is below {self.question.below:g}")
         if nearest.need > self.blocks.capacity:
@@ -431,7 +432,7 @@ class _Search:
         if problem is not None:
             return problem
         if nearest.host > nearest.host_have:
-            return over_host(nearest)
+            return over_host(nearest, host_of(self.job.setting.architecture, self.job.host).level)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
         problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
