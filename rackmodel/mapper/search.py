@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
@@ -288,10 +289,14 @@ class _Search:
         return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
 
     def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
-        """What is minimised, at least; inf where that cannot be among the `top` best."""
+        """What is minimised, at least; inf where that, and of equals what settles ties, cannot be among the `top` best."""
         values = self._at_least(*least)
-        worst = self.value(exact[top - 1]) * (1 - 1e-11) if len(exact) >= top else math.inf
-        return np.where(values < worst, values, np.inf)
+        if len(exact) < top:
+            return values
+        last, (seconds, joules, _) = exact[top - 1], least
+        worst, tie = self.value(last), float(self.goal.tie(last.seconds, last.joules))
+        sooner = (values <= worst * (1 + 1e-12)) & (self.goal.tie(seconds, joules) < tie * (1 - 1e-11))
+        return np.where((values < worst * (1 - 1e-11)) | sooner, values, np.inf)
 
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
@@ -419,7 +424,7 @@ class _Search:
         if self.watch.stopped:
             return out_of_time(self.watch)
         if nearest is None:
-            return no_point(self.blocks.infeasible)
+            return problem or no_point(self.blocks.infeasible)
         if self.question.below < math.inf:
             return unknown(f"nothing is below {self.question.below:g}")
         if nearest.need > self.blocks.capacity:
@@ -427,7 +432,7 @@ class _Search:
         if problem is not None:
             return problem
         if nearest.host > nearest.host_have:
-            return over_host(nearest)
+            return over_host(nearest, host_of(self.job.setting.architecture, self.job.host).level)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
         problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
