@@ -37,6 +37,7 @@ from rackmodel.mapper.mapping_check import check_home_level, handover_problems, 
 from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
 from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.nests.loop_nests import NestInside, nest_inside
+from rackmodel.mapper.nests.words import check_nest_words
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point, held_by
 from rackmodel.mapper.pooled import check_pooled, fitting
@@ -118,7 +119,7 @@ def search_mapper(
     check_open_cut(mapper, question.goal, question.limits)
     known = shared or Shared()
     job, on = _job_of(architecture, workload, mapper, chosen, question, known), (architecture.used, hosts_of(architecture))
-    host = host_of(architecture, job.host).level if any(mapper.offload) or job.host is not None else None
+    host = _offloads_to(architecture, mapper)
 
     def space_of(spec: MapperSpec) -> Mapspace:
         return known.once((spec, workload), on, lambda: build_mapspace(spec, workload, *on))
@@ -147,6 +148,12 @@ def _job_of(
     if any("free" in split.values() for split in (mapper.split, *(said.split for said in mapper.layouts.values()))):
         return replace(job, layers={})  # spaces before and after layouts are found have most plans in common
     return job
+
+
+def _offloads_to(architecture: Architecture, mapper: MapperSpec) -> str | None:
+    """The level that takes what is offloaded, None where nothing is. Raises InputError for one that cannot."""
+    name = host_named(mapper, hosts_of(architecture))
+    return host_of(architecture, name).level if any(mapper.offload) or name is not None else None
 
 
 def _found(
@@ -291,14 +298,23 @@ def _inside(architecture: Architecture, mapper: MapperSpec, workload: Workload, 
         raise InputError(said, path="inside.model")
     if any(tensor.crowded for tensor in workload.tensors.values()):
         raise InputError("a loop nest knows no accelerator whose experts are chosen most: say no `imbalance`", path="inside.model")
-    return nest_inside(mapper, workload, aim_of(question.goal, static_watts(architecture), architecture.used), question.watch)
+    inside = nest_inside(mapper, workload, aim_of(question.goal, static_watts(architecture), architecture.used), question.watch)
+    check_nest_words(architecture, workload, mapper.inside.rules)
+    return inside
 
 
 def mapspace(architecture: Architecture, workload: Workload, mapper: MapperSpec) -> Mapspace:
     """The mapspace of a mapper on the accelerators in use. Of a model's free layouts, which a search finds before it builds the
-    space, it has every column, and says so in its note."""
+    space, it has every column, and says so in its note. Raises InputError for what a search refuses before it searches."""
     workload, mapper = running_on(architecture, workload), on_grid(mapper, architecture)
     _check_levels(architecture, workload, mapper)
+    algorithms_of(mapper)
+    if len(architecture.pools) > 1:
+        check_pooled(architecture, mapper)
+    else:
+        profile = profile_of(None, mapper.profile)
+        _inside(architecture, mapper, workload, Question(goal=Objective("latency")), profile)
+        _offloads_to(architecture, mapper)
     counted = with_all_columns(mapper, workload, named=True)
     space = build_mapspace(counted, workload, architecture.used, hosts_of(architecture))
     return space if counted is mapper else replace(space, note=FOUND_LATER)

@@ -12,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rackmodel.cost.network.collectives import collective, mesh_collective, send
+from rackmodel.cost.network.fabric import fabric_of
+from rackmodel.cost.network.link_groups import Permuted, _moved
+from rackmodel.cost.network.permuted import permuted
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
 from rackmodel.inputs.plain_yaml import loaded
@@ -341,3 +344,26 @@ def test_131072_accelerators_are_priced_at_once_and_remembered() -> None:
     by_mesh = mesh_collective(arch, mesh, ["data"], "all_reduce")
     assert by_mesh == collective(arch, members(mesh, ["data"]), "all_reduce")
     assert by_mesh is mesh_collective(arch, mesh, ["data"], "all_reduce")
+
+
+def test_what_all_members_send_is_counted_by_cells_as_flow_by_flow() -> None:
+    """Rings and exchanged halves of random groups (in any order, some of which share members) over up to three switches."""
+    random = np.random.default_rng(54)
+    for _ in range(60):
+        tiers = [
+            (int(random.integers(1, 5)), network(striped=bool(random.integers(2)), oversubscription=float(random.choice([1.0, 1.5]))))
+            for _ in range(random.integers(1, 4))
+        ]
+        fabric = fabric_of(machine(*tiers))
+        total, p = int(np.prod([children for children, _ in tiers])), int(random.integers(2, 9))
+        if total < p:
+            continue
+        chosen = [random.permutation(total)[:p] for _ in range(random.integers(1, 6))]
+        rows = np.array(chosen if random.integers(2) else [np.sort(row) for row in chosen], dtype=np.int64)
+        weight = random.integers(1, 4, len(rows))
+        to = np.roll(np.arange(p), -1) if random.integers(2) or p % 2 else np.arange(p) ^ 1
+        flows = Permuted(rows, to, 1.0, 1, "one").flows
+        by_cells = permuted(fabric, rows, weight, to, object())
+        assert fabric.switched
+        for mine, theirs in zip(by_cells, _moved(fabric, rows, weight, None, flows, object()), strict=True):
+            assert np.array_equal(mine, theirs)

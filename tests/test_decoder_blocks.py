@@ -12,7 +12,8 @@ import pytest
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.inputs.decoders import LayerCount, block, compose_decoder
-from rackmodel.inputs.hf_config import family_called, render
+from rackmodel.inputs.hf_config import render
+from rackmodel.inputs.hf_keys import family_called
 from rackmodel.inputs.library import names
 from rackmodel.model.profile import Composite
 from rackmodel.model.workload import Workload

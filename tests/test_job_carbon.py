@@ -291,6 +291,7 @@ def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:
         ([*WORDS, "--grid", "us,us"], "'us' is there twice"),
         ([*WORDS, "--grid", "atlantis"], "no grid called"),
         ([*WORDS, "--grid", "us", "--trace", "x.csv"], "one of the two"),
+        ([*WORDS, "--fab", "imec"], "--fab: node.embodied.dies.cpu.process: model 'imec' says nothing of 10nm"),
         (["rack_paper"], "rack_paper.yaml:10:3: tree: no level of 'rack_paper' says what it is made of (embodied): write `embodied:"),
     ],
 )

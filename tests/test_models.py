@@ -101,6 +101,10 @@ PUBLISHED = {
     "falcon_mamba_7b": 7_272_665_088,
     "jamba_mini": 51.57e9,
     "qwen3_vl_235b": 235_093_634_560,
+    "bamba_9b": 9.78e9,
+    "exaone35_7_8b": 7_818_448_896,
+    "deepseek_moe_16b": 16_375_728_128,
+    "granite4_micro": 3.4e9,
 }
 
 CACHED = {
@@ -260,6 +264,55 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
     assert "layer_types: unknown key" in _refused(tmp_path, "glm45", layer_types=["full_attention"])
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "fact"),
+    [
+        ("llama3_8b", {"num_key_value_heads": [8] * 31 + [4]}, "num_key_value_heads: [8, 8"),  # passed over, it had 32 heads of keys
+        ("llama3_8b", {"num_key_value_heads": "8"}, "num_key_value_heads: '8' is no number"),
+        ("llama3_8b", {"num_key_value_heads": True}, "num_key_value_heads: true: want a number"),
+        ("llama3_8b", {"head_dim": "64"}, "head_dim: '64' is no number"),
+        ("llama3_8b", {"tie_word_embeddings": "true"}, "tie_word_embeddings: true: want true or false"),
+        ("llama3_8b", {"max_position_embeddings": "8192"}, "max_position_embeddings: '8192' is no number"),
+        ("llama3_8b", {"text_config": [1]}, "text_config: want the decoder's own config"),
+        ("mistral_7b", {"sliding_window": -1}, "sliding_window: -1: want 0 or more"),  # was twice as many layers
+        ("deepseek_v3", {"first_k_dense_replace": -1}, "first_k_dense_replace: -1: want 0 or more"),
+        ("deepseek_v3", {"first_k_dense_replace": 100}, "is -39: want 0 or more"),
+        ("deepseek_v3", {"topk_group": 9}, "topk_group: 9 of 8 groups"),
+        ("ernie45_21b", {"moe_layer_end_index": 99}, "is -71: want 0 or more"),  # was 99 layers of 28
+        ("qwen3_next_80b", {"decoder_sparse_step": 2}, "knows no other decoder_sparse_step than 1"),
+        ("qwen3_next_80b", {"attn_output_gate": False}, "knows no other attn_output_gate than 1"),
+        ("command_a", {"use_parallel_block": False}, "knows no other use_parallel_block than 1"),
+        ("gemma3_1b", {"use_bidirectional_attention": True}, "no layers such as use_bidirectional_attention"),
+        ("qwen3_vl_235b", {"num_memory_slots": 4}, "num_memory_slots: unknown key"),  # beside the decoder's own config
+        ("gpt_oss_120b", {"layer_types": "gone", "num_hidden_layers": 35}, "17.5, not a whole number"),
+    ],
+)
+def test_a_number_that_is_written_as_something_else_or_makes_no_layers_is_refused(
+    name: str, changes: dict[str, Any], fact: str, tmp_path: Path
+) -> None:
+    assert fact in _refused(tmp_path, name, **changes)
+
+
+def test_layers_of_kinds_that_are_not_all_of_a_model_are_refused(tmp_path: Path) -> None:
+    text = _refused(tmp_path, "glm5", mlp_layer_types="gone", first_k_dense_replace=3, num_hidden_layers=78.5)
+    assert "not a whole number" in text
+    config = json.loads((CONFIGS / "llama4_scout.json").read_text(encoding="utf-8"))
+    inner = config["text_config"] | {"no_rope_layers": [1, 1], "num_hidden_layers": 48}
+    assert "says 2 layers, num_hidden_layers 48" in _refused(tmp_path, "llama4_scout", text_config=inner)
+    assert "is 34.5, not a whole number" in _refused(tmp_path, "llama4_scout", text_config=config["text_config"] | {"moe_layers": [1, 2]})
+
+
+def test_what_a_model_says_of_its_decoder_counts(tmp_path: Path) -> None:
+    """Qwen3-VL 2B and 4B tie their embeddings in the outer config alone."""
+    config = json.loads((CONFIGS / "qwen3_vl_235b.json").read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | {"tie_word_embeddings": True}), encoding="utf-8")
+    assert PUBLISHED["qwen3_vl_235b"] - import_config(path).parameters == pytest.approx(151936 * 4096, rel=1e-6)
+    inner = config["text_config"] | {"tie_word_embeddings": False}
+    text = _refused(tmp_path, "qwen3_vl_235b", tie_word_embeddings=True, text_config=inner)
+    assert "tie_word_embeddings: True here, False in text_config" in text
+
+
 def test_windows_are_of_the_layers_that_a_config_says(tmp_path: Path) -> None:
     def layers(name: str, **changes: Any) -> dict[str, int]:
         config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")) | changes
@@ -271,6 +324,15 @@ def test_windows_are_of_the_layers_that_a_config_says(tmp_path: Path) -> None:
     qwen = {"sliding_window": 4096, "max_window_layers": 21}
     assert layers("qwen2_7b", **qwen) == {"block": 28}  # use_sliding_window is absent: off
     assert layers("qwen2_7b", **qwen, use_sliding_window=True) == {"block": 21, "window": 7}
+    assert layers("qwen2_7b", **qwen | {"max_window_layers": 40}, use_sliding_window=True) == {"block": 28}
+    assert layers("exaone4_32b") == layers("exaone4_32b", layer_types=None) == {"block": 16, "window": 48}
+    assert layers("exaone4_32b", layer_types=None, sliding_window=None) == {"block": 64}
+    scout = json.loads((CONFIGS / "llama4_scout.json").read_text(encoding="utf-8"))["text_config"]
+    assert layers("llama4_scout", text_config=scout | {"no_rope_layers": []}) == {"block": 36, "full": 12}
+    assert layers("llama4_scout", text_config=scout | {"no_rope_layers": [1] * 48}) == {"block": 48}
+    assert layers("llama4_scout", text_config=scout | {"layer_types": ["full_attention"] * 48}) == {"full": 48}
+    assert layers("granite4_micro") == {"rotated_dense": 40}
+    assert layers("granite4_micro", position_embedding_type="nope") == {"attention_dense": 40}
     assert layers("mistral_7b", sliding_window=None) == {"block": 32}
     assert layers("mistral_7b", sliding_window=4096) == {"window": 32}
     assert layers("mistral_7b", sliding_window=4096, layer_types=["full_attention"] * 32) == {"block": 32}
@@ -304,8 +366,17 @@ def test_the_command_writes_a_file_that_reads(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(out), "--json"])
     assert result.exit_code == 0, result.output
     assert parameters(read_workload(out)) == 8_190_735_360
-    printed = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "--name", "mine"])
-    assert printed.stdout.startswith("# mine: 8.191 billion weights")
+    printed = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "--name", "qwen-3.8b"])
+    assert printed.stdout.startswith("# qwen-3.8b: 8.191 billion weights")
+
+
+@pytest.mark.parametrize("name", ["../x", "a # b", "x: y", "null", "..", "3b", "a\nb", "x" * 300])
+def test_a_name_that_is_no_plain_word_is_refused_before_a_file_is_written(name: str, tmp_path: Path) -> None:
+    """(../x was written beside the folder that was asked for, and `a # b` was called a.)"""
+    done = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(tmp_path / "mine"), "--name", name])
+    assert isinstance(done.exception, InputError)
+    assert "--name: " in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 def test_words_of_a_checkpoint_say_its_precision(tmp_path: Path) -> None:

@@ -63,6 +63,13 @@ def test_a_grid_of_ones_own_keeps_its_source() -> None:
     assert grid_intensity_g_per_j(Site(grid="my_site", intensity="0.1 kg/kWh"), GRID) * KWH == pytest.approx(100)
 
 
+def test_a_grid_may_emit_nothing_but_not_less() -> None:
+    assert grid_intensity_g_per_j(Site(grid="0 g/kWh"), GRID) == 0.0
+    assert grid_intensity_g_per_j(Site(grid=".5 g/kWh"), GRID) * KWH == pytest.approx(0.5)
+    with pytest.raises(InputError, match="'-1 g/kWh' is negative"):
+        grid_intensity_g_per_j(Site(grid="-1 g/kWh"), GRID)
+
+
 @pytest.mark.parametrize("text", ["380 kg/kWh", "2001 g/kWh"])
 def test_an_impossible_intensity_is_a_question(text: str) -> None:
     for site in (Site(grid={"intensity": text}), Site(grid="mine", intensity=text)):

@@ -63,6 +63,17 @@ FILES = {"own": MACHINE, "ownw": WORKLOAD, "ownm": MAPPER}
             "ownm.yaml:5:18: homes.weights: where layouts are free a home is given or free, not a list",
         ),
         ("ownm", "minimize: latency", "minimize: money", "own.yaml:4:3: tree: money needs a price: no 'cost' of 'xpu'"),
+        ("ownm", "minimize: latency", "algorithms: [ring, bset]", "no algorithm called 'bset'"),
+        ("ownm", "minimize: latency", "offload: [[optimizer]]", "ownm.yaml:5:10: offload: own has no memory above its accelerators"),
+        ("ownm", "minimize: latency", "inside: {factors: ceil}", "ownm.yaml:5:19: inside.factors: 'factors' is of loop nests"),
+        ("ownm", "minimize: latency", "inside: {model: loopnest, fuse: [{einsums: [up, dwn]}]}", "no operation 'dwn'"),
+        ("ownm", "minimize: latency", "inside: {model: loopnest}\nprofile: megatron_core", "has measured kernels, which are no loop nests"),
+        (
+            "ownm",
+            "minimize: latency",
+            "inside: {model: loopnest, rules: {up: {stationary: {xpuu: W1}}}}",
+            "ownm.yaml:5:53: inside.rules.up.stationary.xpuu: no memory inside the accelerator called 'xpuu'",
+        ),
     ],
 )
 def test_check_and_search_refuse_alike_and_nothing_is_written(
@@ -94,6 +105,42 @@ def test_own_files_are_fine_and_several_names_are_told_at_once(tmp_path: Path, m
     Path("mine.yaml").write_text("carbon: mine\nprocesses: {6nm: {energy: 2.5 kWh/cm^2, gas_95: 300 g/cm^2, gas_99: 200 g/cm^2}}\n")
     Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("site:", "carbon: mine.yaml\nsite:"))
     assert CliRunner().invoke(app, ["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
+
+
+CHIP = """architecture: chip
+tree:
+  name: chip
+  accelerator: true
+  memory: {capacity: 1 GB, bandwidth: 50 GB/s}
+  children:
+  - name: pad
+    memory: {capacity: 64 KiB, bandwidth: 400 GB/s, keep: [right], bits: {result: 32 bit}}
+    children:
+    - {name: mac, count: 32, compute: {rate: 1 GMAC/s}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "rules", "said"),
+    [
+        (("keep: [right]", "keep: [rigth]"), "{}", "chip.yaml:8:60: tree.pad.memory.keep.0: no tensor 'rigth'"),
+        (("result: 32", "reslt: 32"), "{}", "chip.yaml:8:75: tree.pad.memory.bits.reslt: no tensor 'reslt'"),
+        (("right", "Zebra"), "{}", ""),  # of another workload
+        (("", ""), "{up: {order: {pad: [W1, Uu, X]}}}", "inside.rules.up.order.pad.1: no tensor 'Uu'"),
+        (("", ""), "{'*': {tiles: {pad: {nn: 4}}}}", "inside.rules.*.tiles.pad.nn: no rank 'nn'"),
+        (("", ""), "{up: {spatial: {pad: {x: [w]}}}}", "inside.rules.up.spatial.pad.x.0: no rank 'w'"),
+        (("", ""), "{up: {spatial: {chip: {x: [u]}}}}", "inside.rules.up.spatial.chip: no memory above a fan called 'chip'"),
+        (("", ""), "{up: {keep: {pad: [X]}, bypass: {pad: [X]}}}", "inside.rules.up.bypass.pad: 'X' is kept there too"),
+        (("", ""), "{up: {spatial: {pad: {x: [u]}}, order: {pad: [W1, U]}}}", ""),
+    ],
+)
+def test_names_that_loop_nests_are_told_are_there(words: tuple[str, str], rules: str, said: str, tmp_path: Path) -> None:
+    files = {"chip": CHIP.replace(*words), "ownw": WORKLOAD, "nests": f"mapper: nests\ninside: {{model: loopnest, rules: {rules}}}\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    checked = CliRunner().invoke(app, ["check", *(str(tmp_path / f"{name}.yaml") for name in files)])
+    assert checked.exit_code == (2 if said else 0)
+    assert said in checked.output.replace(f"{tmp_path}/", "")
 
 
 def test_layouts_of_a_model_that_a_search_finds_are_fine_to_check() -> None:

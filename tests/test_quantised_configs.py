@@ -23,7 +23,7 @@ EIGHT = {"num_bits": 8, "type": "float"}
 
 
 def groups(weights: dict[str, Any], inputs: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+    group = {"targets": more.pop("targets", ["Linear"]), "weights": weights, "input_activations": inputs}
     return {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}, **more}
 
 
@@ -52,6 +52,10 @@ def said(config: dict[str, Any]) -> tuple[str, str | None, str, set[str]]:
         (groups({"num_bits": 4, "type": "float", "group_size": 16}, {"num_bits": 4}), ("nvfp4", "nvfp4", "", set())),
         (groups({"num_bits": 8, "type": "int"}, {"num_bits": 8}), ("int8", "int8", "", set())),
         (groups({"num_bits": 4, "type": "int", "group_size": 32}, ignore=KEPT), ("int4_g32", None, "", {"attention", "shared", "dense"})),
+        (groups({"num_bits": 4, "type": "int", "group_size": 128}, EIGHT), ("int4_g128", "fp8", "", set())),
+        (groups(EIGHT, kv_cache_scheme={"num_bits": 8, "type": "int"}), ("fp8", None, "int8", set())),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "NVFP4"}, ("nvfp4", "nvfp4", "nvfp4", set())),
+        (groups(EIGHT, targets=["re:.*mlp.*"]), ("fp8", None, "", {"attention"})),
     ],
 )
 def test_a_method_says_widths(config: dict[str, Any], expected: tuple[str, str | None, str, set[str]]) -> None:
@@ -67,6 +71,14 @@ def test_a_method_says_widths(config: dict[str, Any], expected: tuple[str, str |
         ({"quant_method": "modelopt", "quant_algo": "NVFP5"}, "did you mean 'NVFP4'"),
         (groups({"num_bits": 6, "type": "float"}), "6 bits of type 'float'"),
         ({"quant_method": "compressed-tensors"}, "config_groups of one format"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 16}, "group_size: scales of 16 weights"),
+        ({"quant_method": "gptq", "bits": "4"}, "bits: '4' is no number"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": {"layers.0": {"bits": 8}}}, "dynamic: unknown key"),
+        ({"quant_method": "fp8", "weight_block_size": [64, 64]}, "scales of \\[64, 64\\] weights"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP4"}, "unknown kv_cache_quant_algo 'FP4'"),
+        (groups(EIGHT, kv_cache_scheme={"num_bits": 4, "type": "int"}), "caches of 'int 4'"),
+        (groups(EIGHT, {"num_bits": 6, "type": "float"}), "activations of 6 bits"),
+        (groups(EIGHT, ignore=["re:(("]), "config.json:1:[0-9]+: quantization_config: 're:\\(\\(' is no pattern"),
     ],
 )
 def test_what_is_not_known_is_refused(config: dict[str, Any], fact: str) -> None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import itertools
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError
+from rackmodel.inputs.read import read_profile
 from rackmodel.mapper.layouts.eliminate import eliminate
 from rackmodel.mapper.layouts.exhaustive import exhaust
 from rackmodel.mapper.layouts.factors import build_factors
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, total
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
+from rackmodel.mapper.search import Question, search_space
+from rackmodel.model.profile import ProfileSpec
 from tests import samples
+from tests.certificate_cases import OVERLAPPED, members
 from tests.machines import CORE, FFN, IDEAL, MLP, SERIAL, machine, mapper, workload
 from tests.steps import priced, searched
 
@@ -54,6 +60,23 @@ def test_elimination_equals_the_grid_on_random_problems(block: int) -> None:
             for weights in (LATENCY, ENERGY):
                 first, second = (total(factors, solve(factors, weights))[:2] for solve in (eliminate, exhaust))
                 assert first == pytest.approx(second, rel=1e-12, abs=0), (seed, problem.mesh.axes)
+
+
+@pytest.mark.parametrize(
+    ("graph", "sizes", "more", "profile"),
+    [
+        (CORE, {"b": 3, "s": 4, "t": "s", "d": 2, "h": 1, "e": 4}, {"save": "gathered"}, SERIAL),
+        (FFN, {"b": 2, "s": 4, "d": 16, "f": 16}, {"micro_batch": "free"}, read_profile(OVERLAPPED[1])),  # tables bound its seconds
+    ],
+)
+def test_of_layouts_that_hold_equally_little_the_fastest_is_found(graph: Any, sizes: Any, more: Any, profile: ProfileSpec) -> None:
+    place = machine(racks=1, gpus=4, latency="0 s", inside="10 GB/s" if profile is SERIAL else "1 TB/s", hops="path_sum")
+    phases = ["forward", "backward"] if profile is SERIAL else ["forward"]
+    job = Job(setting=Setting(architecture=place), workload=workload(graph, sizes, phases=phases), profile=profile)
+    space = build_mapspace(mapper(axes={"a": {"degree": "free"}}, split={"a": "free"}, **more), job.workload, place.used)
+    least, seconds = min((point.memory, point.seconds) for point in members(job, space))
+    found = search_space(job, space, Question(goal=Objective("memory"))).points[0]
+    assert (found.memory, found.seconds) == pytest.approx((least, seconds), rel=1e-12)
 
 
 def test_the_tables_add_up_to_the_ledger_for_every_mapping() -> None:

@@ -376,9 +376,15 @@ def test_what_a_trace_cannot_count_is_refused(words: tuple[str, ...], said: str)
         (("--concurrency", "16,8,16"), "--concurrency: '16' is there twice: keep one"),
         (("--chunk", "512,0512"), "--chunk: '512' is there twice: keep one"),
         (("--precision", "fp8, fp8"), "--precision: 'fp8' is there twice: keep one"),
+        (("--set", "workload.t=5"), "--set workload.t=5: is of one step, and a server's steps have what is asked by --isl and --osl"),
+        (("--set", "workload.sizes.b*=2"), "is of one step, and a server's steps have what is asked by --concurrency or --rate"),
+        (("--set", "workload.phases=[forward, backward]"), "phases: a decoder's step goes forward alone"),  # its joules were those of both
+        (("--set", "workload.serving.sequences=s"), "serving.sequences: sequences, new and cached are three sizes, and 's' is two of them"),
+        (("--set", "workload.serving.skew=2"), "serving.skew: no operation sends tokens to experts"),
+        (("--osl", "1e308"), "--isl: a request of 1e+308 tokens, where llama3_8b_decoder has 131,072 positions"),
     ],
 )
-def test_what_would_be_rounded_or_is_said_twice_is_refused(words: tuple[str, ...], said: str) -> None:
+def test_what_would_be_rounded_or_change_nothing_or_is_said_twice_is_refused(words: tuple[str, ...], said: str) -> None:
     found = CliRunner().invoke(app, ["serve", "dgx_h100", MODEL, "--tensor", "1", "--pipeline", "1", *words])
     assert isinstance(found.exception, InputError)
     assert said in str(found.exception)

@@ -92,3 +92,20 @@ def test_flags_of_another_engine_than_the_priced_one_say_so() -> None:
     offer = Offer(Deployment(), Widths(), 8, 8.0, 8192, 8.0, False, {})
     said = {name: serving_launch(name, "m", offer, 2048, service).notes[1:] for name in ("vllm", "trtllm")}
     assert said == {"vllm": (), "trtllm": ("priced as vllm runs it: --engine trtllm prices this one",)}
+
+
+@pytest.mark.parametrize(
+    ("engine", "degrees", "note"),
+    [
+        ("vllm", {"tensor": 8, "expert": 4, "expert_tensor": 2}, "experts over 4 of 8 ranks have no argument here"),
+        ("trtllm", {"tensor": 4, "attention_data": 2, "expert": 8}, "2 ranks of attention data of 4 tensor ranks each have no"),
+        ("sglang", {"tensor": 4, "attention_data": 2, "expert": 8}, ""),
+        ("vllm", {"tensor": 4, "attention_data": 2, "expert": 8}, ""),
+        ("trtllm", {"attention_data": 8, "expert": 8}, ""),
+    ],
+)
+def test_flags_say_which_degrees_they_would_start_otherwise(engine: str, degrees: dict[str, int], note: str) -> None:
+    """TensorRT-LLM's attention_dp has a rank of data for each accelerator, whatever was priced; vLLM deals experts to all ranks or none."""
+    offer = Offer(Deployment(**degrees), Widths(), 1, 500.0, 8192, 500.0, False, {})
+    notes = serving_launch(engine, "some/model", offer, 2048).notes[1:]
+    assert (note in notes[0]) if note else notes == ()

@@ -80,6 +80,16 @@ def test_an_engine_is_told_of_more_than_are_there_in_the_mean() -> None:
     assert "--max-num-seqs 45" in said[1]
 
 
+def test_of_deployments_that_keep_up_with_a_rate_the_best_takes_the_least_energy() -> None:
+    """They make as many tokens, so that joules settle it, as between all equal figures."""
+    space = ServingSpace(tensor=(1, 2), pipeline=(1,), rates=(4.0,))
+    found = search_service(service(), space)
+    assert len({f"{one.figures['tokens_per_s']:.12g}" for one in found.offers}) == 1
+    assert found.best.figures["joules_per_token"] == min(one.figures["joules_per_token"] for one in found.offers)
+    assert search_service(service(), space, "energy").best.deployment == found.best.deployment
+    assert search_service(service(), space, "tpot").best.figures["tpot"] == min(one.figures["tpot"] for one in found.offers)
+
+
 def test_it_is_asked_in_words() -> None:
     words = ["serve", "dgx_h100", MODEL, "--set", "accelerators=2", "--tensor", "2", "--pipeline", "1", "--isl", "512", "--osl", "128"]
     done = CliRunner().invoke(app, [*words, "--rate", "1,4", "--percentiles", "--json"])
@@ -87,7 +97,9 @@ def test_it_is_asked_in_words() -> None:
     said = json.loads(done.stdout)
     assert said["best"]["requests_per_s"] == 4
     assert said["percentiles"]["ttft"]["p50"] == pytest.approx(said["best"]["ttft"], rel=0.2)
-    assert "req/s" in CliRunner().invoke(app, [*words, "--rate", "4"]).stdout
+    printed = CliRunner().invoke(app, [*words, "--rate", "4"]).stdout
+    assert "req/s" in printed
+    assert "a rate is the throughput of all that keep up with it: the best takes the least energy of them" in printed
     for wrong in ("x", "0", "-1", "1,,2", "2,2"):
         done = CliRunner().invoke(app, [*words, f"--rate={wrong}"])
         assert isinstance(done.exception, InputError), wrong

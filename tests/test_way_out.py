@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rackmodel import api
@@ -69,3 +71,42 @@ def test_where_sizes_do_not_divide_the_nearest_number_of_accelerators_is_named(m
     monkeypatch.setattr(ways, "MOST_APART", 0)
     for count in (*range(66, 72, 2), *range(74, 80, 2)):
         assert "smallest change" not in asked(count)
+
+
+def fits_with_the_change(sets: list[str], workload: str, mapper: str, level: str) -> bool:
+    """Whether the capacity named for a level is what the search lacks: with it, or 2 % more than it, not with 2 % less."""
+    with pytest.raises(InfeasibleError) as problem:
+        api.search("dgx_h100", workload, mapper, sets=sets, profile="serial")
+    option = f"{level}.memory.capacity"
+    named, _, said = problem.value.change.partition("=")
+    assert named == option
+    amount, unit = said.strip("'").split()
+    api.search("dgx_h100", workload, mapper, sets=instead(sets, [f"{option}={amount} {unit}"]), profile="serial")
+    with pytest.raises(InfeasibleError):
+        api.search("dgx_h100", workload, mapper, sets=instead(sets, [f"{option}={float(amount) * 0.98} {unit}"]), profile="serial")
+    return True
+
+
+MODEL = ["b=8", "layers=8", "d=256", "g=2", "q=2", "e=64", "f=4096", "v=32000", "s=512", "phases=[forward, backward]"]
+ONE_NODE = ["node.count=1", "su.count=1", "pod.count=1"]
+
+
+def test_where_the_host_lacks_memory_its_level_is_named_with_what_all_its_accelerators_keep(tmp_path: Path) -> None:
+    """(It was called `host.memory.capacity`, a level that is not there, with the bytes of one accelerator.)"""
+    mapper = tmp_path / "m.yaml"
+    mapper.write_text("mapper: m\naxes: {dp: {degree: all}}\nsplit: {dp: [b]}\noffload: [[activations]]\nhost: node\n", encoding="utf-8")
+    sets = [*MODEL, *ONE_NODE, "accelerators=8", "node.memory.capacity=1 MB"]
+    assert fits_with_the_change(sets, "llama", str(mapper), "node")
+
+
+def test_the_memory_named_is_of_a_mapping_that_can_run(tmp_path: Path) -> None:
+    """(Of all mappings one needs least that has fewer micro-batches than its schedule takes.)"""
+    mapper = tmp_path / "m.yaml"
+    mapper.write_text(
+        "mapper: m\naxes: {pp: {degree: 4, stages: layers}, dp: {degree: free}, ep: {degree: free}}\nsplit: {dp: [b], ep: [x, b]}\n"
+        "choose: {'router*': {ep: b}, 'gates*': {ep: b}, 'dispatch*': {ep: b}, 'combine*': {ep: b}}\n"
+        "schedule: [interleaved, zb_h1]\ninterleave: [1, 2]\nrecompute: full\nmicro_batch: 1\nuneven: ceil\n",
+        encoding="utf-8",
+    )
+    sets = [*MODEL, "x=4", "k=1", "accelerators=16", "node.count=2", *ONE_NODE[1:], "gpu.memory.capacity=100 MB"]
+    assert fits_with_the_change(sets, "moe_llama", str(mapper), "gpu")

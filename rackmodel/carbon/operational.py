@@ -7,6 +7,7 @@ The table of intensities is an argument (name → Quantity in g/J): this module 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ from rackmodel.units import GramPerJoule, Quantity, read_quantity
 
 JOULES_PER_KWH = 3.6e6
 HIGHEST_G_PER_KWH = 2000.0
+_NUMBER = re.compile(r"[-+]?\.?\d")
 
 
 class Placed(Quantity):
@@ -72,7 +74,8 @@ def grid_intensity_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantit
         if said is not None and float(said) != float(own):
             raise InputError("two intensities, in site.grid and in site.intensity: keep one", path="site.intensity")
         return own
-    named = _plain(site.grid) or table.get(grid_name(site.grid, table))
+    plain = _plain(site.grid)
+    named = table.get(grid_name(site.grid, table)) if plain is None else plain
     if said is not None:
         if named is not None and float(named) != float(said):
             raise InputError(
@@ -96,7 +99,7 @@ def grid_name(said: str, table: Mapping[str, Quantity]) -> str:
 
 def _plain(said: str) -> Quantity | None:
     """'300 g/kWh' as an intensity; None for a name. Raises InputError for another unit."""
-    if not said.strip()[:1].isdecimal():
+    if not _NUMBER.match(said.strip()):
         return None
     try:
         return _sourced(read_quantity(said, "gram/joule"), "stated")
@@ -120,6 +123,8 @@ def operational_carbon_g(energy_j: float, site: Site, table: Mapping[str, Quanti
 
 def check_intensity(intensity: Quantity, path: str) -> Quantity:
     """The same intensity, if a grid can have it. Raises InputError that asks for the unit ('380 kg/kWh' → g/kWh?)."""
+    if intensity.low < 0:
+        raise InputError(f"'{intensity.text}' is negative", path=path)
     highest = intensity.high * JOULES_PER_KWH
     if highest > HIGHEST_G_PER_KWH:
         number = intensity.text.split()[0] if intensity.text.split() else f"{float(intensity) * JOULES_PER_KWH:g}"

@@ -19,10 +19,12 @@ from rackmodel.cli.options import (
     objective,
 )
 from rackmodel.cli.printing import print_json, tell
-from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
+from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
 from rackmodel.cli.whole_run import make_run, run_words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rackmodel.cli.carbon_job import Amounts, JobQuestion
     from rackmodel.cli.whole_run import RunWords
     from rackmodel.errors import InputError
@@ -64,7 +66,6 @@ def carbon(
     """Embodied carbon of a machine as a bill of materials; with a workload the carbon of a step, or of a run of --tokens, on one grid or
     several, with ranges, money and sources."""
     from rackmodel.cli.carbon_job import JobQuestion, grids_of, write_job
-    from rackmodel.errors import InputError
     from rackmodel.inputs import load, read_architecture
     from rackmodel.inputs.problems import placed
     from rackmodel.results import known_bill
@@ -73,18 +74,15 @@ def carbon(
     words = run_words(tokens, steps, None, None, None, None)
     given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output, "--lifetime": lifetime}
     given |= {"--active": active, "--minimize": minimize, "--profile": profile, "--verbose": verbose or None}
-    for option, value in given.items():
-        if workload is None and value is not None:
-            raise InputError("this is of a job: say WORKLOAD MAPPER too", path=option)
-    if trace is not None and asked.grids:
-        raise InputError("a trace stands for the grid: one of the two", path="--grid")
+    _check_given(given, workload, asked)
     where, mine = folder(output), list(sets or ())
     data: dict[str, Any] = {}
     if workload is None:
         machine = read_architecture(architecture, mine)
     else:
         machine, data = _work((architecture, workload, mapper), mine, asked, words, (objective(minimize), profile))
-    bill = known_bill(machine, fab, asked.usage.boundaries)
+    with asked_of_fab(fab):
+        bill = known_bill(machine, fab, asked.usage.boundaries)
     if bill is None:
         raise placed(_nothing_stated(machine), load("architecture", architecture))
     data = {"architecture": machine.name, "fab": fab, "bill": bill.to_dict(), **data}
@@ -94,6 +92,17 @@ def carbon(
         print_json(data)
     else:
         _print(data, sources, verbose)
+
+
+def _check_given(given: Mapping[str, Any], workload: str | None, asked: JobQuestion) -> None:
+    """Raise InputError for options of a job where there is none, and for two grids. given: option → what it says, None = nothing."""
+    from rackmodel.errors import InputError
+
+    for option, value in given.items():
+        if workload is None and value is not None:
+            raise InputError("this is of a job: say WORKLOAD MAPPER too", path=option)
+    if asked.trace is not None and asked.grids:
+        raise InputError("a trace stands for the grid: one of the two", path="--grid")
 
 
 def _nothing_stated(machine: Architecture) -> InputError:
@@ -124,8 +133,9 @@ def _work(
         elif asked.trace is not None:
             machine = on_trace(machine, asked.trace, asked.usage)
         found = {"minimize": how[0], "profile": how[1], "usage": asked.usage, "fab": asked.fab}
-        result = api.search_mapper(machine, inputs.workload, inputs.mapper, **found).result
-        work = _step(result, machine, asked)
+        with asked_of_fab(asked.fab):
+            result = api.search_mapper(machine, inputs.workload, inputs.mapper, **found).result
+            work = _step(result, machine, asked)
     except InputError as problem:
         raise inputs.place(problem)
     check_finite([result])

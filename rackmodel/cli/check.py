@@ -21,20 +21,26 @@ def check(
     """
     from rackmodel.errors import MOST_SHOWN, InputError
     from rackmodel.inputs import check as check_file
+    from rackmodel.inputs import read_workload
+    from rackmodel.model.misspelt import misspelt_operands
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in files:
         try:
-            rows.append({"file": name, "ok": True, "kind": check_file(name), "error": None, "problems": []})
+            kind = check_file(name)
+            warnings = list(misspelt_operands(read_workload(name))) if kind == "workload" else []
+            rows.append({"file": name, "ok": True, "kind": kind, "error": None, "problems": [], "warnings": warnings})
         except InputError as problem:
             shown = [one.to_dict() for one in problem.problems[:MOST_SHOWN]] if as_json else []
-            rows.append({"file": name, "ok": False, "kind": None, "error": str(problem), "problems": shown})
+            rows.append({"file": name, "ok": False, "kind": None, "error": str(problem), "problems": shown, "warnings": []})
     joint = _together(rows)
     if as_json:
         print_json({"files": rows, **({"together": joint} if joint else {})})
     else:
         for row in rows:
             echo(f"{row['file']}: {row['kind']} ok" if row["ok"] else str(row["error"]), err=not row["ok"])
+            for line in row["warnings"]:
+                echo(f"warning: {line}")
         for line in _lines(joint):
             echo(line, err=not joint["ok"])
     if not all(row["ok"] for row in rows) or not joint.get("ok", True):

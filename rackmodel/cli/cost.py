@@ -9,7 +9,7 @@ import typer
 
 from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, folder, words_of
 from rackmodel.cli.printing import echo, print_json, tell
-from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, usage_of
+from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
 
 if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
@@ -59,10 +59,11 @@ def cost(
     mine, owned = list(sets or ()), []
     for name in names:
         try:
-            if workload is None:
-                owned.append(_owned(read_architecture(name, mine), usage, fab, respins))
-            else:
-                owned.append(_working(name, workload, mapper, mine, usage, fab, respins, each, profile))
+            with asked_of_fab(fab):
+                if workload is None:
+                    owned.append(_owned(read_architecture(name, mine), usage, fab, respins))
+                else:
+                    owned.append(_working(name, workload, mapper, mine, usage, fab, respins, each, profile))
         except InputError as problem:
             raise problem if problem.where or problem.path.startswith("--") else placed(problem, load("architecture", name)) from None
     if respins and not any(one.money.cost.respin_usd.high for one in owned):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, folder
+from rackmodel.cli.options import JsonOption, folder, plain_name
 from rackmodel.cli.printing import echo, print_json
 
 
@@ -41,6 +41,8 @@ def import_(
     from rackmodel.errors import InputError
     from rackmodel.inputs.importers import import_files
 
+    if name is not None:
+        plain_name(name, "--name", between=". ")
     if any(file.endswith(".json") for file in files):
         _import_config(files, output, name, clock, training=training, mtp=mtp, as_json=as_json)
         return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from rackmodel.cli.options import plain_name
 from rackmodel.cli.printing import echo
 
 
@@ -24,8 +24,7 @@ def new(
 
     if what not in STARTS:
         raise InputError(f"no start of '{what}'", path="WHAT", known=list(STARTS), given=what)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", name):
-        raise InputError(f"'{name}': want a plain word of letters, digits, _ and -", path="NAME")
+    plain_name(name, "NAME")
     path = make_folder(where or Path()) / f"{name}.yaml"
     if path.exists() and not force:
         raise InputError(f"{path} is there already: another name, or --force to write over it", path="NAME")

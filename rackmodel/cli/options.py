@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+LONGEST_NAME = 200
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
 SetOption = Annotated[
@@ -147,6 +149,19 @@ def quantity(text: str, unit: str, option: str) -> float:
     if not value > 0:
         raise InputError(f"'{text}' must be positive", path=option)
     return value
+
+
+def plain_name(word: str, option: str, *, between: str = "") -> str:
+    """The same word, where it can name a file and stand in YAML as it is. between: what may stand between its parts, such as '. '.
+    Raises InputError."""
+    from rackmodel.errors import InputError
+
+    parts = re.split(f"[{re.escape(between)}]", word) if between else [word]
+    usual = re.match(r"[A-Za-z_]", word) and len(word) <= LONGEST_NAME and word.lower() not in ("null", "true", "false")
+    if not (usual and all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in parts)):
+        more = f", and one of '{between}' between them" if between else ""
+        raise InputError(f"'{word[:80]}': want a plain word of letters, digits, _ and -{more}", path=option)
+    return word
 
 
 def folder(path: Path | None) -> Path | None:

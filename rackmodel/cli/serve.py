@@ -20,7 +20,7 @@ from rackmodel.cli.serving_options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rackmodel.report.launch.arguments import Launch
     from rackmodel.serving.offers import Offered, Service
@@ -80,7 +80,6 @@ def serve(
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
     from rackmodel.errors import InputError
-    from rackmodel.report.tables import format_si, wrapped
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money
     from rackmodel.serving.search import ServingSpace, search_service
@@ -114,12 +113,19 @@ def serve(
         print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
     _print(answer, _asked(service))
-    for line in answer.warnings:
+    _print_beside(answer.warnings, per_token_lines(emitted, paid), spread, launches)
+
+
+def _print_beside(
+    warnings: Sequence[str], token: Sequence[str], spread: Mapping[str, Mapping[str, float]], launches: Sequence[Launch]
+) -> None:
+    """What stands below the table. token: what a token emits and costs · spread: figure → share of requests → seconds."""
+    from rackmodel.report.tables import format_si, wrapped
+
+    for line in warnings:
         echo(f"warning: {line}")
-    told = per_token_lines(emitted, paid)
-    for name, shares in spread.items():
-        told.append(f"{name.upper()} at the best: " + ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in shares.items()))
-    for line in wrapped(told):
+    shares = {name: ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in one.items()) for name, one in spread.items()}
+    for line in wrapped([*token, *(f"{name.upper()} at the best: {words}" for name, words in shares.items())]):
         echo(line)
     for line in (line for one in launches for line in one.lines()):
         echo(line)
@@ -208,6 +214,8 @@ def _print(answer: ServingAnswer, asked: str) -> None:
     certificate = answer.certificate
     left = ", ".join(f"{count} for {why}" for why, count in answer.infeasible.items())
     echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{left and f', not {left}'}")
+    if certificate.minimize == "throughput" and getattr(answer.best, "rate", None) is not None:
+        echo("a rate is the throughput of all that keep up with it: the best takes the least energy of them")
     shown = list(answer.front) if answer.best in answer.front else [answer.best, *answer.front]
     chunks = {offer.budget for offer in shown}
     said = f"; chunks of {chunks.pop()} tokens" if len(chunks) == 1 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney
     from rackmodel.carbon.job import JobCarbon
     from rackmodel.serving.admission import Trace
+    from rackmodel.serving.steps import Deployment
 
 SHOWN = {"queue_s": "queue", "ttft_s": "first token", "tpot_s": "token after it", "request_s": "request"}
 
@@ -69,29 +71,18 @@ def serve_trace(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.csv", help="Write every request's figures.")] = None,
 ) -> None:
     """Run requests through one replica; the same trace and seed give the same figures."""
-    from dataclasses import replace
-
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
-    from rackmodel.errors import InputError
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
-    from rackmodel.serving.steps import Deployment
     from rackmodel.serving.trace import simulate
     from rackmodel.serving.trace_file import read_trace, summary, write_figures
 
     asked = _asked(trace, rate, concurrency)
-    said = [option for name, option in DRAWN.items() if getattr(said_by.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-    if trace is not None and said:
-        raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
-    stage = tensor * attention_data * prompt_context
-    if stage % expert:
-        more = " x prompts' context" if prompt_context > 1 else ""
-        raise InputError(f"{expert} ranks of experts do not divide {stage}, tensor x attention data{more}", path="--expert")
+    _check_drawn(said_by, trace)
     degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
-    deployment = Deployment(**degrees, expert_tensor=stage // expert, prompt_context=prompt_context)
-    lengths = isl, osl, 0.0
-    service = service_of(architecture, model, sets or (), engine, lengths, accelerators=deployment.accelerators)
+    deployment = _deployment(**degrees, prompt_context=prompt_context)
+    service = service_of(architecture, model, sets or (), engine, (isl, osl, 0.0), accelerators=deployment.accelerators)
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
@@ -110,6 +101,27 @@ def serve_trace(
         print_json({"asked": asked, **found, **carbon, **({"money_per_token": paid.to_dict()} if paid else {})})
         return
     _print(asked, found, emitted, paid)
+
+
+def _check_drawn(said_by: typer.Context, trace: Path | None) -> None:
+    """Raise InputError where a file of requests stands beside options of requests that are drawn."""
+    from rackmodel.errors import InputError
+
+    said = [option for name, option in DRAWN.items() if getattr(said_by.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+    if trace is not None and said:
+        raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
+
+
+def _deployment(*, expert: int, prompt_context: int, **degrees: int) -> Deployment:
+    """The replica of some degrees; what experts are not dealt over splits inside them. Raises InputError where they do not divide it."""
+    from rackmodel.errors import InputError
+    from rackmodel.serving.steps import Deployment
+
+    stage = degrees["tensor"] * degrees["attention_data"] * prompt_context
+    if stage % expert:
+        more = " x prompts' context" if prompt_context > 1 else ""
+        raise InputError(f"{expert} ranks of experts do not divide {stage}, tensor x attention data{more}", path="--expert")
+    return Deployment(**degrees, expert=expert, expert_tensor=stage // expert, prompt_context=prompt_context)
 
 
 def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> str:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rackmodel.carbon.tables import CarbonTables
+    from rackmodel.store.study_file import StudyFile
     from rackmodel.studies.findings import Finding
     from rackmodel.studies.plan import Ask, Sets
     from rackmodel.studies.ranges import Ranging
@@ -55,11 +56,10 @@ def sweep(
     from rackmodel.errors import InputError
     from rackmodel.papers import checks_of
     from rackmodel.store.study_file import StudyFile
-    from rackmodel.studies.ask import FILE, solvers
+    from rackmodel.studies.ask import FILE
     from rackmodel.studies.before import check_columns
     from rackmodel.studies.export import check_format, exported
     from rackmodel.studies.plan import plan_points, read_sets
-    from rackmodel.studies.run import Sweep
     from rackmodel.studies.set_tables import tables_under
 
     if export is not None:
@@ -76,12 +76,7 @@ def sweep(
     _check(spec, asks, inputs)
     where = folder(output)
     with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
-        line = PointsLine()
-        try:
-            with solvers(_workers(workers, scheduler, asks)) as who:
-                points = Sweep(spec, file, own).run(who, line)
-        finally:
-            line.wipe()
+        points = _solved(spec, file, own, (workers, scheduler, asks))
         plain = {name: _charted(name, spec, points, (), inputs) for name, chart in spec.charts.items() if not chart.finding}
         found, flips = (
             _ranged(spec, own, carbon, draw=where is not None)
@@ -99,6 +94,19 @@ def sweep(
         elif export is None or where is not None:
             _print(spec, points, tables, found)
     raise typer.Exit(_left_out(points))
+
+
+def _solved(spec: StudySpec, file: StudyFile, own: Sets, by: tuple[int | None, str | None, Sequence[Ask]]) -> Points:
+    """Every point, with a line of progress. by: processes, address of a scheduler, what is asked of them."""
+    from rackmodel.studies.ask import solvers
+    from rackmodel.studies.run import Sweep
+
+    line = PointsLine()
+    try:
+        with solvers(_workers(*by)) as who:
+            return Sweep(spec, file, own).run(who, line)
+    finally:
+        line.wipe()
 
 
 def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str]) -> None:

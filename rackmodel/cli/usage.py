@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +21,19 @@ BoundaryOption = Annotated[
     str, typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility.")
 ]
 FabOption = Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")]
+
+
+@contextmanager
+def asked_of_fab(model: str) -> Iterator[None]:
+    """What a model that is asked for says nothing of is a fault of --fab: no line of a machine's file is wrong."""
+    from rackmodel.errors import InputError
+
+    try:
+        yield
+    except InputError as problem:
+        if model == "act" or problem.given != model or problem.path.startswith("--"):
+            raise
+        raise InputError(f"{problem.path}: {problem.message}", path="--fab", known=problem.known, given=model)
 
 
 def usage_of(lifetime: str | None, active: str | None, boundary: str) -> Usage:

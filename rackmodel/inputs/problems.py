@@ -239,10 +239,18 @@ def _key_place(raw: Marked, path: Sequence[Step]) -> Where:
 
 
 def _steps(raw: Marked, path: str) -> list[Step]:
-    """A dotted path of words as steps that exist; a name of a tensor or operation may itself hold dots."""
+    """A dotted path of words as steps that exist; a name of a tensor or operation may itself hold dots, and a level of an architecture's
+    tree is called by its name (`tree.gpu.memory`)."""
     steps: list[Step] = []
     node, words = raw, path.split(".") if path else []
     while words:
+        if steps == ["tree"] and node.child(words[0]) is None:
+            way = next((way for way, level in _levels(node) if _name(level) == words[0]), None)
+            if way is None:
+                return steps
+            node, words = _node(node, way), words[1:]
+            steps += way
+            continue
         for count in range(len(words), 0, -1):
             word = ".".join(words[:count])
             step: Step = int(word) if word.isdigit() and isinstance(node.value, list) else word
@@ -254,6 +262,14 @@ def _steps(raw: Marked, path: str) -> list[Step]:
         node, words = below, words[count:]
         steps.append(step)
     return steps
+
+
+def _levels(node: Marked, way: tuple[Step, ...] = ()) -> Iterator[tuple[tuple[Step, ...], Marked]]:
+    """(steps from the root of a tree, level) of each of its levels."""
+    yield way, node
+    children = node.child("children")
+    for number, child in enumerate(children.items if children is not None else ()):
+        yield from _levels(child, (*way, "children", number))
 
 
 def _written(node: Marked) -> str:

@@ -198,7 +198,7 @@ class Blocks:
         sections, stages = self.job.workload.sections, group.columns.stages
         repeats, layers = (tuple(getattr(one, name) for one in sections) for name in ("repeat", "layer"))
         kept = np.ones(len(stages), dtype=bool)
-        for depth in np.unique(stages).tolist():
+        for depth in sorted(set(stages.tolist())):
             schedules, here = self._schedules(depth, staged=False), stages == depth
             if not any(even_cut(repeats, layers, depth, chunks, schedule in FOLDED) for schedule, chunks in schedules):
                 kept &= ~here
@@ -244,10 +244,10 @@ class Blocks:
     def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
         """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
         wide = max(1, CELLS // rows)
-        for depth in np.unique(stages):
+        for depth in sorted(set(stages.tolist())):
             columns = np.flatnonzero(stages == depth)
             for first in range(0, len(columns), wide):
-                yield int(depth), columns[first : first + wide]
+                yield depth, columns[first : first + wide]
 
     def _schedules(self, stages: int, *, staged: bool) -> list[tuple[str, int]]:
         """(schedule, chunks) of a pipeline depth; one for no pipeline. staged: of a cut below the layer."""
@@ -308,18 +308,33 @@ class Blocks:
         fullest device, and at the host."""
         price, overlaps, (memory, host) = self.prices[group], len(self.overlaps), held
         counts = price.columns.micro_batches[columns]
-        least = float(memory.min())
-        if self.nearest is None or least < self.nearest.need:
-            plan, column = (int(i) for i in np.unravel_index(int(np.argmin(memory)), memory.shape))
-            point = self._point((group, plan, int(columns[column]), 0, 0), made, schedule)
-            self.nearest = Nearest(least, point, float(host.min()), price.host_bytes)
         is_open = np.asarray(TABLE[schedule].takes(made.stages, counts), dtype=bool)
         why = "no multiple of the stages" if schedule in CHUNKED else "fewer than the schedule takes"
+        runs = is_open & self.home_fits[group][0][:, None]
+        self._near((memory, np.broadcast_to(host, memory.shape)), runs, (group, made, schedule, columns))
         self._miss(f"micro-batches are {why}", float((~is_open).sum()) * len(memory) * overlaps)
         fits = (memory <= self.capacity) & (host <= price.host_bytes) & self.home_fits[group][0][:, None]
         self._miss("memory", float((~fits & is_open).sum()) * overlaps)
         self.counts["priced"] += float(is_open.sum()) * len(memory) * overlaps
         return np.asarray(fits & is_open & (price.first == np.arange(len(memory)))[:, None])
+
+    def _near(self, held: tuple[Array, Array], runs: NDArray[np.bool_], where: tuple[int, Cut, str, Ints]) -> None:
+        """Remember the point that lacks least: of those that may run and whose host has room, the one that needs least memory; where no
+        host has, the one that keeps least there. held: as `_fits` has it · runs: [plans, columns] · where: group, cut, schedule,
+        columns."""
+        (memory, host), (group, made, schedule, columns) = held, where
+        have = self.prices[group].host_bytes
+        kept, over = runs & (host <= have), False
+        if not kept.any():
+            fits = runs & (memory <= self.capacity)
+            kept, over = fits if fits.any() else runs, True
+        if not kept.any():
+            return
+        plan, column = (int(i) for i in np.unravel_index(int(np.argmin(np.where(kept, host if over else memory, np.inf))), memory.shape))
+        point = self._point((group, plan, int(columns[column]), 0, 0), made, schedule)
+        found = Nearest(float(memory[plan, column]), point, float(host[plan, column]), have)
+        if self.nearest is None or found.lacks < self.nearest.lacks:
+            self.nearest = found
 
     def _miss(self, why: str, points: float) -> None:
         if points:

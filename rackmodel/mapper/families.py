@@ -8,7 +8,7 @@ products and maxima of such figures, which rounding keeps in order: it is never 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,8 @@ def least_of_plans(of: Ints, values: Array) -> Array:
 
 
 class Families:
-    """The families of a group. of: [plans] the family of each · sections, sends: as the group's price, of families in place of plans."""
+    """The families of a group. of: [plans] the family of each · sections, sends: as the group's price, of families in place of plans,
+    without what they hold."""
 
     def __init__(self, variants: Sequence[Variant], price: GroupPrice) -> None:
         self.sections: list[Figures]
@@ -57,7 +58,7 @@ class Families:
         same = [(one.plan.recompute, *one.plan.choices.items(), *one.plan.save.items()) for one in variants]
         self.of: Ints = np.array([numbers.setdefault(key, len(numbers)) for key in same])
         if len(numbers) == len(variants):  # a plan each
-            self.sections, self.sends = [one.whole for one in price.sections], price.sends
+            self.sections, self.sends = [replace(one.whole, held={}) for one in price.sections], price.sends
             return
         members = [np.flatnonzero(self.of == family) for family in range(len(numbers))]
         self.sections = [one.least(members) for one in price.sections]

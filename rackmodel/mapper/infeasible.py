@@ -23,12 +23,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Nearest:
-    """The point that needs least memory. need: bytes on its fullest accelerator · host, host_have: bytes at the host, needed and there."""
+    """The point that lacks least. need: bytes on its fullest accelerator · host, host_have: bytes at the host, needed and there."""
 
     need: float
     point: Point
     host: float
     host_have: float
+
+    @property
+    def lacks(self) -> tuple[bool, float]:
+        """Whether its host lacks room, and what it needs of that or of an accelerator's memory."""
+        over = self.host > self.host_have
+        return over, self.host if over else self.need
 
 
 def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[NDArray[np.bool_], InfeasibleError | None]:
@@ -88,10 +94,10 @@ def over_cuts(
     )
 
 
-def over_host(nearest: Nearest) -> InfeasibleError:
-    """What is kept at the host does not fit there."""
+def over_host(nearest: Nearest, level: str) -> InfeasibleError:
+    """What is kept at the host, a level, does not fit there; need and have are of one accelerator."""
     message = f"memory: the host must keep {bytes_text(nearest.host)} for one accelerator, it has {bytes_text(nearest.host_have)}"
-    return InfeasibleError(message, resource="host.memory", need=nearest.host, have=nearest.host_have, unit="byte")
+    return InfeasibleError(message, resource=f"{level}.memory", need=nearest.host, have=nearest.host_have, unit="byte")
 
 
 def over_limit(limits: Limits, needs: Mapping[str, float], *, alone: bool, listed: bool) -> InfeasibleError:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.group import GroupPrice, Job, price_group
+from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
@@ -33,6 +34,7 @@ from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_h
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
 from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.nests.without_nests import priced
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import KEPT as RUNS_KEPT
@@ -50,6 +52,7 @@ BATCH = 16  # points timed together
 PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns that are priced first, of a space that is outlined
 POWER = "power"
+NO_NEST = "no loop nest"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
 
 
@@ -117,6 +120,8 @@ class _Search:
         self.static_w = static_watts(job.setting.architecture)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         groups = [cut for group in space.groups if len((cut := self.blocks.cuttable(group)).columns)]
+        self.without_nest = 0  # points
+        self.no_nest: InfeasibleError | None = None  # of the first of them
         waits = may_wait(job, space, groups) and not question.front
         if waits:
             self._outline(groups)
@@ -146,8 +151,12 @@ class _Search:
                 self.bound = 0.0
                 break
             self.watch.say(f"pricing group {number} of {len(groups)}")
-            self.groups.append(group)
-            self.prices.append(price_group(self.job, group.columns, [v.plan for v in group.variants], [v.offload for v in group.variants]))
+            parts, out, why = priced(self.job, group)
+            self.groups += [part for part, _ in parts]
+            self.prices += [price for _, price in parts]
+            self.without_nest, self.no_nest = self.without_nest + out, self.no_nest or why
+        if self.no_nest is not None and not self.groups:
+            raise self.no_nest
 
     @property
     def points(self) -> float:
@@ -177,7 +186,7 @@ class _Search:
             bound=best if gap <= CLOSE else bound,
             gap=0.0 if gap <= CLOSE else gap,
             pruned={name: counts[name] for name in PRUNED if counts.get(name)},
-            infeasible={**self.space.skipped, **self.blocks.infeasible},
+            infeasible={**self.space.skipped, **self.blocks.infeasible, **({NO_NEST: float(n)} if (n := self.without_nest) else {})},
             seconds=seconds,
             profile=self.job.profile.name,
             note="; ".join(notes),
@@ -280,10 +289,14 @@ class _Search:
         return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
 
     def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
-        """What is minimised, at least; inf where that cannot be among the `top` best."""
+        """What is minimised, at least; inf where that, and of equals what settles ties, cannot be among the `top` best."""
         values = self._at_least(*least)
-        worst = self.value(exact[top - 1]) * (1 - 1e-11) if len(exact) >= top else math.inf
-        return np.where(values < worst, values, np.inf)
+        if len(exact) < top:
+            return values
+        last, (seconds, joules, _) = exact[top - 1], least
+        worst, tie = self.value(last), float(self.goal.tie(last.seconds, last.joules))
+        sooner = (values <= worst * (1 + 1e-12)) & (self.goal.tie(seconds, joules) < tie * (1 - 1e-11))
+        return np.where((values < worst * (1 - 1e-11)) | sooner, values, np.inf)
 
     def _run(self, points: Sequence[Point], exact: list[Point], top: int) -> tuple[list[Point], float]:
         """(exact points with those known, best first, until those left cannot be better; the least bound of those that were not run)."""
@@ -411,7 +424,7 @@ class _Search:
         if self.watch.stopped:
             return out_of_time(self.watch)
         if nearest is None:
-            return no_point(self.blocks.infeasible)
+            return problem or no_point(self.blocks.infeasible)
         if self.question.below < math.inf:
             return unknown(f"nothing is below {self.question.below:g}")
         if nearest.need > self.blocks.capacity:
@@ -419,7 +432,7 @@ class _Search:
         if problem is not None:
             return problem
         if nearest.host > nearest.host_have:
-            return over_host(nearest)
+            return over_host(nearest, host_of(self.job.setting.architecture, self.job.host).level)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
         problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)

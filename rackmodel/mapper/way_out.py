@@ -59,8 +59,13 @@ def _nearest(architecture: Architecture) -> list[int]:
 def _capacity_for(problem: InfeasibleError, job: Job) -> float:
     """Bytes of the data sheet's capacity with which what is needed fits."""
     machine = job.setting.architecture
-    own = problem.resource == f"{machine.accelerator.name}.memory"
-    return capacity_for(machine, job.profile, problem.need) if own else problem.need
+    level = problem.resource.removesuffix(".memory")
+    if level == machine.accelerator.name:
+        return capacity_for(machine, job.profile, problem.need)
+    memory = machine.level(level).memory
+    assert memory is not None
+    assert memory.capacity_bytes is not None
+    return problem.need * memory.capacity_bytes / problem.have  # of a level's memory, of which an accelerator has its part
 
 
 def _more_accelerators(architecture: Architecture) -> tuple[list[int], bool]:

@@ -45,18 +45,24 @@ class FamilySpec(Spec):
     sizes: dict[str, Expression | list[Expression]] = Field(
         description="index → expression over keys; of several the first whose keys are there"
     )
+    counts: dict[str, Expression | list[Expression]] = Field(
+        default_factory=dict, description="name → layers of a sort, in the same way: what other expressions may name, after their keys"
+    )
     layers: list[LayerKind] = Field(description="kinds of layers; those that count none are left out")
     mtp: LayerKind | None = Field(
         default=None, description="layer of the module that predicts one token further, where its count is there and above 0"
     )
     defaults: dict[str, bool | int] = Field(default_factory=dict, description="key → what it is where the config does not say")
-    words: dict[str, list[str]] = Field(default_factory=dict, description="key → words that the blocks mean; another is refused")
+    words: dict[str, list[str]] = Field(
+        default_factory=dict, description="key → words that the blocks mean; another is refused; KEY__WORD is 1 where it says so, else 0"
+    )
     counted: list[str] = Field(
         default_factory=list, description="keys that list a word a layer: KEY__WORD is how often; a word that no count names is refused"
     )
     letters: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="key whose text has a letter a layer → letter → WORD: KEY__WORD is how often"
     )
+    listed: list[str] = Field(default_factory=list, description="keys that list layers by their numbers: KEY__length is how many")
     empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
     ones: list[str] = Field(default_factory=list, description="keys that must be absent or 1")
     ignored: list[str] = Field(default_factory=list, description="keys that change neither operations nor sizes")

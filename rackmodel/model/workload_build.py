@@ -118,10 +118,13 @@ def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
 
 
 def _unknown_crowds(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError]:
-    if not spec.imbalance and not spec.routing:
+    skewed = spec.serving is not None and spec.serving.skew > 0
+    if not spec.imbalance and not spec.routing and not skewed:
         return
     read = ((op, access.tensor) for op in whole.ops.values() for access in op.ins)
     experts = set[str]().union(*(_experts(op, name, whole) for op, name in read if whole.tensors[name].kind == "weight"))
+    if skewed and not experts:
+        yield InputError("no operation sends tokens to experts", path="serving.skew")
     for key, index in (*(("imbalance", one) for one in spec.imbalance), *(("routing", one) for one in spec.routing)):
         if index not in whole.sizes:
             yield InputError(f"no index '{index}'", path=f"{key}.{index}", known=sorted(whole.sizes), given=index)
@@ -288,14 +291,20 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], sectio
         product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
         said=dict(spec.sizes),
         routing={index: (one.groups, one.kept) for index, one in spec.routing.items()},
+        declared=frozenset(name for name, one in spec.tensors.items() if one.kind is not None),
     )
 
 
 def _serving(spec: WorkloadSpec) -> Serving | None:
-    """Names of a decoder's sizes. Raises InputError for one that is not there."""
+    """Names of a decoder's sizes. Raises InputError for one that is not there or counts two things, and where the step trains a model."""
     if spec.serving is None:
         return None
+    if list(spec.phases) != ["forward"]:
+        raise InputError("a decoder's step goes forward alone: want [forward], or no `serving`", path="phases")
     said = spec.serving.model_dump(include={"sequences", "new", "cached"})
+    twice = next((key for key, name in said.items() if list(said.values()).count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"sequences, new and cached are three sizes, and '{said[twice]}' is two of them", path=f"serving.{twice}")
     for key, name in said.items():
         if name not in spec.sizes:
             raise InputError(f"no size called '{name}'", path=f"serving.{key}", known=sorted(spec.sizes), given=name)

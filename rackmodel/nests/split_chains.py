@@ -1,10 +1,21 @@
 """The tiles of a mapping rank by rank, outer to inner: what counts of tiles, words and instances are read from."""
 
+from __future__ import annotations
+
 from math import prod
+from typing import NamedTuple
 
 from rackmodel.nests.mapping import NestMapping, entry_tiles
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor, index_term
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
+
+
+class Indexed(NamedTuple):
+    """How a tensor is indexed, ranks of one apart: ranks that it lacks · ranks that are an index by themselves · sums of (factor, rank)."""
+
+    lacked: list[str]
+    plain: list[str]
+    sums: list[list[tuple[int, str]]]
 
 
 class Chains:
@@ -33,6 +44,7 @@ class Chains:
         self.after_fan = [i + 1 for i, s in enumerate(anyone) if s.fan is not None]
         self.cuts = {r: self._cuts(r) for r in problem.sizes}
         self._memo: dict[tuple[str, int, frozenset[int], bool], tuple[int, int]] = {}
+        self._indexed: dict[str, Indexed] = {}  # by tensor
 
     def _cuts(self, rank: str) -> tuple[list[Split], list[int], list[frozenset[int]]]:
         """(splits of a rank that cut anything, how many of them are among the first so many splits, the fans of the first so many)."""
@@ -60,15 +72,25 @@ class Chains:
         Fans in `first_all` count one instance for every rank, those in `first_irrelevant` for ranks it lacks.
         A sum of indices has extent 1 + sum c (e - 1): prod(counts) (1 - sum c) + sum_i c_i cover_i prod_others(counts).
         """
-        total = 1
-        for r in self.problem.sizes:
-            if r not in tensor.ranks:
-                total *= self.stats(r, depth, first_all | first_irrelevant)[0]
-        for index in tensor.indices:
-            terms = [(c, *self.stats(r, depth, first_all)) for c, r in map(index_term, index)]
+        total, indexed, first = 1, self._of(tensor), first_all | first_irrelevant
+        for r in indexed.lacked:
+            total *= self.stats(r, depth, first)[0]
+        for r in indexed.plain:
+            total *= self.stats(r, depth, first_all)[1]
+        for sums in indexed.sums:
+            terms = [(c, *self.stats(r, depth, first_all)) for c, r in sums]
             pieces = prod(n for _, n, _ in terms)
             total *= pieces * (1 - sum(c for c, _, _ in terms)) + sum(c * s * pieces // n for c, n, s in terms)
         return total
+
+    def _of(self, tensor: NestTensor) -> Indexed:
+        if tensor.name not in self._indexed:
+            cut, terms = [r for r, n in self.problem.sizes.items() if n > 1], [[*map(index_term, index)] for index in tensor.indices]
+            plain = [r for (c, r), *others in terms if c == 1 and not others]
+            sums = [index for index in terms if len(index) > 1 or index[0][0] != 1]
+            lacked = [r for r in cut if r not in tensor.ranks]
+            self._indexed[tensor.name] = Indexed(lacked, [r for r in plain if r in cut], sums)
+        return self._indexed[tensor.name]
 
     def fresh(self, tensor: NestTensor, level: int, first: frozenset[int]) -> int:
         """Output words whose first read is free at `level`: one per element and per instance that accumulates it."""

@@ -12,6 +12,7 @@ from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.inputs.read import build_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.workload import Serving
 from rackmodel.results import rates_of
 from rackmodel.serving.engine import engine_facts
 from rackmodel.serving.offers import Service
@@ -46,10 +47,20 @@ def service_of(
     workload = read_workload(model, of_model)
     if workload.serving is None:
         raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="MODEL")
+    _check_sizes(workload.serving, of_model)
     engine_facts(profile)
     prompt, output, reused = lengths
     carbon, money = rates_of(architecture), prices_of(architecture)
     return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=carbon, money=money)
+
+
+def _check_sizes(serving: Serving, sets: Sequence[str]) -> None:
+    """Raise InputError for a size that a server's steps have of their own, by how many are served and how long their requests are."""
+    asked_by = {serving.sequences: "--concurrency or --rate", serving.new: "--isl and --chunk", serving.cached: "--isl and --osl"}
+    for one in sets:
+        name = one.partition("=")[0].strip().removesuffix("*").removeprefix("workload.").removeprefix("sizes.")
+        if name in asked_by:
+            raise InputError(f"is of one step, and a server's steps have what is asked by {asked_by[name]}", path=f"--set {one}")
 
 
 def _machine(name: str, sets: Sequence[str], replica: int | None) -> Architecture:

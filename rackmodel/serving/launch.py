@@ -16,6 +16,7 @@ from rackmodel.report.launch.arguments import Launch
 from rackmodel.serving.engine import engine_facts
 from rackmodel.serving.offers import FREE, Offer, Offered, Service, Widths, workload_of
 from rackmodel.serving.pool_search import PoolsOffer
+from rackmodel.serving.steps import Deployment
 
 CONTEXT_SLACK = 200
 """Tokens of a context beyond prompt and output: a chat template's. Source: InferenceX, MAX_MODEL_LEN."""
@@ -75,8 +76,8 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     more, lines, cannot = _asked(name, offer, service) if service is not None else ([], "", [])
     arguments, config = [*arguments, *more], config + lines
     config_name = "engine.yaml" if config else ""
-    cannot = [*_priced_otherwise(name, service), *_formats_of_the_checkpoint(name, offer), *cannot]
-    notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each", *cannot)
+    other = [*_priced_otherwise(name, service), *_formats_of_the_checkpoint(name, offer), *_layouts_without(name, offer.deployment)]
+    notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each", *other, *cannot)
     return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
 
 
@@ -95,6 +96,25 @@ def _formats_of_the_checkpoint(name: str, offer: Offer) -> list[str]:
     ]
 
 
+def _layouts_without(name: str, one: Deployment) -> list[str]:
+    """Degrees that an engine's arguments do not say, so that they start another deployment.
+
+    Source: vllm-project/vllm, config/parallel.py (experts are dealt to all ranks of a stage or to none); NVIDIA/TensorRT-LLM, mapping.py
+    (attention_dp has as many ranks of data as tp_size). RECALLED both.
+    """
+    found = []
+    if name == "vllm" and 1 < one.expert < one.stage:
+        found += [f"experts over {one.expert} of {one.stage} ranks have no argument here: it deals them to all"]
+    if name == "trtllm" and one.attention_data > 1 and one.tensor > 1:
+        ranks = f"{one.attention_data} ranks of attention data of {one.tensor} tensor ranks each"
+        found += [f"{ranks} have no argument here: its attention has {one.attention_data * one.tensor} of one"]
+    if name == "trtllm" and one.context > 1:
+        found += [f"{one.context} ranks of context have no argument here"]
+    if name == "trtllm" and one.prompt_context > 1:
+        found += [f"{one.prompt_context} ranks that share out prompts have no argument here"]
+    return found
+
+
 def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, list[str]]:
     """(arguments, lines of the file, what has no argument) of drafts and of an exchange of tokens.
 
@@ -105,10 +125,6 @@ def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, l
     (docs.sglang.io, prefill_cp; sgl-project/sglang, pull request 27928), --moe-dense-tp-size (pull request 33226); n-grams RECALLED.
     """
     arguments, lines, cannot = _drafting(name, service) if service.drafted else ([], "", [])
-    if offer.deployment.context > 1 and name == "trtllm":
-        cannot = [*cannot, f"{offer.deployment.context} ranks of context have no argument here"]
-    if offer.deployment.prompt_context > 1 and name == "trtllm":
-        cannot = [*cannot, f"{offer.deployment.prompt_context} ranks that share out prompts have no argument here"]
     called = service.profile.collectives
     if called is None or called.exchange in (None, GATHERED) or offer.deployment.attention_data == 1:  # (what engines do unasked)
         return arguments, lines, cannot

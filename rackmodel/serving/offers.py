@@ -312,8 +312,10 @@ def check_positions(workload: Workload, tokens: float, path: str, whose: str = "
     """Raise InputError where a prompt and its answer are longer than the model has positions for, which engines refuse."""
     most = workload.serving.positions if workload.serving is not None else None
     if most is not None and tokens > most:
-        fact = f"{whose} of {tokens:,.0f} tokens, where {workload.name} has {most:,} positions, beyond which engines refuse to go"
-        raise InputError(f"{fact}; of a model that is told otherwise: --set workload.serving.positions={tokens:.0f}", path=path)
+        said = f"{tokens:,.0f}" if tokens < 1e15 else f"{tokens:g}"
+        fact = f"{whose} of {said} tokens, where {workload.name} has {most:,} positions, beyond which engines refuse to go"
+        told = f"; of a model that is told otherwise: --set workload.serving.positions={tokens:.0f}" if tokens < 2.0**53 else ""
+        raise InputError(fact + told, path=path)
 
 
 @lru_cache(maxsize=16)

@@ -85,6 +85,16 @@ class ServingAnswer:
         }
 
 
+@dataclass
+class _Priced:
+    """What is found of a space: its points, why others cannot be (why → points, and each error), deployments that were tried."""
+
+    offers: list[Offered] = field(default_factory=list)
+    infeasible: Counter[str] = field(default_factory=Counter)
+    problems: list[InfeasibleError] = field(default_factory=list)
+    tried: list[Deployment] = field(default_factory=list)
+
+
 def search_service(
     service: Service,
     space: ServingSpace,
@@ -98,52 +108,24 @@ def search_service(
     Raises InputError, and InfeasibleError where no deployment is within the limits.
     """
     name, sign = _objective(minimize, service, prompts_on)
-    if space.rates and (space.clients is not None or prompts_on is not None):
-        fact = "says who sends requests, as --concurrency does" if prompts_on is None else "is of replicas: pools have clients"
-        raise InputError(fact, path="--rate")
-    if service.output <= 1.0 and "tpot" in (name, *(limits or {})):
-        raise InputError("an answer of one token has none after it", path="--minimize" if name == "tpot" else "--limit")
-    if max(space.prompt_context, default=1) > 1:
-        _check_shared_out(space)
-    longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
-    check_positions(workload_of(service, Widths()), longest, "--isl")
+    _check_asked(service, space, (name, *(limits or {})), prompts_on)
     begun = perf_counter()
     budgets = list(space.budgets) or [_engine_budget(prompts_on or service)]  # who decodes alone has none
-    offers: list[Offered] = []
-    infeasible: Counter[str] = Counter()
-    problems: list[InfeasibleError] = []
-    tried: list[Deployment] = []
+    found = _Priced()
     if prompts_on is not None:
-        sizes = [tuple(deployments(space, prompts_on, fill=False)), tuple(deployments(space, service, fill=False, prompts=False))]
-        _check_some_fit(space, prompts_on, sizes, service)
-        apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
-        tried += [*sizes[0], *sizes[1]]
-        offers, infeasible = [*apart], Counter(one.resource or "layout" for one in problems)
+        _price_pools(found, prompts_on, service, space, budgets)
     if prompts_on is None or prompts_on is service:
-        every, load = tuple(deployments(space, service)), Load(space.clients, space.rates)
-        told = space.rates or space.clients
-        points = len(budgets) * (len(told) if told else 1)  # of a deployment; without clients those of its cache, so unknown
-        each = zip(*(offers_of(service, every, widths, load, budgets) for widths in space.widths), strict=True)
-        for deployment, made in zip(every, each, strict=True):
-            tried += [deployment] if any(not isinstance(one, InfeasibleError) or one.resource in OF_LOAD for one in made) else []
-            for one in made:
-                if isinstance(one, InfeasibleError):
-                    infeasible[one.resource or "layout"] += points
-                    problems.append(one)
-                    continue
-                offers += one
-                if told and len(one) < points:
-                    infeasible["overload" if space.rates else "clients"] += points - len(one)  # (fewer clients than its replicas)
-    if not offers:
-        raise _with_change(_nearest(problems), space, service) if problems else _none_divides(space, service)
-    inside = within(offers, limits or {})
+        _price_replicas(found, service, space, budgets)
+    if not found.offers:
+        raise _with_change(_nearest(found.problems), space, service) if found.problems else _none_divides(space, service)
+    inside = within(found.offers, limits or {})
     best = min(inside, key=lambda one: (float(f"{sign * one.figures[name]:.12g}"), one.figures["joules_per_token"], one.order))
-    value = best.figures[name]
+    value, infeasible = best.figures[name], dict(found.infeasible)
     certificate = Certificate(
         solver="every point",
         minimize=minimize,
-        space=float(len(offers) + sum(infeasible.values())),
-        evaluated=len(offers),
+        space=float(len(found.offers) + sum(infeasible.values())),
+        evaluated=len(found.offers),
         objective=value,
         bound=value,
         gap=0.0,
@@ -152,8 +134,50 @@ def search_service(
         profile=service.profile.name,
     )
     used = dict.fromkeys(one.machine.used for one in (prompts_on or service, service))
-    what = f"deployment on {' or '.join(map(str, used))} accelerators"
-    return ServingAnswer(best, pareto(inside), tuple(offers), certificate, dict(infeasible), passed_over_in(_asked(space, tried), what))
+    passed = passed_over_in(_asked(space, found.tried), f"deployment on {' or '.join(map(str, used))} accelerators")
+    return ServingAnswer(best, pareto(inside), tuple(found.offers), certificate, infeasible, passed)
+
+
+def _check_asked(service: Service, space: ServingSpace, figures: Sequence[str], prompts_on: Service | None) -> None:
+    """Raise InputError for what contradicts itself or the model. figures: what is minimised, then what is limited."""
+    if space.rates and (space.clients is not None or prompts_on is not None):
+        fact = "says who sends requests, as --concurrency does" if prompts_on is None else "is of replicas: pools have clients"
+        raise InputError(fact, path="--rate")
+    if service.output <= 1.0 and "tpot" in figures:
+        raise InputError("an answer of one token has none after it", path="--minimize" if figures[0] == "tpot" else "--limit")
+    if max(space.prompt_context, default=1) > 1:
+        _check_shared_out(space)
+    longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
+    check_positions(workload_of(service, Widths()), longest, "--isl")
+
+
+def _price_pools(found: _Priced, prompts_on: Service, service: Service, space: ServingSpace, budgets: list[int]) -> None:
+    """Every pair of pools, of prompts on one machine and of decodes on another or the same."""
+    sizes = [tuple(deployments(space, prompts_on, fill=False)), tuple(deployments(space, service, fill=False, prompts=False))]
+    _check_some_fit(space, prompts_on, sizes, service)
+    apart, problems = pool_offers(prompts_on, service, PoolSpace(sizes[0], sizes[1], space.widths, space.clients, tuple(budgets)))
+    found.tried += [*sizes[0], *sizes[1]]
+    found.offers += apart
+    found.problems += problems
+    found.infeasible.update(one.resource or "layout" for one in problems)
+
+
+def _price_replicas(found: _Priced, service: Service, space: ServingSpace, budgets: list[int]) -> None:
+    """Every deployment whose replicas fill the machine, in every format."""
+    every, load = tuple(deployments(space, service)), Load(space.clients, space.rates)
+    told = space.rates or space.clients
+    points = len(budgets) * (len(told) if told else 1)  # of a deployment; without clients those of its cache, so unknown
+    each = zip(*(offers_of(service, every, widths, load, budgets) for widths in space.widths), strict=True)
+    for deployment, made in zip(every, each, strict=True):
+        found.tried += [deployment] if any(not isinstance(one, InfeasibleError) or one.resource in OF_LOAD for one in made) else []
+        for one in made:
+            if isinstance(one, InfeasibleError):
+                found.infeasible[one.resource or "layout"] += points
+                found.problems.append(one)
+                continue
+            found.offers += one
+            if told and len(one) < points:
+                found.infeasible["overload" if space.rates else "clients"] += points - len(one)  # (fewer clients than its replicas)
 
 
 def _asked(space: ServingSpace, tried: Sequence[Deployment]) -> Iterator[Asked]:

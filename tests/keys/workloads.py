@@ -7,9 +7,7 @@ from tests.keys.machines import _GPU, EXPERTS
 
 _SPARSE = {"work.tensors": {"W1": {"density": 0.25}}}
 
-_DECODER = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
-
-_SERVED = {"work.serving": {"sequences": "b", "new": "s", "cached": "s"}}
+_SERVED = {"work.phases": ["forward"], "work.serving": {"sequences": "b", "new": "s", "cached": "d"}}
 
 _DEALT = {name: EXPERTS[name] for name in ("work.phases", "work.sizes", "work.einsums", "work.tensors")}
 _DEALT |= {"mapper.axes": {"tp": {"degree": 8}}, "mapper.split": {"tp": ["x"]}}
@@ -24,10 +22,10 @@ WORKLOADS = {
     "WorkloadSpec.einsums": Flip("graph", "work.einsums", {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}),
     "WorkloadSpec.sections": Flip("layers", "work.sections", {"block": {"einsums": {"FC1": "H[b,s,f] = X[b,s,d] * W1[d,f]"}}}),
     "WorkloadSpec.mtp": Flip("layers", "work.mtp", {"more": {"einsums": {"M": "Z[b,s,d] = scale(H[b,s,d])"}}}, refused="mtp"),
-    "WorkloadSpec.serving": Flip("layers", "work.serving", {"cached": "t"}, refused="serving.cached"),
-    "ServingSpec.sequences": Flip("layers", "work.serving.sequences", "requests", _DECODER, refused="serving.sequences"),
-    "ServingSpec.new": Flip("layers", "work.serving.new", "tokens", _DECODER, refused="serving.new"),
-    "ServingSpec.cached": Flip("layers", "work.serving.cached", "context", _DECODER, refused="serving.cached"),
+    "WorkloadSpec.serving": Flip("layers", "work.serving", {"cached": "t"}, {"work.phases": ["forward"]}, refused="serving.cached"),
+    "ServingSpec.sequences": Flip("layers", "work.serving.sequences", "requests", _SERVED, refused="serving.sequences"),
+    "ServingSpec.new": Flip("layers", "work.serving.new", "tokens", _SERVED, refused="serving.new"),
+    "ServingSpec.cached": Flip("layers", "work.serving.cached", "context", _SERVED, refused="serving.cached"),
     "ServingSpec.skew": Flip("measured", "work.serving.skew", 1.2, {**EXPERTS, **_SERVED}),
     "WorkloadSpec.imbalance": Flip("graph", "work.imbalance", {"x": 1.5}, _DEALT),
     "WorkloadSpec.batch_rank": Flip("layers", "work.batch_rank", "s", {"mapper.micro_batch": 2}),

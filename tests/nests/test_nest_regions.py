@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 import pytest
 
@@ -56,6 +56,16 @@ def chain(s):
     return parts, {"A": (0, 1), "B": (1, 2)}
 
 
+def summed(s):
+    """The second reads and writes nothing but what lies between members."""
+    parts = [
+        einsum("one", ("A", "m k"), [("I", "m"), ("W1", "k")], s),
+        einsum("two", ("B", "m"), [("A", "m k")], s),
+        einsum("three", ("O", "m f"), [("B", "m"), ("W3", "f")], s),
+    ]
+    return parts, {"A": (0, 1), "B": (1, 2)}
+
+
 def problem(seed, make):
     """A small region on a small machine."""
     rng = random.Random(seed)
@@ -89,3 +99,14 @@ def test_no_run_of_a_region_is_better(seed, make):
     assert found.certificate.proven
     if aim.name != "energy":
         assert key[1] == pytest.approx(expected[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("aim", AIMS[1:])
+def test_a_member_without_traffic_runs_from_a_buffer_of_any_bandwidth(aim):
+    """Its ports take no time; shares of that were no numbers, so that regions ended in a TypeError or were called infeasible."""
+    parts, held = summed({"m": 2, "k": 2, "f": 2})
+    machine = NestMachine("m", (level("DRAM", None, 10, 1e9), level("GLB", 16 * 8, 1, inf, NestFan(2))), NestCompute(1e9, 5e-13))
+    region = Region(tuple(parts), (machine,) * 3, held)
+    found, expected = solve_region(region, objective=aim), least(region, machine, 2, aim.key, ((0, 2),))
+    assert aim.key(found.energy_j, found.latency_s) == pytest.approx(expected, rel=1e-9)
+    assert found.certificate.proven

@@ -10,8 +10,11 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import Region, solve_nest, solve_region
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
+from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.mapping_steps import Unmerge
 from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
+from rackmodel.nests.searchers.regions.region_below import RegionBest
+from rackmodel.nests.searchers.regions.region_search import RegionSearch
 from rackmodel.nests.searchers.regions.region_space import RegionSpace
 from tests.nests import brute_nest
 from tests.nests.machines import einsum, level
@@ -52,11 +55,12 @@ def test_one_part_of_a_merged_rank_has_an_atom_and_is_cut_last():
     assert chain.spread({"u__m": 2}) == {"m": 2}
 
 
-def test_merged_ranks_are_merged_further_where_none_has_an_atom():
+def test_merged_ranks_are_merged_further_with_one_atom_among_them():
     p = einsum("product", ("C", "a b c n"), [("A", "a b c k"), ("B", "k n")], dict.fromkeys("abcnk", 2))
     among = {"a__b": ["a", "b"], "c": ["c"], "n": ["n"], "k": ["k"]}
     assert list(merged_ranks(p, (), {"k": 2}, among)) == ["a__b__c", "n", "k"]
-    assert list(merged_ranks(p, (), {"b": 2}, among)) == ["a__b", "c", "n", "k"]
+    assert list(merged_ranks(p, (), {"b": 2}, among)) == ["a__c__b", "n", "k"]
+    assert list(merged_ranks(p, (), {"b": 2, "c": 2}, among)) == ["a__b", "c", "n", "k"]
 
 
 def scores(seed):
@@ -79,6 +83,33 @@ def test_a_region_whose_ranks_have_atoms_is_as_good_merged_as_apart(seed, aim, m
     found = solve_region(region, objective=aim).certificate
     assert all((["q", "s"] in groups.values()) == together for groups in RegionSpace(region).groups)
     monkeypatch.setattr(RegionSpace, "_groups", lambda self: [{r: [r] for r in p.sizes} for p in region.members])
+    monkeypatch.setattr("rackmodel.nests.searchers.regions.region_branch.merged_ranks", lambda p, *_: {r: [r] for r in p.sizes})
+    apart = solve_region(region, objective=aim).certificate
+    assert found.proven
+    assert apart.proven
+    assert found.objective == pytest.approx(apart.objective, rel=1e-9)
+
+
+def rows_and_heads(words):
+    """QK of grouped heads, whose rows and heads its reader tells apart: a tile of both may leave less of the rows than an instruction."""
+    sizes = {"q": 2, "s": 4, "t": 2, "e": 2, "f": 2}
+    parts = (
+        einsum("QK", ("A", "q s t"), [("Q", "q s e"), ("K", "t e")], sizes),
+        einsum("W", ("Y", "q f"), [("A", "q s t"), ("W", "s t f")], sizes),
+    )
+    inner = (level("DRAM", None, 10, 1e9), level("GLB", 16 * words, 1, 3e9, NestFan(2, 1)), level("RF", 16 * 8, 0.1, 3e9))
+    return Region(parts, (NestMachine("m", inner, NestCompute(1e9, 5e-13, {"s": 2})),) * 2, {"A": (0, 1)})
+
+
+@pytest.mark.parametrize("words", [11, 16])
+@pytest.mark.parametrize("aim", AIMS)
+def test_a_member_merges_an_atoms_rank_that_its_region_keeps_apart(words, aim, monkeypatch):
+    region = rows_and_heads(words)
+    space = RegionSpace(region)
+    assert list(space.groups[0]) == ["q", "s", "t", "e"]
+    branches = RegionSearch(space, aim, Effort(), RegionBest((np.inf, np.inf))).branches
+    assert [list(branch.merged) for branch in branches] == [["q__s", "t", "e"], ["q", "t__s", "f"]]
+    found = solve_region(region, objective=aim).certificate
     monkeypatch.setattr("rackmodel.nests.searchers.regions.region_branch.merged_ranks", lambda p, *_: {r: [r] for r in p.sizes})
     apart = solve_region(region, objective=aim).certificate
     assert found.proven

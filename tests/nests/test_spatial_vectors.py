@@ -7,9 +7,15 @@ from math import prod
 
 import pytest
 
+from rackmodel.nests.constraints import NestConstraints
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
+from rackmodel.nests.searchers.ceil_deep import FEW, PAIRS, _list_space
+from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
-from rackmodel.nests.searchers.mapspace.spatial_vectors import every_vector, whole_vectors
+from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.spatial_vectors import every_vector, more_pairs, whole_vectors
+from rackmodel.nests.searchers.mapspace.tile_axis import TileAxis
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -45,3 +51,31 @@ def test_a_wafers_vectors_are_not_made_to_be_thrown_away() -> None:
     tracemalloc.stop()
     assert least == 4096**3 / 850_000
     assert peak < 400e6
+
+
+def test_lists_of_a_wafers_fan_have_fewer_parts_where_they_would_be_too_many() -> None:
+    """1.7 thousand million pairs of vectors of attention's six ranks took 12.6 GiB in the first step of a search."""
+    ranks = {"b": 16, "s": 2048, "g": 8, "q": 4, "e": 128, "d": 4096}
+    fan = NestFan(x=850, y=1000)
+    tensors = [NestTensor("Q", tuple((r,) for r in "bsgqe"), 16, True), NestTensor("X", (("b",), ("s",), ("d",)), 16, False)]
+    tensors.append(NestTensor("W", tuple((r,) for r in "dgqe"), 16, False))
+    core = NestLevel("core", 48e3 * 8, 0.0, 0.0, 1e11)
+    machine = NestMachine("wafer", (NestLevel("edge", None, 0.0, 0.0, 1e12, fan=fan), core), NestCompute(1e9, 1e-12))
+    problem = NestProblem("Q", ranks, tuple(tensors))
+    axes = _listed(problem, machine)
+    every = [ListAxis(n, 4).parts(fan) for n in ranks.values()]
+    assert more_pairs(fan, every, [[True] * 6] * 2, PAIRS)
+    assert not more_pairs(fan, [axis.parts(fan) for axis in axes], [[True] * 6] * 2, PAIRS)
+    assert all({1} <= {*axis.parts(fan)} <= {*some} for axis, some in zip(axes, every, strict=True))
+    small = NestProblem("P", {"d": 64, "s": 32}, _product())
+    assert [axis.parts(fan) for axis in _listed(small, machine)] == [ListAxis(n, 8).parts(fan) for n in (64, 32)]
+
+
+def _listed(problem: NestProblem, machine: NestMachine) -> list[TileAxis]:
+    kept = (frozenset[str](), frozenset(tensor.name for tensor in problem.tensors))
+    return _list_space(NestQuestion(problem, machine, NestObjective("energy"), "ceil", NestConstraints(), (kept,)), kept, FEW).axes
+
+
+def _product() -> tuple[NestTensor, ...]:
+    shapes = (("A", ("d",), False), ("B", ("s",), False), ("C", ("d", "s"), True))
+    return tuple(NestTensor(name, tuple((r,) for r in ranks), 16, out) for name, ranks, out in shapes)

@@ -41,7 +41,7 @@ from math import prod
 import numpy as np
 
 from rackmodel.cost.network.fabric import Fabric, Indices
-from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
+from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Permuted, Phase
 from rackmodel.cost.network.topologies import hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
 from rackmodel.model.architecture import Tier
@@ -79,7 +79,7 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     if kind in ("broadcast", "reduce"):
         return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True, moves="chain")]
     steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
-    return [Flows(rows, np.roll(rows, -1, axis=1), load=steps / p, steps=steps, path=True, moves="ring")]
+    return [Permuted(rows, np.roll(np.arange(p), -1), load=steps / p, steps=steps, path=True, moves="ring")]
 
 
 # -- line ------------------------------------------------------------------------------------------------------------------
@@ -325,6 +325,8 @@ def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents
     idle, twin = rows[:, : 2 * extra : 2], rows[:, 1 : 2 * extra : 2]
     place = np.arange(active.shape[1])
     rounds = range(active.shape[1].bit_length() - 1)
+    if not extra:
+        return _there_and_back([Permuted(rows, place ^ 1 << j, 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds], kind)
     halves: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds]
     found = _there_and_back(halves, kind)
     if extra:
@@ -336,10 +338,10 @@ def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents
 # -- hierarchies -----------------------------------------------------------------------------------------------------------
 
 
-def _neighbours(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
-    """[groups, p] for each member the next of its equals in tier `index`, in a ring."""
-    box = rows.reshape(len(rows), *extents[::-1])
-    return np.roll(box, -1, axis=len(extents) - index).reshape(rows.shape)
+def _neighbours(p: int, extents: tuple[int, ...], index: int) -> Indices:
+    """[p] for each member the place of the next of its equals in tier `index`, in a ring."""
+    box = np.arange(p).reshape(extents[::-1])
+    return np.roll(box, -1, axis=len(extents) - 1 - index).reshape(-1)
 
 
 def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int, *, straight: bool = False) -> Phase:
@@ -349,7 +351,7 @@ def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int
     load = (q - 1) / q / prod(extents[:index])
     if _has_pairs(fabric, index):
         return Flows(*_to_everyone(rows, extents, index), load / (q - 1), 1 if straight else q - 1, moves=("everyone", index))
-    return Flows(rows, _neighbours(rows, extents, index), load, q - 1, moves=("neighbours", index))
+    return Permuted(rows, _neighbours(rows.shape[1], extents, index), load, q - 1, moves=("neighbours", index))
 
 
 def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:

@@ -134,7 +134,7 @@ def call_lines(calls: Calls, members: Whole, volume: Array) -> CallLines:
     """`MachineCalls.lines` by the facts of one collective."""
     counts = sorted((int(word), times) for word, times in calls.members.items())
     slope, start, known = _unknown(len(volume)).slope, np.zeros(len(volume)), np.zeros(len(volume), dtype=bool)
-    for p in np.unique(members).tolist():
+    for p in sorted(set(members.tolist())):
         if not 2 <= p <= BEYOND * counts[-1][0]:
             continue
         which = members == p

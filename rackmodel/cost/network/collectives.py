@@ -9,7 +9,6 @@ Sources: those of the two files. Streams from a memory above the accelerators: `
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
 from rackmodel.cost.network.all_to_alls import ExchangeFigures
-from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, fabric_of
+from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, digest, fabric_of
 from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, sample
 from rackmodel.cost.network.link_groups import Flows, PhaseTraffic, measure, priced_together
 from rackmodel.errors import InputError
@@ -100,11 +99,6 @@ class Choice:
     seconds: Array
     joules: Array
     uses: dict[str, LinkUse]
-
-
-def digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
-    """A key for an array's contents."""
-    return array.shape, hashlib.blake2b(array.tobytes(), digest_size=16).digest()
 
 
 # -- the public calls ------------------------------------------------------------------------------------------------------
@@ -276,7 +270,7 @@ def _of_sample(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Mea
     rows = groups.rows
     if rows.shape[1] <= 1 or rows.shape[0] == 0:
         return (_nothing(fabric),)
-    return _measured(fabric, rows, groups.weight, groups.extents, kind, algorithm, (*digest(rows), *digest(groups.weight)))
+    return _measured(fabric, rows, groups.weight, groups.extents, kind, algorithm, groups.said)
 
 
 def _nothing(fabric: Fabric) -> PhaseTraffic:

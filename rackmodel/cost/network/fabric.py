@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import blake2b
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -58,6 +59,11 @@ class Fabric:
     def uniform(self) -> bool:
         """Whether any two children of any network are one hop apart, so that only who shares a child matters, not where it is."""
         return all(topology_of(tier.network).uniform for tier in self.tiers)
+
+    @cached_property
+    def switched(self) -> bool:
+        """Whether every network is a switch, whose children's links lead to any other child."""
+        return all(topology_of(tier.network).meets for tier in self.tiers)
 
     def remember(self, key: Any, make: Callable[[], Found]) -> Found:
         """What is under `key`, made once."""
@@ -116,6 +122,11 @@ def fabric_of(architecture: Architecture) -> Fabric:
         fabric = _FABRICS[said]
         known = _OF[id(architecture)] = architecture, fabric
     return known[1]
+
+
+def digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
+    """A key for an array's contents."""
+    return array.shape, blake2b(array.tobytes(), digest_size=16).digest()
 
 
 def reading(fabric: Fabric, hops: Array) -> str:

@@ -18,15 +18,16 @@ All DERIVED, and exact against enumeration of every group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import gcd, isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.network.fabric import Array, Fabric, Indices
+from rackmodel.cost.network.fabric import Array, Fabric, Indices, digest
 from rackmodel.cost.network.topologies import topology_of
 from rackmodel.model.placement import Mesh, members
 
@@ -147,6 +148,11 @@ class Sample:
     copies: Array
     count: int
     extents: tuple[int, ...] | None
+
+    @cached_property
+    def said(self) -> Hashable:
+        """What tells its groups apart from others."""
+        return *digest(self.rows), *digest(self.weight)
 
     @classmethod
     def everyone(cls, fabric: Fabric, rows: Indices) -> Sample:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.network.all_to_alls import ExchangeFigures, exchange_figures
 from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, most_of, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import transfers_busiest
+from rackmodel.cost.network.permuted import permuted
 from rackmodel.cost.network.relays import transfers_sharing
 from rackmodel.cost.network.topologies import hop_count, ring_hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
@@ -54,6 +55,24 @@ class Flows:
     alone: bool = False
     moves: Hashable = None
     parts: Array | None = None
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """Flows where every member of a group sends to one and gets from one. rows: [groups, p] · to: [p] place in its group of whom each
+    sends to; the rest as of Flows."""
+
+    rows: Indices
+    to: Indices
+    load: float
+    steps: int
+    moves: Hashable
+    path: bool = False
+
+    @property
+    def flows(self) -> Flows:
+        """The same, flow by flow."""
+        return Flows(self.rows, self.rows[:, self.to], self.load, self.steps, self.path, moves=self.moves)
 
 
 @dataclass(frozen=True)
@@ -84,7 +103,7 @@ class Lines:
     load: float
 
 
-Phase = Flows | Passes | Exchange | Lines
+Phase = Flows | Permuted | Passes | Exchange | Lines
 
 
 # -- figures: phases measured on the tree, for any number of copies ---------------------------------------------------------
@@ -151,11 +170,22 @@ def measure(
     return _passes(fabric, weight, phase) if isinstance(phase, Passes) else _flows(fabric, rows, weight, extents, phase, of)
 
 
-def _flows(fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows, of: Hashable) -> PhaseTraffic:
-    moves = phase.moves if phase.moves is not None else (phase.alone, _digest(phase.source), _digest(phase.target))
-    hops, flows, own, starts, counts = fabric.remember(("flows", of, moves), lambda: _moved(fabric, rows, weight, extents, phase, of))
+def _flows(
+    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows | Permuted, of: Hashable
+) -> PhaseTraffic:
+    moves, start_s = phase.moves, None
+    if isinstance(phase, Flows):
+        moves = moves if moves is not None else (phase.alone, _digest(phase.source), _digest(phase.target))
+        start_s = phase.start_s
+
+    def moved() -> tuple[Array, Array, Array, Array, Indices]:
+        if isinstance(phase, Permuted) and fabric.switched:
+            return permuted(fabric, rows, weight, phase.to, of)
+        return _moved(fabric, rows, weight, extents, phase if isinstance(phase, Flows) else phase.flows, of)
+
+    hops, flows, own, starts, counts = fabric.remember(("flows", of, moves), moved)
     shares = _shares(counts) if phase.path and reading(fabric, hops) == "path_sum" else None
-    start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
+    start = phase.steps * float(starts.max(initial=0.0)) if start_s is None else start_s
     return PhaseTraffic(phase.load, hops, flows, own, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
 
 

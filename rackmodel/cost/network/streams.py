@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.cost.network.collectives import LinkUse, digest, use_of
-from rackmodel.cost.network.fabric import Fabric, Indices, fabric_of, on_slowest, reading
+from rackmodel.cost.network.collectives import LinkUse, use_of
+from rackmodel.cost.network.fabric import Fabric, Indices, digest, fabric_of, on_slowest, reading
 from rackmodel.cost.network.mesh_links import numbered
 from rackmodel.cost.network.topologies import Spread, topology_of
 from rackmodel.cost.network.topology import attached_tier

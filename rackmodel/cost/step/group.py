@@ -23,7 +23,7 @@ from rackmodel.cost.step.hand_overs import first_said, handed_alike, sends_of
 from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.tasks.layer_cost import LayerCost
 from rackmodel.cost.step.tasks.layers import LayerPricer
-from rackmodel.cost.step.tasks.offload import OffloadLevel, host_of, offloaded
+from rackmodel.cost.step.tasks.offload import Copies, OffloadLevel, host_of, offloaded
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.plan import RESIDENT, Plan
@@ -176,10 +176,11 @@ def _offloaded(
 ) -> tuple[LayerCost, ...]:
     """Costs of a layer with what each plan keeps at the host; plans that cost and keep the same share one."""
     known: dict[tuple[int, tuple[str, ...]], LayerCost] = {(id(cost), ()): cost for cost in costs}
+    copies: Copies = {}
     for cost, what in zip(costs, map(tuple, offload), strict=True):
         if (id(cost), what) not in known:
             updated = "optimizer" in job.workload.phases
-            known[id(cost), what] = offloaded(cost, what, host, columns, job.profile.host, updated=updated)
+            known[id(cost), what] = offloaded(cost, what, host, columns, job.profile.host, updated=updated, copies=copies)
     return tuple(known[id(cost), tuple(what)] for cost, what in zip(costs, offload, strict=True))
 
 

@@ -31,6 +31,7 @@ from rackmodel.watch import UNWATCHED, Watch
 
 Solver = Callable[[Weights], dict[str, int] | None]
 KnownTables = dict[int, tuple[Factors, Factors]]  # id of a problem that its owner keeps → its tables, serial and loose, for any memory
+ROUNDING = 1e-12  # of sums of bytes
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def layouts_of(factors: Factors, goal: Objective, solver: str, watch: Watch = UN
         if listing is not None:
             return _least_listed(listing, goal), "enumerate", True
         proofs: list[bool] = []
-        answer = _best(factors, goal, _solver(factors, "cpsat", proofs, watch))
+        answer = _best(factors, goal, _solver(factors, "cpsat", proofs, watch), watch)
         return answer, "cpsat", all(proofs) and goal.name != "memory"
     if solver == "auto":
         try:
@@ -165,7 +166,7 @@ def layouts_of(factors: Factors, goal: Objective, solver: str, watch: Watch = UN
             return layouts_of(factors, goal, "cpsat", watch)
         return layouts_of(factors, goal, "capped", watch)
     proofs = []
-    answer = _best(factors, goal, _solver(factors, solver, proofs, watch))
+    answer = _best(factors, goal, _solver(factors, solver, proofs, watch), watch)
     if solver == "eliminate" and answer is not None and not memory_fits(factors, answer):
         return layouts_of(factors, goal, "enumerate" if factors.size <= 4e7 else "capped", watch)
     return answer, "eliminate, cpsat" if solver == "capped" else solver, all(proofs)
@@ -199,9 +200,9 @@ def keeps(factors: Factors, chosen: dict[str, int]) -> bool:
     return all(cap.latency * seconds + cap.energy * joules <= cap.most for cap in factors.caps)
 
 
-def _best(factors: Factors, goal: Objective, one: Solver) -> dict[str, int] | None:
+def _best(factors: Factors, goal: Objective, one: Solver, watch: Watch) -> dict[str, int] | None:
     if goal.name == "memory":
-        return _leanest(factors, one) if factors.caps else least_memory(factors)
+        return _leanest(factors, one) if factors.caps else _soonest_of_least(factors, watch)
     if not goal.additive:
         found = corners(one, lambda chosen: total(factors, chosen)[:2])
         return min(found, key=lambda chosen: float(goal.value(*total(factors, chosen)))) if found else None
@@ -223,8 +224,16 @@ def _leanest(factors: Factors, one: Solver) -> dict[str, int] | None:
     return min(found, key=lambda chosen: total(factors, chosen)[2]) if found else None
 
 
+def _soonest_of_least(factors: Factors, watch: Watch) -> dict[str, int]:
+    """The assignment that needs least memory, ties by latency: the fastest that fits where there is no more than that."""
+    least = least_memory(factors)
+    room = total(factors, least)[2] * (1 + ROUNDING)
+    soonest, *_ = layouts_of(replace(factors, capacity=room), Objective("latency"), "auto", watch)
+    return least if soonest is None else soonest
+
+
 def least_memory(factors: Factors) -> dict[str, int]:
-    """The assignment that needs least memory, ties by latency.
+    """An assignment that needs least memory.
 
     Elimination finds the one that holds least; another may hold more and work on less, so passes are capped below what the last answer
     works on until what is held alone is as much as the best.

@@ -297,9 +297,8 @@ class CheapestSet:
         return [name for name in self.apart if not any(name in one.taken for one in regions)]
 
     def _first(self) -> Fused:
-        """The region to be solved first, which others have to beat: a pair, if any may be worth it, as it is soon solved."""
-        hopeful = [one for one in self.options if self._saves(one) > 0]
-        return max([one for one in hopeful if len(one.members) == 2] or hopeful, key=self._saves)
+        """The region to be solved first, which others have to beat: the one that may save most."""
+        return max((one for one in self.options if self._saves(one) > 0), key=self._saves)
 
     def _solve(self, one: Fused, best: Sequence[Fused]) -> None:
         """Solve a region as far as it may cost less than what the solved ones leave. best: the least set."""

@@ -43,7 +43,7 @@ View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
 of it serves both."""
 STATISTICS = 2, 32  # of a row: a maximum and a sum, bits of each
 REGION_CELLS = 1e9
-"""That the search of a region may price, all of its tiles together: attention takes 17 M on h100, 41 M on rack_paper_h100."""
+"""That the search of a region may price, all of its tiles together: the first of attention on h100 takes 18 M, those after it less."""
 NEST_CELLS = 20e6
 """That the bound of one operation's seconds may price."""
 SOON_CELLS = 5e6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 
-from rackmodel.errors import InputError, RackmodelError
+from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.model.mapping import NestRules
 from rackmodel.nests.constraints import FixedTile, NestConstraints
 from rackmodel.nests.problem import NestMachine, NestProblem
@@ -33,7 +33,12 @@ def demands_on(problem: NestProblem, every: Mapping[str, NestRules], ranks: Coll
 
 
 def check_demands(rules: NestConstraints, problem: NestProblem, machine: NestMachine, name: str) -> None:
-    """Raise InputError at the key of the rules of `name` that no nest of this contraction can obey."""
+    """Raise InputError at the key of the rules of `name` that no nest of this contraction can obey; InfeasibleError where its share on this
+    mesh is less than a tile."""
+    for tile in rules.tiles:
+        if tile.size > (share := problem.sizes.get(tile.rank, tile.size)):
+            said = f"{problem.name}: rules.{name} fixes a tile of {tile.size} {tile.rank} at {tile.level}; an accelerator has {share}"
+            raise InfeasibleError(said, resource=f"tile of {tile.rank}", need=tile.size, have=share, unit="elements")
     for field in fields(rules):
         try:
             replace(NestConstraints(), **{field.name: getattr(rules, field.name)}).check(problem, machine)

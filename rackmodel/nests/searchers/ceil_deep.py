@@ -24,6 +24,7 @@ from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
 from rackmodel.nests.searchers.mapspace.prices import Component
 from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.spatial_vectors import more_pairs
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 from rackmodel.nests.searchers.ragged.joint_best import answers, comparable, drawn_best, joint_best, orders_together
 from rackmodel.nests.searchers.ragged.padded import padded_best
@@ -35,6 +36,7 @@ from rackmodel.nests.searchers.tables.slices import Best, SliceSearch
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
+PAIRS = 2**22  # of vectors on X and on Y of a fan
 MANY = 64  # orders of all levels together: of more, divisors are searched first
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
 BOXES = "mappings drawn, ragged or not; bound over tiles of any size, ranks that no tensor tells apart as boxes"
@@ -239,10 +241,17 @@ def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:
-    """The divisible-inner space of one mask; RackmodelError for a fixed tile that is not among its tiles."""
+    """The divisible-inner space of one mask, of fewer numbers of parts where a fan has too many vectors to be listed; RackmodelError for a
+    fixed tile that is not among its tiles."""
     sizes = list(q.problem.sizes.values())
     leaf = [q.machine.compute.atom.get(r, 1) for r in q.problem.sizes]
-    axes = [ListAxis(n, b, u) for n, b, u in zip(sizes, budgets(sizes, tiles), leaf, strict=True)]
+    apart = 1
+    while True:
+        axes = [ListAxis(n, b, u, apart) for n, b, u in zip(sizes, budgets(sizes, tiles), leaf, strict=True)]
+        space = Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+        if not _crowded(space):
+            break
+        apart *= 2
     for f in q.constraints.tiles:
         axis = axes[list(q.problem.sizes).index(f.rank)]
         if f.size not in axis.index:
@@ -251,7 +260,15 @@ def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:
                 f"fixed tile {f.rank} = {f.size}: not among the tiles searched (near it: {', '.join(map(str, sorted(near)))}); "
                 "use one of them, or perfect factors"
             )
-    return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+    return space
+
+
+def _crowded(space: Space) -> bool:
+    """Whether a fan has more pairs of vectors on X and on Y than are listed."""
+    return any(
+        more_pairs(v.fan, [a.parts(v.fan) for a in space.axes], [[r in space.allowed(v.name, d) for r in space.ranks] for d in "XY"], PAIRS)
+        for v in space.machine.levels
+    )
 
 
 SEARCHER = Searcher("ceil dp", "dp", all_but(Feature.PERFECT, Feature.RESIDENT, Feature.HOME), solve_deep)

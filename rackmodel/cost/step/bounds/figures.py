@@ -71,7 +71,7 @@ class Figures:
         """The same for some columns."""
         if _all(which, self.joules.shape[1]):
             return self
-        return self._picked((slice(None), which), (len(self.joules), len(which)))
+        return self._picked((slice(None), run_of(which)), (len(self.joules), len(which)))
 
     def plans(self, which: Ints) -> Figures:
         """The same for some plans."""
@@ -106,6 +106,13 @@ def _all(which: Ints, count: int) -> bool:
     return len(which) == count and bool((which == np.arange(count)).all())
 
 
+def run_of(which: Ints) -> slice | Ints:
+    """Places as an index: of a run of them one that copies nothing."""
+    if len(which) and which[-1] - which[0] == len(which) - 1 and bool((np.diff(which) == 1).all()):
+        return slice(int(which[0]), int(which[-1]) + 1)
+    return which
+
+
 def stacked(values: Sequence[Array]) -> Array:
     """[values, n]. (Of one, quickly.)"""
     return values[0][None].copy() if len(values) == 1 else np.stack(values)
@@ -136,7 +143,7 @@ class Rows:
         """On some columns."""
         if self.alike:
             return Rows(np.broadcast_to(self.rows[:1, :1], (len(self.rows), len(which))), self.of)
-        return Rows(self.rows[:, which], self.of)
+        return Rows(self.rows[:, run_of(which)], self.of)
 
 
 class SharedFigures:
@@ -199,7 +206,8 @@ class SharedFigures:
         return Holding(self.layer, {what: one.at(plans, columns, shape) for what, one in self._held.items()})
 
     def least(self, families: Sequence[Ints]) -> Figures:
-        """[families, columns] no more than any plan of each family has: the least of every figure, and the most that windows hide."""
+        """[families, columns] no more than any plan of each family has: the least of every figure, and the most that windows hide; without
+        what they hold."""
 
         def least(name: str, one: Rows) -> Array:
             if one.alike:
@@ -207,8 +215,7 @@ class SharedFigures:
             best = np.maximum if name.endswith("_hidden") else np.minimum
             return stacked([best.reduce(one.rows[list(dict.fromkeys(one.of[plans].tolist()))], axis=0) for plans in families])
 
-        arrays, held = ({name: least(name, one) for name, one in part.items()} for part in (self._arrays, self._held))
-        return self._figures(arrays, held)
+        return self._figures({name: least(name, one) for name, one in self._arrays.items()}, {})
 
     def filled(self, some: SharedFigures, plans: Ints, columns: Ints) -> SharedFigures:
         """With the figures of some of its plans on some columns in their place (what is held is known)."""

@@ -93,7 +93,7 @@ def least_in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints
     if chunks == 1:
         return np.asarray(in_flight(schedule, stages, 1, micro_batches, device), dtype=float)
     counts = alike(schedule, stages, micro_batches)
-    fullest = {count: fullest_moments(schedule, stages, count, chunks, device) for count in np.unique(counts).tolist()}
+    fullest = {count: fullest_moments(schedule, stages, count, chunks, device) for count in sorted(set(counts.tolist()))}
     return np.array([float(fullest[count].min(axis=1).max()) for count in counts.tolist()])
 
 
@@ -105,7 +105,7 @@ def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: I
         flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
         return sum((sizes[x] * (flying * count) for x, count in zip(some, chunks[0].tolist(), strict=True) if count), most)
     counts = alike(schedule, cut.stages, micro_batches)
-    for count in np.unique(counts).tolist():
+    for count in sorted(set(counts.tolist())):
         held_then = _layers_under_way(cut, schedule, count, device, some).tolist()
         then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(some, layers, strict=True))) for layers in held_then))
         most = np.where(counts == count, then, most)

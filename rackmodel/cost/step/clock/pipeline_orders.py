@@ -156,7 +156,9 @@ def undominated(rows: Ints) -> Ints:
     if (rows == most).all(axis=1).any():
         return np.asarray(most[None])
     above = (rows[:-1] > rows[1:]).any(axis=1)  # those that are nowhere above the next are covered: most, as a pipeline fills
-    rows = np.unique(rows[np.append(above, True)], axis=0)
+    rows = rows[np.append(above, True)]
+    rows = rows[np.lexsort(rows.T)]
+    rows = rows[np.append(True, (rows[1:] != rows[:-1]).any(axis=1))]
     covered = (rows[None] >= rows[:, None]).all(axis=2).sum(axis=1) > 1
     return np.asarray(rows[~covered])
 

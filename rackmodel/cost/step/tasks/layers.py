@@ -342,7 +342,7 @@ class LayerPricer:
         def edge(run: Callable[[Sequence[Array]], tuple[Array, Array]]) -> Array:
             end, device = run(slow)
             least = np.maximum(end - device, 0.0)
-            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if np.any(host) else least
+            return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if fast is not slow and least.any() else least
 
         found = dict.fromkeys(("lead", "lag", "lag_apart", "forward_wait", "backward_wait"), none)
         if lanes.gather != DEVICE:

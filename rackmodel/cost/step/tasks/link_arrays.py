@@ -46,7 +46,8 @@ class LinkArrays:
         """With another's figures in some columns."""
         if where.all():
             return other
-        return LinkArrays(self.levels, *(np.where(where, getattr(other, f), getattr(self, f)) for f in LINK_FIGURES))
+        both = [(getattr(other, figure), getattr(self, figure)) for figure in LINK_FIGURES]
+        return LinkArrays(self.levels, *(own if own is theirs else np.where(where, theirs, own) for theirs, own in both))
 
     @cached_property
     def outermost(self) -> Ints:

@@ -87,10 +87,25 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     )
 
 
-def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, columns: Columns, launching: Host, *, updated: bool) -> LayerCost:
+Copies = dict[tuple[object, ...], tuple[tuple[Array, Array], Item]]
+"""What is copied, by the arrays of its bytes (kept here) and what else tells copies apart → the copy."""
+
+
+def offloaded(
+    cost: LayerCost,
+    what: Sequence[str],
+    host: OffloadLevel,
+    columns: Columns,
+    launching: Host,
+    *,
+    updated: bool,
+    copies: Copies | None = None,
+) -> LayerCost:
     """The same layer with some of what it holds at the host. launching: what a pass takes its host, under which copies in are hidden as far
-    as the device does nothing · updated: whether a step ends with the weights' update."""
+    as the device does nothing · updated: whether a step ends with the weights' update · copies: of layers on the same columns, which
+    calls share."""
     items, seconds, held = list(cost.items), dict(cost.seconds), dict(cost.held)
+    copies = {} if copies is None else copies
     zero = np.zeros_like(cost.joules_device)
     last = {part: number for number, item in enumerate(cost.items) for part in [item.part] if item.role == "device"}
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
@@ -106,14 +121,18 @@ def offloaded(cost: LayerCost, what: Sequence[str], host: OffloadLevel, columns:
             part = parts.get((name, action, phase), 1.0)
             if not size.any() or not np.any(part) or (kept == "weights" and phase == "optimizer" and not updated):
                 continue
-            size, mean = size * part, cost.held_mean.get(name, size) * part
-            item = _copy(name, (size, mean * columns.per_stage), action, phase, host, last.get(phase, -1))
+            mean = cost.held_mean.get(name, size)
+            key = id(size), id(mean), name, action, phase, last.get(phase, -1)
+            if key not in copies:
+                every: Array = mean * part * columns.per_stage
+                copies[key] = (size, mean), _copy(name, (size * part, every), action, phase, host, last.get(phase, -1))
+            item = copies[key][1]
             if action == "read" and phase != "optimizer" and name != "gradients":  # the pass begins with what is copied in
                 _wait(items, phase, len(items))
                 copied[phase] = copied.get(phase, zero) + item.seconds
             items.append(item)
-            key = (item.role, item.part)
-            seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
+            role = item.role, item.part
+            seconds[role] = seconds[role] + item.seconds if role in seconds else item.seconds
             joules = item.rows[0].joules
             moved, once = (moved, once + joules) if phase == "optimizer" else (moved + joules, once)
     idle = {phase: _idle(cost, phase, launching) for phase in copied}

@@ -248,6 +248,12 @@ class Pricer(LinkPricer):
         if task.kind == "stream":
             return self.streams(task)
         borne = self._bucketed(task, volume) if task.bucketed is not None else None
+        if self.setting.calls is None or not self.architecture.tiers:
+            return self._fastest(task, volume, borne)
+        return self._called(task, volume, borne)
+
+    def _fastest(self, task: Task, volume: Array, borne: tuple[Array, Array] | None) -> LinkArrays:
+        """A collective by the fastest of the allowed algorithms."""
         offers = [self._offer(task, name, borne) for name in doing(task.action, self.setting.algorithms)]
         best, some = offers[0], np.maximum(volume, np.finfo(float).tiny)  # of nothing, one that cannot is not fast
         least = best.seconds(some) if len(offers) > 1 else some
@@ -258,28 +264,30 @@ class Pricer(LinkPricer):
                 best, least = best.replaced(faster, other), np.where(faster, seconds, least)
         cannot = np.asarray(np.isinf(best.seconds_per_byte).any(axis=0))
         best = best.replaced(cannot, self._offer(task, "ring", borne)) if cannot.any() else best
-        best = replace(best, seconds_per_byte=best.seconds_per_byte / self.setting.links)
-        return best if self.setting.calls is None or not best.levels else self._called(task, volume, best, borne)
+        return replace(best, seconds_per_byte=best.seconds_per_byte / self.setting.links)
 
-    def _called(self, task: Task, volume: Array, otherwise: LinkArrays, borne: tuple[Array, Array] | None) -> LinkArrays:
-        """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Steps of
-        one mesh are columns of their volume alone."""
+    def _called(self, task: Task, volume: Array, borne: tuple[Array, Array] | None) -> LinkArrays:
+        """A collective as the profile's library does it, on the columns whose outermost network knows; bytes are those of a ring. Elsewhere
+        by the fastest algorithm, which is not looked for where there is none. Steps of one mesh are columns of their volume alone."""
         assert self.setting.calls is not None
-        ring = self.algorithm(task, "ring")
-        n = len(volume)
-        ranks = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,))
+        ring, n = self.algorithm(task, "ring"), len(volume)
+        ranks, known = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,)), np.zeros(n, dtype=bool)
+        slope, start = np.zeros((2, len(ring.levels), n))
         part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
         whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
         late = self.setting.calls.asked.waits_s * slowest_of(ranks) if self.setting.calls.asked.waits_s else 0.0
-        found, outermost = otherwise, ring.outermost
         for tier, level in enumerate(ring.levels):
-            here = self.calling(outermost == tier, volume)
+            here = self.calling(ring.outermost == tier, volume)
             if not here.any():
                 continue
             lines = self.setting.calls.lines(level, task.action, self._bits(task), ranks, whole, going_on=self._sums(task))
-            slope, start = np.zeros((2, len(ring.levels), n))
-            slope[tier], start[tier] = lines.slope / self.setting.links, (lines.start + late) * part + copied
-            found = found.replaced(lines.known & here, replace(ring, seconds_per_byte=slope, latency_s=start))
+            here &= lines.known
+            slope[tier] = np.where(here, lines.slope / self.setting.links, 0.0)
+            start[tier] = np.where(here, (lines.start + late) * part + copied, 0.0)
+            known |= here
+        found = replace(ring, seconds_per_byte=slope, latency_s=start)
+        if not np.all(known | (ranks == 1)):
+            found = self._fastest(task, volume, borne).replaced(known, found)
         return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
 
     def _sums(self, task: Task) -> bool:

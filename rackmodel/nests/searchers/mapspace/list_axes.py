@@ -49,12 +49,15 @@ def candidate_tiles(size: int, budget: int) -> list[int]:
 
 
 class ListAxis(TileAxis):
-    """Listed tiles, ascending, multiples of `leaf`, the last one the whole rank (`top`); below as in the docstring."""
+    """Listed tiles, ascending, multiples of `leaf`, the last one the whole rank (`top`); below as in the docstring.
+
+    apart: each number of parts that is tried is at least so many times the one before.
+    """
 
     aligned = False
 
-    def __init__(self, size: int, budget: int, leaf: int = 1) -> None:
-        self.size, self.leaf = size, leaf
+    def __init__(self, size: int, budget: int, leaf: int = 1, apart: int = 1) -> None:
+        self.size, self.leaf, self.apart = size, leaf, apart
         units = candidate_tiles(-(-size // leaf), budget)
         self.units = np.array(units, dtype=np.int64)
         self.tile = np.minimum(self.units * leaf, size)
@@ -116,13 +119,17 @@ class ListAxis(TileAxis):
         return fits
 
     def parts(self, fan: NestFan) -> list[int]:
-        """Numbers of parts tried: all for a small fanout, else what divides it, and up to 3; any for a linear fan."""
+        """Numbers of parts tried: all for a small fanout, else what divides it, and 2 and 3, so far `apart`; any for a linear fan."""
         most = -(-self.size // self.leaf)
         if fan.linear:
             return sorted({int(u) for u in self.units} | {-(-most // int(u)) for u in self.units})
         if fan.size <= 64:
             return list(range(1, min(fan.size, most) + 1))
-        return [d for d in sorted({2, 3} | {a * b for a in divisors(fan.x) for b in divisors(fan.y)}) if d <= most]
+        found = [1]
+        for d in sorted({2, 3} | {a * b for a in divisors(fan.x) for b in divisors(fan.y)}):
+            if max(self.apart * found[-1], 2) <= d <= most:
+                found.append(d)
+        return found
 
     def unit_box(self) -> "ListAxis":
         """The axis of a table that is the same for every tile: one leaf."""

@@ -5,7 +5,7 @@ the parts. One of them may have an instruction's atom: it is cut last (split_fac
 every tile has the atom left. Not for a second rank with an atom, one that a constraint names, or one in a sum of indices.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from rackmodel.nests.problem import NestProblem, NestTensor
@@ -13,21 +13,21 @@ from rackmodel.nests.searchers.mapspace.divisor_axis import factorize
 
 
 def merged_ranks(
-    problem: NestProblem, apart: Collection[str], atoms: Collection[str] = (), among: Mapping[str, Collection[str]] | None = None
+    problem: NestProblem, apart: Collection[str], atoms: Collection[str] = (), among: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, list[str]]:
     """Merged rank → its parts, the one with an atom last; ranks in `apart` and ranks inside a sum stay alone. atoms: ranks that have one
-    (of a merged rank one part) · among: ranks that are merged already, which are merged further if none of them has an atom: a tile of
-    these may leave less of the one with an atom than it needs."""
+    (of a merged rank one part) · among: ranks that are merged already, which are merged further. A tile of these that leaves less of the
+    rank with an atom than it needs is for the caller to rule out: the product may still hold one."""
     alone = {r for t in problem.tensors for r in t.affine_ranks} | set(apart)
-    merged = {r: name for name, parts in (among or {}).items() for r in parts if not set(atoms).isdisjoint(parts)}
     groups: dict[tuple[tuple[str, ...], str], list[str]] = {}
     with_atom: dict[tuple[tuple[str, ...], str], str] = {}
-    for r in problem.sizes:
-        signature = tuple(t.name for t in problem.tensors if r in t.ranks)
-        key = (signature, r if r in alone else merged.get(r, ""))
-        if r in atoms and with_atom.setdefault(key, r) != r:
-            key = (signature, r)
-        groups.setdefault(key, []).append(r)
+    for own in among.values() if among else ([r] for r in problem.sizes):
+        first = own[0]
+        signature = tuple(t.name for t in problem.tensors if first in t.ranks)
+        key = (signature, first if first in alone else "")
+        if not set(atoms).isdisjoint(own) and with_atom.setdefault(key, first) != first:
+            key = (signature, first)
+        groups.setdefault(key, []).extend(own)
     every = (sorted(parts, key=lambda r: r in atoms) for parts in groups.values())
     return {"__".join(parts): parts for parts in every}
 

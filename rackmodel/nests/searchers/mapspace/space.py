@@ -36,7 +36,8 @@ class Space:
     """Perfect factors by default; `axes` of another kind make the ceil spaces (ceil_deep.py).
 
     kept: the tensors stored at each level · groups: merged rank → its parts, if given (else by lemma L1, unless merge is
-    False) · leaf: [ranks] the tile of one instruction · terms: [tensors] their symbolic counts.
+    False) · leaf: [ranks] the tile of one instruction · terms: [tensors] their symbolic counts · like: a space of the same einsum, machine
+    and ranks, whose spatial vectors it shares.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Space:
         axes: Sequence[TileAxis] | None = None,
         groups: Mapping[str, list[str]] | None = None,
         on_chip: OnChip | None = None,
+        like: "Space | None" = None,
     ) -> None:
         self.original, self.machine, self.kept, self.constraints = problem, machine, kept, constraints
         self.on_chip = on_chip or OnChip()
@@ -68,6 +70,8 @@ class Space:
                 f"{problem.name}: perfect factors need sizes that are multiples of the atom {machine.compute.atom}; use ceil factors"
             )
         self.terms = [self._term(t) for t in range(len(self.tensors))]
+        if like is not None:
+            self.spatial, self.vectors = like.spatial, like.vectors
 
     def _term(self, t: int) -> TensorTerm:
         tensor, numbers = self.tensors[t], range(len(self.ranks))

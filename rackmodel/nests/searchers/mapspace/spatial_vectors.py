@@ -179,7 +179,12 @@ def layout_of(laid: Ints, parts: Ints, rank: int) -> tuple[int, bool]:
     return int(np.flatnonzero(on)[np.argmin(np.prod(laid[on], axis=1))]), not same.any()
 
 
-def _sides(fan: NestFan, parts: list[Sequence[int]], allowed: list[list[bool]], most: float) -> tuple[Ints, Ints] | None:
+def more_pairs(fan: NestFan, parts: list[list[int]], allowed: list[list[bool]], most: int) -> bool:
+    """Whether a fan of two dimensions has more than `most` pairs of vectors, one on X and one on Y. parts: of each rank, from 1 upwards."""
+    return not fan.linear and _sides(fan, parts, allowed, most) is None
+
+
+def _sides(fan: NestFan, parts: Sequence[Sequence[int]], allowed: list[list[bool]], most: float) -> tuple[Ints, Ints] | None:
     """Every vector on X and on Y of parts of each rank; None, before they are all made, where there are more than `most` pairs.
     parts: from 1 upwards."""
     sides: list[Ints] = []

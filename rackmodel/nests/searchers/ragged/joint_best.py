@@ -143,11 +143,12 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
 
 def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the lowest corner of all lines. joules: of the MACs, of every
-    mapping at least. What a line was not told of is at least that of the MACs, of the fastest compute."""
+    mapping at least. What a line was not told of is at least that of the MACs, of the fastest compute; so is all."""
     macs, nest = joules[0], searches[-1].nest
     if q.objective.name != "edp":
         asked, line = _weights(q.objective, best), _line(searches[-1], macs)
-        return line.least + (asked.second - line.second) * nest.fastest + (asked.joule - line.joule) * macs
+        beside = (asked.second - line.second) * nest.fastest + (asked.joule - line.joule) * macs
+        return max(line.least + beside, asked.second * nest.fastest + asked.joule * macs)
     lines = [Line(1.0, 0.0, max(joules)), Line(0.0, 1.0, nest.fastest), *(_line(search, macs) for search in searches)]
     least, corner = least_at_corners(q.objective, lines)
     search = searches[0]  # what is far from the best mapping takes few nodes

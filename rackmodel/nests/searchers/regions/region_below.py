@@ -148,7 +148,7 @@ class RegionBelow:
         for n, (above, branch, tile) in enumerate(parts, 1):
             if not better(self._total(spent), self.best.key):
                 return
-            spent[n] = above.joules + value_at(branch.least(above.prefix, above.taken), tile), 0.0
+            spent[n] = above.joules + float(branch.least(above.prefix, above.taken)[tuple(tile)]), 0.0
         if better(self._total(spent), self.best.key):
             self.best.key, self.best.where = self._total(spent), Where(self, one)
 
@@ -159,12 +159,11 @@ class RegionBelow:
 
     def _at_least(self, above: Above, branch: Branch, tile: Sequence[int], taken: float) -> tuple[float, float]:
         """Joules and seconds of a member at least; taken: no more bits than are."""
-        seconds = [value_at(branch.seconds, tile)]
+        seconds, at = [float(branch.seconds[tuple(tile)])], tuple(tile)
         for k, (_, bits) in enumerate(above.bits):
-            port = branch.ports[k]
-            below = value_at(branch.least(above.prefix, taken, k), tile)
-            seconds.append((bits + below) / (port.bandwidth * branch.instances(k)))
-        return above.joules + value_at(branch.least(above.prefix, taken), tile), max(seconds)
+            below = float(branch.least(above.prefix, taken, k)[at])
+            seconds.append((bits + below) / branch.bandwidth[k])
+        return above.joules + float(branch.least(above.prefix, taken)[at]), max(seconds)
 
     def _coarse(self, taken: float) -> float:
         """No more than the bits taken, one of few: branches at it are bounds, and shared by many tiles."""

@@ -245,7 +245,7 @@ class RelaxedBranch(Branch):
         key = (self.on_chip(prefix), reserved)
         if key not in self.searches:
             region = self.space
-            axes = [region.axes[region.shared.index(g)] if g in region.shared else region.axis(self._whole(g)) for g in self.ranks]
+            axes = [region.axes[region.shared.index(g)] if g in region.shared else region.axis(whole) for g, whole in self.whole.items()]
             kept = region.masks[self.i][0]
             space = Space(self.problem, self.machine, kept, NestConstraints(), axes=axes, groups=self.ranks, on_chip=OnChip(*key))
             space.__dict__["vectors"] = [_at_work(level.fan, space.sizes) for level in self.machine.levels]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from rackmodel.nests.searchers.mapspace.mapping_steps import NodeAbove, NodesAbo
 from rackmodel.nests.searchers.mapspace.prices import components, energy_prices
 from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
 from rackmodel.nests.searchers.mapspace.space import OnChip, Space
+from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 from rackmodel.nests.searchers.regions.region_lines import MemberBlends, Met, SliceLines, Spent, fastest, least_of
 from rackmodel.nests.searchers.regions.region_prefixes import Prefix
 from rackmodel.nests.searchers.regions.region_space import RegionSpace
@@ -94,8 +96,11 @@ class CaseKeys:
 
     def least(self, case: Case, aim: NestObjective) -> float:
         """The key that a case is known not to be below."""
-        known = self.known.get((case.on_chip, case.runs, aim), {})
-        return max((key for one, key in known.items() if case.above(one)), default=-np.inf) + self._above(case, aim)
+        least = -np.inf
+        for one, key in self.known.get((case.on_chip, case.runs, aim), {}).items():
+            if key > least and case.above(one):
+                least = key
+        return least + self._above(case, aim)
 
     @staticmethod
     def _above(case: Case, aim: NestObjective) -> float:
@@ -112,10 +117,18 @@ class Asked(NamedTuple):
     number: int
 
 
+class Floored(NamedTuple):
+    """What lines said of every tile of the shared ranks: the blends that there were, the least, and up to which key it was asked for."""
+
+    blends: list[Blend]
+    least: Floats
+    most: Floats
+
+
 class Branch:
     """Member number i of a region. ranks: those that the region merges → their parts. Its tables are in ranks of its own, merged where none
-    of its tensors tells them apart (lemma L1) and none has an atom, which are no finer; they are shared by what is on chip and the bits
-    taken, `like` a branch of the same member with other loops."""
+    of its tensors tells them apart (lemma L1), which are no finer; they are shared by what is on chip and the bits taken, `like` a branch
+    of the same member with other loops, and by members of other regions that are alike."""
 
     def __init__(self, space: RegionSpace, i: int, effort: Effort, tables: SharedTables, like: Branch | None = None) -> None:
         self.space, self.i, self.effort, self.tables = space, i, effort, tables
@@ -129,12 +142,19 @@ class Branch:
         self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
         self.below: dict[object, Floats] = {}
         self.merged = merged_ranks(self.problem, (), self.machine.compute.atom, self.ranks)
+        self.whole = {g: prod(self.problem.sizes[r] for r in parts) for g, parts in self.ranks.items()}
+        self.own = [[n for n, parts in enumerate(self.ranks.values()) if parts[0] in merged] for merged in self.merged.values()]
         asked = tables.of("cases", repr((self.problem, self.machine)), *map(tuple, self.merged.values()))  # in other regions as well
         self.found: dict[tuple[Case, NestObjective], Made | None] = asked.setdefault("found", {})
         self.beyond: CaseKeys = asked.setdefault("beyond", CaseKeys())
+        self.spaces: list[Space] = asked.setdefault("spaces", [])
         self.lines: dict[object, list[SliceLines]] = like.lines if like is not None else {}
         self.met: dict[tuple[Case, NestObjective], Asked] = like.met if like is not None else {}
+        self.floors: dict[object, Floored] = {}  # by tensors on chip and bits above: of many sets of prefix tensors
+        self.leasts: dict[object, float] = {}  # joules of any tile, by tensors on chip and bits taken
         self.there: dict[Prefix, frozenset[str]] = {}  # of a prefix, its tensors on chip
+        self.charges: dict[Prefix, list[tuple[int, str]]] = {}  # of a prefix, its tensors on the member's account
+        self.blends: dict[NestObjective, MemberBlends] = {}
 
     def _seconds(self) -> Floats:
         """[tiles of the shared ranks] least seconds of the compute, of all runnings below a core's tile."""
@@ -157,10 +177,16 @@ class Branch:
         """With the tables of every choice of stored tensors, `reserved` bits of level 1 taken."""
         key = (self.on_chip(prefix), reserved)
         if key not in self.searches:
-            masks, on_chip = self.space.masks[self.i], OnChip(*key)
-            spaces = [Space(self.problem, self.machine, kept, NestConstraints(), groups=self.merged, on_chip=on_chip) for kept in masks]
+            spaces = [self._space(kept, OnChip(*key)) for kept in self.space.masks[self.i]]
             self.searches[key] = [SliceSearch(space, ENERGY, effort=self.effort, tables=self.tables) for space in spaces]
         return self.searches[key]
+
+    def _space(self, kept: Stored, on_chip: OnChip) -> Space:
+        """A space of the member; all have the spatial vectors of the first."""
+        first = self.spaces[0] if self.spaces else None
+        space = Space(self.problem, self.machine, kept, NestConstraints(), groups=self.merged, on_chip=on_chip, like=first)
+        self.spaces[:] = self.spaces or [space]
+        return space
 
     def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
         """[tiles of the shared ranks] least joules of all runnings below a core's tile, private ranks whole; or bits of a port."""
@@ -171,16 +197,29 @@ class Branch:
             self.below[key] = (once + (self.constant if port is None else 0.0)) * self.times
         return self.below[key]
 
+    def least_of_all(self, prefix: Prefix, reserved: float) -> float:
+        """The least of these joules, whatever the tile."""
+        key = (self.on_chip(prefix), reserved)
+        if key not in self.leasts:
+            self.leasts[key] = float(self.least(prefix, reserved).min())
+        return self.leasts[key]
+
     def _values(self, table: CostTable) -> Floats:
-        """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole."""
+        """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole; inf where a tile leaves less of a rank
+        than an instruction needs, which the product that the table merges it into does not say."""
         found: Floats = table.value(1, start(table.space))[self._cells(table.space)]
+        region, atom = self.space, self.machine.compute.atom
+        for g, axis, count in zip(region.shared, region.axes, region.counts, strict=True):
+            needs = prod(atom.get(rank, 1) for rank in self.ranks.get(g, ()))
+            if needs > 1:
+                found = np.where(np.reshape(axis.tile, count.shape) % needs == 0, found, np.inf)
         return found
 
     def _cells(self, space: Space) -> tuple[Ints, ...]:
         """Per rank of its own: numbers of the tiles that those of the shared ranks make, [tiles of the shared ranks]."""
         region = self.space
         grid = dict(zip(region.shared, (np.reshape(a.tile, c.shape) for a, c in zip(region.axes, region.counts, strict=True)), strict=True))
-        return self._numbers(space, {g: grid.get(g, self._whole(g)) for g in self.ranks}, [1] * len(region.axes))
+        return self._numbers(space, {g: grid.get(g, whole) for g, whole in self.whole.items()}, [1] * len(region.axes))
 
     def _numbers(self, space: Space, sizes: Mapping[str, Any], shape: Sequence[int] = ()) -> tuple[Ints, ...]:
         """Per rank of its own: number of the tile where the region's merged ranks have these sizes, whole numbers or arrays."""
@@ -188,17 +227,18 @@ class Branch:
         within = ([sizes[g] for g, own in self.ranks.items() if own[0] in parts] for parts in space.groups.values())
         return tuple(axis.numbers(prod(each, start=one)) for axis, each in zip(space.divisor_axes, within, strict=True))
 
-    def instances(self, port: int) -> int:
-        """Of the level of a port, on the whole machine."""
-        return prod(level.fan.size for level in self.machine.levels[: self.ports[port].level])
+    @cached_property
+    def bandwidth(self) -> list[float]:
+        """[ports] bits a second, of all instances of a port's level on the whole machine."""
+        return [port.bandwidth * prod(level.fan.size for level in self.machine.levels[: port.level]) for port in self.ports]
 
     # -- below one tile
     def _case(self, above: Above, taken: float) -> Case:
         """What a branch's cost depends on, so many bits of level 1 taken."""
         core = above.tiles[-1]
         runs = prod(self.space.axes[r].size // core[r] for r in self.space.lacks[self.i])
-        sizes = dict(zip(self.ranks, self._full(core), strict=True))
-        own = tuple(prod(sizes[g] for g, parts in self.ranks.items() if parts[0] in merged) for merged in self.merged.values())
+        sizes = self._full(core)
+        own = tuple(prod(sizes[n] for n in numbers) for numbers in self.own)
         spent = Spent(above.joules / runs, tuple(bits / runs for _, bits in above.bits))
         return Case(self.on_chip(above.prefix), own, runs, spent, taken)
 
@@ -211,40 +251,49 @@ class Branch:
 
     def _blends(self, aim: NestObjective) -> MemberBlends:
         """The member's, in other regions, too: whatever a blend was made for, nothing is below its line."""
+        if aim in self.blends:
+            return self.blends[aim]
         ports, fans = tuple((c.name, c.level) for c in self.ports), tuple(level.fan for level in self.machine.levels)
         found = self.tables.of("blends", self.problem.name, tuple(self.problem.sizes.values()), ports, fans, aim)
         blends: MemberBlends = found.setdefault("of", MemberBlends())
+        self.blends[aim] = blends
         return blends
 
-    def _met(self, above: Above, aim: NestObjective, taken: float, most: float) -> tuple[Met, int, Case]:
-        """What lines say of a branch up to `most`: tiles of many prefixes have one case, which is asked again only for more."""
-        case, blends = self._case(above, taken), self._blends(aim).blends
+    def _met(self, above: Above, case: Case, aim: NestObjective, most: float) -> tuple[Met, int]:
+        """What lines say of a branch up to `most`, and the number of the search that has it: tiles of many prefixes have one case, which is
+        asked again only for more."""
+        blends = self._blends(aim).blends
         known = self.met.get((case, aim))
         if known is None or known.blends is not blends or (known.met.key == np.inf and most > known.most):
-            lines = self._lines(above.prefix, taken, aim)
+            lines = self._lines(above.prefix, case.taken, aim)
             tiles = [self._tile(one.search.space, above) for one in lines]
             known = self.met[case, aim] = Asked(blends, most, *least_of(lines, tiles, case.spent, most / case.runs))
         if known.met.key > most / case.runs:
-            return Met(np.inf, None), 0, case
-        return known.met, known.number, case
+            return Met(np.inf, None), 0
+        return known.met, known.number
 
     def bound(self, above: Above, aim: NestObjective, taken: float, most: float) -> float:
         """Key that no branch below what is above is below, all runnings together; how far it is beyond `most` does not matter."""
         case = self._case(above, taken)
         known = self.beyond.least(case, aim)
-        return known if known > most else max(known, self._met(above, aim, taken, most)[0].key * case.runs)
+        return known if known > most else max(known, self._met(above, case, aim, most)[0].key * case.runs)
 
     def floor(self, prefix: Prefix, aim: NestObjective, taken: float, once: tuple[float, ...], most: Floats) -> Floats:
         """[tiles of the shared ranks] key that no branch below a core's tile is below, all runnings together, joules above left out; as
         close as lines are where it is no more than `most`, -inf where that is. once: bits of every port above at least."""
-        near, runs = np.isfinite(most), np.broadcast_to(self.times, most.shape)
-        spent = Spent(0.0, tuple(0.0 for _ in once) if self.space.lacks[self.i] else once)
-        found, least = np.full(most.shape, -np.inf), np.full(int(near.sum()), np.inf)
-        for lines in self._lines(prefix, taken, aim):
-            tiles = tuple(np.broadcast_to(cells, most.shape)[near] for cells in self._cells(lines.search.space))
-            least = np.minimum(least, lines.floor(tiles, spent, most[near] / runs[near]))
-        found[near] = least * runs[near]
-        return found
+        bits, blends = tuple(0.0 for _ in once) if self.space.lacks[self.i] else once, self._blends(aim).blends
+        key = (self.on_chip(prefix), taken, aim, bits)
+        known = self.floors.get(key)
+        if known is None or known.blends is not blends:
+            known = self.floors[key] = Floored(blends, np.full(most.shape, -np.inf), np.full(most.shape, -np.inf))
+        near = np.isfinite(most) & (most > known.most)
+        if near.any():
+            runs, least = np.broadcast_to(self.times, most.shape)[near], np.full(int(near.sum()), np.inf)
+            for lines in self._lines(prefix, taken, aim):
+                tiles = tuple(np.broadcast_to(cells, most.shape)[near] for cells in self._cells(lines.search.space))
+                least = np.minimum(least, lines.floor(tiles, Spent(0.0, bits), most[near] / runs))
+            known.least[near], known.most[near] = least * runs, most[near]
+        return np.where(np.isfinite(most), known.least, -np.inf)
 
     def prime(self, above: Above, aim: NestObjective, taken: float) -> None:
         """Make the member's first blends below a tile, if there are none yet."""
@@ -254,7 +303,7 @@ class Branch:
 
     def closer(self, above: Above, aim: NestObjective, taken: float, most: float) -> bool:
         """Look for a blend that bounds the branch more closely; whether one was found."""
-        met, number, _ = self._met(above, aim, taken, most)
+        met, number = self._met(above, self._case(above, taken), aim, most)
         if met.slice_ is None:
             return False
         lines = self._lines(above.prefix, taken, aim)[number]
@@ -334,8 +383,11 @@ class Branch:
 
     def charged(self, prefix: Prefix) -> list[tuple[int, str]]:
         """Prefix tensors whose words are on its account, with their span: it is the first within that span that uses them."""
-        here = [(k, name) for k in self.around for name in prefix[k]]
-        return [(k, name) for k, name in here if self.i in self.space.users[name] and self.space.user(name, k) == self.i]
+        if prefix not in self.charges:
+            here = [(k, name) for k in self.around for name in prefix[k]]
+            mine = [(k, name) for k, name in here if self.i in self.space.users[name] and self.space.user(name, k) == self.i]
+            self.charges[prefix] = mine
+        return self.charges[prefix]
 
     def _charged(self, prefix: Prefix) -> frozenset[str]:
         return frozenset(name for _, name in self.charged(prefix))
@@ -385,8 +437,4 @@ class Branch:
     def _full(self, tile: Sequence[int]) -> tuple[int, ...]:
         """Of a tile of the shared ranks, that of every merged rank of the member, private ones whole."""
         sizes = dict(zip(self.space.shared, tile, strict=True))
-        return tuple(sizes.get(g, self._whole(g)) for g in self.ranks)
-
-    def _whole(self, g: str) -> int:
-        """Size of a merged rank of the region that the member has."""
-        return prod(self.problem.sizes[r] for r in self.ranks[g])
+        return tuple(sizes.get(g, whole) for g, whole in self.whole.items())

@@ -74,6 +74,7 @@ class SliceLines:
         self.tables: dict[Blend, CostTable] = {}
         self.values: dict[tuple[object, Group | None], Floats] = {}
         self.times: dict[Group, tuple[float, list[float]]] = {}
+        self.vectors: dict[Group, Allowed] = {}
 
     # -- what bounds a tile
     def least(self, tile: Tile, above: Spent, most: float) -> Met:
@@ -168,9 +169,10 @@ class SliceLines:
 
     def _vectors(self, group: Group) -> Allowed:
         """Per fan: numbers of the vectors of a group."""
-        return [
-            tuple(sorted(v for n in cluster for v in classes[n][1])) for classes, cluster in zip(self.search.classes, group, strict=True)
-        ]
+        if group not in self.vectors:
+            each = zip(self.search.classes, group, strict=True)
+            self.vectors[group] = [tuple(sorted(v for n in cluster for v in classes[n][1])) for classes, cluster in each]
+        return self.vectors[group]
 
     def _times(self, group: Group) -> tuple[float, list[float]]:
         """Seconds of the compute and seconds a bit of every port, at least."""

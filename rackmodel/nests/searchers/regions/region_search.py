@@ -124,7 +124,7 @@ class RegionSearch(RegionBelow):
 
     def _scalar(self, prefix: Prefix) -> Key:
         """A key that nothing with this prefix is below, whatever the tiles."""
-        least = sum(float(branch.least(prefix, WHOLE).min()) for branch in self.branches) + self._words_once(prefix)
+        least = sum(branch.least_of_all(prefix, WHOLE) for branch in self.branches) + self._words_once(prefix)
         first, second = self._keys(least, sum(float(branch.seconds.min()) for branch in self.branches))
         return float(first), float(second)
 
@@ -241,7 +241,7 @@ class RegionSearch(RegionBelow):
             for k, port in enumerate(branch.ports):
                 spent = above.priced(port.prices(len(branch.machine.levels)), branch.charged(prefix))
                 bits = spent + above.exits(branch.least(prefix, WHOLE, k), branch.span)
-                slowest = np.maximum(slowest, bits / (port.bandwidth * branch.instances(k)))
+                slowest = np.maximum(slowest, bits / branch.bandwidth[k])
         return slowest
 
     # -- one prefix

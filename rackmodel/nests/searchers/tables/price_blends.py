@@ -65,7 +65,8 @@ class BlendLine:
 
 
 def shares_of(seconds: Sequence[float], shares: Sequence[float], step: float) -> list[float]:
-    """Shares of the latency moved towards the times that bind: share x exp(step x (time / slowest - mean)), of sum 1."""
-    slow = np.array(seconds) / max(seconds)
+    """Shares of the latency moved towards the times that bind: share x exp(step x (time / slowest - mean)), of sum 1; as they are where
+    nothing takes time."""
+    slow = np.array(seconds) / (max(seconds) or 1.0)
     moved = np.array(shares) * np.exp(step * (slow - slow @ np.array(shares)))
     return [float(n) for n in moved / moved.sum()]

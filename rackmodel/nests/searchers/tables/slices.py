@@ -23,7 +23,7 @@ from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.problem import NestMachine
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice, NodesAbove, build_mapping
-from rackmodel.nests.searchers.mapspace.prices import Component, components, energy_prices
+from rackmodel.nests.searchers.mapspace.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.tables.backtrack import best_path, optimum, tied_vectors, top
 from rackmodel.nests.searchers.tables.cost_table import CostTable
@@ -40,6 +40,7 @@ REFINING = 5  # times the cells that the tables may take, once they are made and
 TOGETHER = "energy and times of the slice"
 BOUNDS = ("energy of the space", "energy of a fanout", "energy of the slice", TOGETHER, "times of the slice")
 Slice = Sequence[int | None]  # per fanout, number of its class of vectors; None leaves the fanout free
+Class = tuple[float, tuple[int, ...]]  # instances kept busy, vectors
 Best = tuple[Key, NestMapping, NestCost]
 
 
@@ -93,7 +94,8 @@ class SliceSearch:
         self.closed = self.slices = 0
         self.refined = False
         self.offered: dict[tuple[int, ...], float] = {}  # slice whose least-energy mapping was recounted → its seconds
-        self.classes = [self._classes(f) for f in range(space.depth)]
+        self.classes: list[list[Class]] = like.classes if like is not None else [self._classes(f) for f in range(space.depth)]
+        self.within: dict[tuple[BitPrices, tuple[int | None, ...]], CostTable] = like.within if like is not None else {}  # slices' tables
 
     def _ports(self) -> list[tuple[Component, CostTable]]:
         """Every port that takes time, with its table of bits."""
@@ -101,7 +103,7 @@ class SliceSearch:
         return [(c, CostTable(space, c.prices(space.depth), like=self.energy)) for c in components(space.machine)]
 
     # -- quantities of slices: one class number a fanout
-    def _classes(self, fan: int) -> list[tuple[float, tuple[int, ...]]]:
+    def _classes(self, fan: int) -> list[Class]:
         """[(instances kept busy, vectors)] of a fanout by instances kept busy, most first: time depends on nothing else of the parts."""
         f = self.space.machine.levels[fan].fan
         parts = np.prod(self.space.vectors[fan], axis=1)
@@ -124,8 +126,11 @@ class SliceSearch:
 
     def restricted(self, table: CostTable, slice_: Slice) -> CostTable:
         """The table with only the slice's vectors in play; None leaves a fanout free."""
-        allowed: Allowed = [None if c is None else self.classes[f][c][1] for f, c in enumerate(slice_)]
-        return CostTable(self.space, table.price, allowed, like=table)
+        key = (table.price, tuple(slice_))
+        if key not in self.within:
+            allowed: Allowed = [None if c is None else self.classes[f][c][1] for f, c in enumerate(slice_)]
+            self.within[key] = CostTable(self.space, table.price, allowed, like=table)
+        return self.within[key]
 
     def scale(self, port: Component, slice_: Sequence[int]) -> float:
         """Seconds per bit of a port, over the instances the slice uses."""

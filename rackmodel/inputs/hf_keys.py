@@ -1,0 +1,241 @@
+"""What a published config says: its keys as the numbers that its family's expressions name, and the keys that are refused.
+
+Every key is used, known to change nothing, or absent in effect (null, false, 0, empty); another is refused by name, as it may change what
+is computed. A number that is written as something else is refused, too: an expression that passed over it would take another key for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from rackmodel.errors import InputError, Where, together
+from rackmodel.inputs.library import names
+from rackmodel.inputs.load import load
+from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.problems import build
+from rackmodel.model.family import Expression, FamilySpec
+from rackmodel.model.sizes import array_value, size_names
+
+HARMLESS = re.compile(
+    r"_name_or_path|architectures|attention_(bias|dropout)|_?attn_implementation|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|"
+    r"torch_dtype|initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|model_max_length|"
+    r"mlp_bias|model_type|norm_eps|norm_topk_prob|original_max_position_embeddings|output_router_logits|partial_rotary_factor|"
+    r"pretraining_tp|quantization_config|rms_norm_eps|rope_\w+|router_(aux_loss_coef|jitter_noise)|input_jitter_noise|"
+    r"transformers_version|use_cache|"
+    r"(hidden|attention|resid|embd|embed|attn|classifier)_?(dropout|pdrop)(_prob)?|lm_head_bias|\w+_dropout|\w+_token_(id|index)|"
+    r"torchscript|use_bfloat16|return_dict|output_(attentions|hidden_states|past)|id2label|label2id|vision_\w+|"
+    r"rotary_\w+|tie_word_embeddings|hidden_act|tf_legacy_loss|pruned_heads|num_labels|tokenizer_class|task_specific_params|"
+    r"(max|min)_length|num_beams|num_beam_groups|num_return_sequences|temperature|top_[kp]|typical_p|\w+_penalty|chunk_size_feed_forward"
+)
+"""Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
+
+OUTSIDE = re.compile(r"\w*(vision|image|video|audio|media|projector|multimodal|mm|spatial)\w*|ignore_index|language_model_only")
+"""Keys beside a decoder's own config: of encoders and of what joins them to it, which are left out."""
+
+POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")
+"""Keys of a config, of which the first that it has counts."""
+
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+"""Keys that say how many layers a model has."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A config and its family. numbers: key → number, words counted · node: with the places of its keys."""
+
+    family: FamilySpec
+    node: Marked
+    numbers: dict[str, float]
+
+    def knows(self, said: Expression | list[Expression]) -> bool:
+        """Whether the config says what an index needs; one that no block uses may be missing."""
+        return any(size_names(text) <= set(self.numbers) for text in options(said))
+
+    def whole(self, said: Expression | list[Expression], path: str) -> int:
+        """The first expression whose keys are all there, as a whole number of at least 0. Raises InputError."""
+        text = next((one for one in options(said) if size_names(one) <= set(self.numbers)), None)
+        if text is None:
+            missing = [sorted(size_names(one) - set(self.numbers)) for one in options(said)]
+            fact = f"no {', nor '.join(', '.join(keys) for keys in missing)}, which family {self.family.name} needs"
+            raise InputError(fact, where=self.node.where, path=missing[0][0])
+        value = float(array_value(text, self.numbers, path))
+        if value != round(value):
+            raise InputError(f"{text} is {value:g}, not a whole number", where=self.node.where, path=path)
+        if value < 0:
+            raise InputError(f"{text} is {value:g}: want 0 or more", where=self.node.where, path=path)
+        return round(value)
+
+
+def read_config(root: Marked) -> Config:
+    """A config and its family. Raises InputError for an unknown model_type and for keys that may matter and are not understood."""
+    model_type = root.child("model_type")
+    if model_type is None or not model_type.text:
+        raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
+    families = {word: family for family in map(family_called, names("family")) for word in family.models}
+    if model_type.text not in families:
+        fact = f"unknown model_type '{short(model_type.text)}'"
+        raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
+    family = families[model_type.text]
+    node, problems = _decoder(root, family)
+    problems += [*_refused(node, family), *_no_numbers(node, family)]
+    if problems:
+        raise together(problems)
+    config = Config(family, node, dict(_numbers(node, family)))
+    for name, said in family.counts.items():
+        config.numbers[name] = config.whole(said, name)
+    return config
+
+
+@cache
+def family_called(name: str) -> FamilySpec:
+    """A family of the library. Raises InputError."""
+    return build(FamilySpec, load("family", name))
+
+
+def options(said: Expression | list[Expression]) -> list[Expression]:
+    """Expressions of which the first counts whose keys are there."""
+    return said if isinstance(said, list) else [said]
+
+
+def _decoder(root: Marked, family: FamilySpec) -> tuple[Marked, list[InputError]]:
+    """A decoder's own config, with what its model says of it (whether embeddings are tied), and what is wrong beside it."""
+    inner = root.child(family.inside) if family.inside else None
+    if family.inside is None or inner is None or inner.value is None:
+        return root, []
+    if not inner.mapping:
+        return root, [InputError("want the decoder's own config, a mapping", where=inner.where, path=family.inside)]
+    node, problems, read = inner, [], _read_keys(family)
+    for key, child in root.mapping.items():
+        where = root.keys.get(key, child.where)
+        if key in _number_keys(family):
+            mine = inner.child(key)
+            if mine is None:
+                node = node.having(key, child, where)
+            elif mine.plain() != child.plain():
+                fact = f"{short(str(child.plain()))} here, {short(str(mine.plain()))} in {family.inside}"
+                problems.append(InputError(fact, where=where, path=key))
+        elif not (_inert(child) or key in read or HARMLESS.fullmatch(key) or OUTSIDE.fullmatch(key)):
+            problems.append(_unknown_key(key, where, family))
+    return node, problems
+
+
+def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
+    yield from ((key, float(value)) for key, value in family.defaults.items())
+    named = _named(family)
+    yield from ((f"{key}__{word}", 0.0) for key, words in family.words.items() for word in words if f"{key}__{word}" in named)
+    for key, child in node.mapping.items():
+        if key in family.listed and child.items:
+            yield f"{key}__length", float(len(child.items))
+        elif key in family.counted or key in family.letters:
+            if words := Counter(_words_of_layers(family, key, child)):
+                yield from ((name, float(words[name.removeprefix(f"{key}__")])) for name in named if name.startswith(f"{key}__"))
+        elif (number := _number(child)) is not None:
+            yield key, number
+        if key in family.words:
+            yield f"{key}__{child.value}", 1.0
+
+
+def _number(child: Marked) -> float | None:
+    """A number, or what a list says of every layer; None: neither."""
+    value = child.value
+    if child.items and len({str(item.value) for item in child.items}) == 1:
+        value = child.items[0].value
+    return float(value) if isinstance(value, bool | int | float) else None
+
+
+def _named(family: FamilySpec) -> set[str]:
+    """What the expressions of a family name."""
+    kinds = (*family.layers, *([family.mtp] if family.mtp else []))
+    said = [*family.sizes.values(), *family.counts.values(), *(kind.count for kind in kinds)]
+    return {name for one in said for text in options(one) for name in size_names(text)} - set(family.counts)
+
+
+def _number_keys(family: FamilySpec) -> set[str]:
+    """Keys whose values are read as numbers."""
+    words = {*family.words, *family.counted, *family.letters, *family.listed}
+    return {name for name in _named(family) if "__" not in name}.union(family.defaults) - words
+
+
+def _read_keys(family: FamilySpec) -> set[str]:
+    read = {name.partition("__")[0] for name in _named(family)}
+    said = {*family.defaults, *family.words, *family.counted, *family.letters, *family.listed, *family.ignored}
+    return {*read, *said, family.inside or "model_type"}
+
+
+def _words_of_layers(family: FamilySpec, key: str, child: Marked) -> Iterator[str]:
+    """A word for each layer: of a list, or of a text's letters."""
+    if key in family.letters:
+        yield from (family.letters[key].get(letter, letter) for letter in str(child.value or ""))
+    else:
+        yield from (str(item.value) for item in child.items)
+
+
+def _inert(child: Marked) -> bool:
+    """Whether a value asks for nothing."""
+    return child.value is None or child.value is False or child.value == 0 or child.value in ([], {})
+
+
+def _unknown_key(key: str, where: Where, family: FamilySpec) -> InputError:
+    fact = f"unknown key: family {family.name} does not say whether it changes what is computed"
+    return InputError(fact, where=where, path=key, known=sorted(_read_keys(family)), given=key)
+
+
+def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
+    """Keys that may matter and are not understood."""
+    known = _read_keys(family)
+    for key, child in node.mapping.items():
+        value, where = child.value, node.keys.get(key, child.where)
+        if key in family.counted or key in family.letters:
+            yield from _refused_layers(node, family, key, child)
+        elif key in family.words:
+            if value is not None and str(value) not in family.words[key]:
+                fact = f"'{short(str(child.plain()))}' is not what the blocks of family {family.name} compute"
+                yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
+        elif key in family.empty and not _inert(child):
+            yield InputError(f"family {family.name} has no layers such as {key} asks for", where=where, path=key)
+        elif key in family.ones and value != 1:
+            yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)
+        elif not (_inert(child) or key in known or key in family.empty or key in family.ones or HARMLESS.fullmatch(key)):
+            yield _unknown_key(key, where, family)
+
+
+def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> Iterator[InputError]:
+    """Layers of kinds that the family does not have, and a list that is not of all layers."""
+    words = list(_words_of_layers(family, key, child))
+    known = sorted(name.removeprefix(f"{key}__") for name in _named(family) if name.startswith(f"{key}__"))
+    for word in dict.fromkeys(words):
+        if word not in known:
+            fact = f"family {family.name} has no layers such as '{short(word)}'"
+            yield InputError(fact, where=child.where, path=key, known=known, given=word)
+    said = node.child("num_hidden_layers")
+    layers = said.value if said is not None and isinstance(said.value, int | float) else len(words)
+    if words and len(words) != layers:
+        yield InputError(f"says {len(words)} layers, num_hidden_layers {layers:g}", where=child.where, path=key)
+
+
+def _no_numbers(node: Marked, family: FamilySpec) -> Iterator[InputError]:
+    """Keys that are read as numbers, and say something else."""
+    switches = {key for key, value in family.defaults.items() if isinstance(value, bool)}
+    counted = {name for said in family.sizes.values() for text in options(said) for name in size_names(text)} - switches
+    for key in sorted({*_number_keys(family), *POSITIONS} & set(node.mapping), key=list(node.mapping).index):
+        child = node.mapping[key]
+        if child.value is None:
+            continue
+        number, shown = _number(child), short(str(child.plain()))
+        if key in switches and number not in (0, 1):
+            fact = f"{shown}: want true or false"
+        elif number is None:
+            fact = f"{shown}: layers that differ are not expressed here" if child.items else f"'{shown}' is no number"
+        elif number < 0:
+            fact = f"{shown}: want 0 or more"
+        elif key in counted and child.value is True:
+            fact = "true: want a number"
+        elif key in POSITIONS and number != round(number):
+            fact = f"{shown}: want a whole number"
+        else:
+            continue
+        yield InputError(fact, where=child.where, path=key)
