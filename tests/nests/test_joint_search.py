@@ -16,7 +16,8 @@ from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
 from rackmodel.nests.searchers.bounds import joint_ranges, joint_search
 from rackmodel.nests.searchers.bounds.joint_cuts import misses
 from rackmodel.nests.searchers.bounds.joint_narrow import narrowed
-from rackmodel.nests.searchers.bounds.joint_program import JointNest, JointProgram
+from rackmodel.nests.searchers.bounds.joint_nest import JointNest
+from rackmodel.nests.searchers.bounds.joint_program import JointProgram
 from rackmodel.nests.searchers.bounds.joint_ragged import least_leaves, leaves_row, round_rows
 from rackmodel.nests.searchers.bounds.joint_ranges import Ranges, Weights
 from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, Node, least_at_corners

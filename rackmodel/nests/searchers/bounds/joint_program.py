@@ -10,94 +10,31 @@ section 6.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import combinations, product
+from dataclasses import replace
 from math import exp, log, prod
 
 import numpy as np
 
 from rackmodel.nests.arrays import Floats, Ints
-from rackmodel.nests.searchers.bounds.continuous_bound import ContinuousNest, Copies, Relaxed, Saving
+from rackmodel.nests.searchers.bounds.continuous_bound import Copies, Saving
 from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram, Exponentials, Room, Rooms
+from rackmodel.nests.searchers.bounds.joint_nest import JointNest, Net, Port
 from rackmodel.nests.searchers.bounds.joint_ragged import Line, least_leaves, leaves_row, round_rows
-from rackmodel.nests.searchers.bounds.joint_ranges import Key, Range, Ranges, Weights
-from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
-from rackmodel.nests.searchers.mapspace.prices import BitPrices, Component, components, energy_prices
-from rackmodel.nests.searchers.mapspace.space import Space
-from rackmodel.nests.searchers.mapspace.word_terms import Tally
+from rackmodel.nests.searchers.bounds.joint_ranges import Key, Range, Ranges
+from rackmodel.nests.searchers.bounds.joint_rows import JointRows
+from rackmodel.nests.searchers.mapspace.prices import BitPrices, Component
 
-SLOWEST = 2.0  # times the seconds of the mapping that is known: T where it is worth nothing
 WHOLE = frozenset({"tile", "pieces", "laid", "rounds", "waves"})
 Row = tuple[list[tuple[int, float]], float]
 """Factors by number, and what their sum is at most."""
 NONE = -700.0  # logarithm of a term that is not there
 
 
-class JointNest(ContinuousNest):
-    """The programs of one Space under weights of energy and time. parted: ranks whose parts are numbers of their own, for copies of the
-    output are their product · shared: the same of what a transfer may serve."""
-
-    def __init__(self, space: Space, weights: Weights) -> None:
-        super().__init__(space, energy_prices(space.machine))
-        self.weights = weights
-        self.fastest = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
-        self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
-        lacked = self.lacks[space.output]
-        self.parted = frozenset(lacked if len(lacked) > 1 else ())
-        self.shared = frozenset(r for some in self.lacks if len(some) > 1 for r in some)
-        self.owed = self._owed()
-        self.ports = [(port, port.prices(space.depth)) for port in components(space.machine)]
-
-    def _owed(self) -> list[int]:
-        """Levels of transfers of the output of which fresh words are left out, one for each."""
-        space, output = self.space, self.space.output
-        kept = [level for level in range(space.depth) if level == 0 or output in space.stored(level)]
-        found = []
-        for parent, child in zip(kept, [*kept[1:], space.depth], strict=True):
-            p = self.tallies(self.prices, output, parent, child)
-            each = [(child, p.words.get(Tally.FRESH_CHILD, 0.0)), (parent, p.words.get(Tally.FRESH_PARENT, 0.0))]
-            each += [(f + 1, p.hops.get(Tally.FRESH_CROSSED, 0.0) * self.prices.hop[f]) for f in range(parent, child)]
-            found += [level for level, price in each if price < 0 and level in kept[1:] and any(f < level for f in self.fans)]
-        return found
-
-    def ranges(self) -> Ranges:
-        """Every mapping's."""
-        return Ranges(tuple((1, self._most(f)) for f in range(self.space.depth)))
-
-
-@dataclass(frozen=True)
-class Net:
-    """Words that cost `each` but for the fresh ones. level: that they enter, or that serves them · row, words: their logarithm · fans:
-    whose copies are fresh · at: number of what they cost."""
-
-    level: int
-    each: float
-    row: Floats
-    words: float
-    fans: tuple[int, ...]
-    at: int
-
-
-@dataclass(frozen=True)
-class Port:
-    """Seconds of a port, in units of those known: terms of the words of all instances, and of the fullest one, and what fresh outputs
-    save · level: whose instances share it."""
-
-    level: int
-    terms: Exponentials
-    fullest: Exponentials
-    savings: tuple[Saving, ...]
-
-
-class JointProgram(Relaxed):
+class JointProgram(JointRows):
     """What the programs of one choice of orders have in common, whatever the ranges. free: levels whose nodes may have any order: what a
     tensor lacks is cut as on entry, what it has as on leaving."""
 
-    nest: JointNest
-
     def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
-        self.free = free
-        self.ones: list[Key] = []  # what is 1 in every mapping: no numbers of the program
         self.known_lines: dict[object, list[Row]] = {}
         self.known_edges: dict[object, tuple[Floats, Floats]] = {}
         self.known_words: dict[object, tuple[list[Room], Rooms]] = {}
@@ -106,7 +43,7 @@ class JointProgram(Relaxed):
         self.nets: list[Net] = []
         self.netted = nest.weights.joule > 0
         self.whose: list[int] | None = None  # of every term its tensor, while a port is told
-        super().__init__(nest, orders, nest.ranges().copies)
+        super().__init__(nest, orders, free)
         self.netted = False
         joules = self.constant, self.savings
         self.ports = [self._port(*port) for port in nest.ports if nest.weights.second > 0]
@@ -118,11 +55,6 @@ class JointProgram(Relaxed):
         self.chains: list[list[tuple[Key, Key]]] = [[] for _ in self.space.ranks]
         for level, r, v in self.tiles:
             self.chains[r].append((("tile", level, r, v), ("pieces", level, r, v)))
-
-    def _versions_at(self, level: int, order: tuple[int, ...]) -> tuple[list[list[int]], list[int]]:
-        if level not in self.free:
-            return super()._versions_at(level, order)
-        return [[int(on) for on in self.space.has[t]] for t in order], [1] * len(self.space.ranks)
 
     def ordered(self, level: int, order: tuple[int, ...]) -> JointProgram:
         """The same with an order of a level that was free."""
@@ -154,176 +86,6 @@ class JointProgram(Relaxed):
                 found.append(before.index[*key[:3], 1] if cut else before.index[*key[:3], 0] if own else before.index[key])
             self.known_before[on] = np.array(found)
         return self.known_before[on]
-
-    # -- variables
-    def _add(self, key: Key, low: float, high: float) -> None:
-        if low == 0 and high <= 0:
-            self.ones.append(key)
-        elif key[0] != "parts" or key[2] in self.nest.parted:
-            super()._add(key, low, high)
-
-    def _variables(self) -> None:
-        super()._variables()
-        space, cells = self.space, self.nest.cells
-        versions = ((level, r, exit_) for level in range(1, space.depth) for r, exit_ in enumerate(self.versions[level][1]))
-        self.tiles = [(level, r, v) for level, r, exit_ in versions for v in range(exit_ + 1)]
-        for level, r, v in self.tiles:
-            self._add(("pieces", level, r, v), 0.0, log(cells[r]))
-        self.linear = [f for f in self.nest.fans if space.machine.levels[f].fan.linear]
-        for f in self.nest.fans:
-            fan = space.machine.levels[f].fan
-            for r, cut in enumerate(cells):
-                most = log(cut if fan.linear else min(cut, fan.size)) if self._most_parts(f, r) > 0 else 0.0
-                self._add(("laid", f, r), 0.0, most)
-                if r in self.nest.shared:
-                    self._add(("share", f, r), 0.0, most)
-        one = [r for r in range(len(cells)) if not space.several(r)]
-        self.dealt = {r: f for f in reversed(self.nest.fans) for r in one if ("laid", f, r) in self.index}
-        for f in self.linear:
-            self._add(("waves", f), 0.0, log(prod(cells)))
-        for r, cut in enumerate(cells):
-            self._add(("cycles", r), 0.0, log(cut))
-            self._add(("leaves", r), log(cut), log(space.sizes[r]))
-            if r in self.dealt:
-                self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
-        self._fullest_variables()
-        w = self.nest.weights
-        self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
-        for i, level in enumerate(self.nest.owed if w.joule > 0 else ()):
-            self._add(("net", level, i), 0.0, w.most / (w.joule * w.joules))
-
-    def _fullest_variables(self) -> None:
-        """What the fullest instance below a fan that deals out a rank gets of it, and in how many pieces, where a port moves these.
-        own: (child, rank, version) of tiles whose pieces are counted."""
-        ports = {port.level for port, _ in self.nest.ports}
-        self.own: set[tuple[int, int, int]] = set()
-        self.covered = {r: f for r, f in self.dealt.items() if f + 1 < self.space.depth and self.nest.weights.second > 0}
-        for r, f in self.covered.items():
-            self._add(("cover", f, r), log(self.nest.leaf[r]), log(self.space.sizes[r]))
-            for t, parent, child, version in self._counted(r):
-                if not self.space.has[t, r] and any(f < level and parent <= level <= child for level in ports):
-                    self.own.add((child, r, version))
-        for child, r, version in sorted(self.own):
-            self._add(("own", child, r, version), 0.0, log(self.nest.cells[r]))
-
-    def _counted(self, r: int) -> Iterator[tuple[int, int, int, int]]:
-        """(tensor, parent, child, version of a rank's tile at its node) of every transfer."""
-        for t in range(len(self.space.tensors)):
-            kept = [level for level in range(self.space.depth) if level == 0 or t in self.orders[level]]
-            for parent, child in zip(kept, [*kept[1:], self.space.depth], strict=True):
-                node = self.orders[child].index(t) if child < self.space.depth else 0
-                yield t, parent, child, self.versions[child][0][node][r] if child < self.space.depth else 0
-
-    def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
-        if level in (0, self.space.depth):
-            return (self._sum((("leaves", r), 1.0)) if level else self._sum()), 0.0
-        return self._sum((("pieces", level, r, version), 1.0)), 0.0
-
-    # -- constraints
-    def _nesting(self) -> None:
-        super()._nesting()
-        for level, r, v in self.tiles:
-            row = self._sum((("tile", level, r, v), -1.0), (("pieces", level, r, v), -1.0))
-            self.rows.append((row, -log(self.space.sizes[r])))
-        for level in range(self.space.depth):
-            for r in range(len(self.space.ranks)):
-                exit_ = self.versions[level][1][r] if level else 0
-                for v in range(exit_):
-                    self._more(self._pieces(level, r, v), self._pieces(level, r, v + 1))
-                for share in self._sharing(level, r) or [("share", level, r)]:
-                    self._more(self._pieces(level, r, exit_), self._pieces(level + 1, r, 0), self._sum((share, 1.0)))
-
-    def _sharing(self, f: int, r: int) -> list[Key]:
-        """What transfers may serve of the parts of a rank: a number of its own, or theirs who lack nothing else."""
-        alone: list[Key] = [("served", f, t) for t, lacked in enumerate(self.nest.lacks) if lacked == [r]]
-        return [key for key in (*alone, ("share", f, r)) if key in self.index]
-
-    def _more(self, outer: tuple[Floats, float], inner: tuple[Floats, float], share: Floats | None = None) -> None:
-        """There are no fewer inner pieces than outer ones, times what shares them."""
-        row = outer[0] - inner[0] if share is None else outer[0] - inner[0] + share
-        self.rows.append((row, inner[1] - outer[1]))
-
-    def _parts(self) -> None:
-        space, nest, ranks = self.space, self.nest, range(len(self.space.ranks))
-        for f in nest.fans:
-            fan, laid = space.machine.levels[f].fan, [(("laid", f, r), 1.0) for r in ranks]
-            if not fan.linear:
-                self.rows.append((self._sum(*((("parts", f, r), 1.0) for r in nest.parted)), log(fan.size)))
-            for t, lacked in enumerate(nest.lacks):
-                name = "laid" if len(lacked) == 1 else "share"
-                self.rows.append((self._sum((("served", f, t), 1.0), *(((name, f, r), -1.0) for r in lacked)), 0.0))
-            for name, some in (("parts", nest.parted), ("share", nest.shared)):
-                self.rows += [(self._sum(((name, f, r), 1.0), (("laid", f, r), -1.0)), 0.0) for r in sorted(some)]
-            self.rows.append((self._sum(*laid, *(((("waves", f), -1.0),) if fan.linear else ())), log(fan.size)))
-            self._copied(f)
-        for r in ranks:
-            all_parts = ((("laid", f, r), -1.0) for f in self.nest.fans)
-            self.rows.append((self._sum((("leaves", r), 1.0), (("cycles", r), -1.0), *all_parts), 0.0))
-        for f, r in product(self.nest.fans, ranks):
-            if f + 1 < space.depth:
-                self.rows.append((self._sum((("laid", f, r), 1.0), (("pieces", f + 1, r, 0), -1.0)), 0.0))
-        for level, r, v in self.tiles:
-            above = ((("laid", f, r), -1.0) for f in self._above(level))
-            self.rows.append((self._sum((("pieces", level, r, v), 1.0), (("cycles", r), -1.0), *above), 0.0))
-            below = ((("laid", f, r), -1.0) for f in self.nest.fans if f >= level)
-            self.rows.append((self._sum((("tile", level, r, v), 1.0), (("cycles", r), -1.0), *below), log(self.nest.leaf[r])))
-        self._fullest()
-        self._idle()
-
-    def _fullest(self) -> None:
-        """The fullest instance gets no less than the mean of those at work, in pieces no larger than a tile and no fewer than their mean;
-        so does the fullest unit of what it gets."""
-        for r, f in self.covered.items():
-            size, cover, laid = log(self.space.sizes[r]), ("cover", f, r), ("laid", f, r)
-            inner = ((("laid", g, r), -1.0) for g in self.nest.fans if g > f)
-            self.rows.append((self._sum((cover, -1.0), (laid, -1.0)), -size))
-            self.rows.append((self._sum((cover, 1.0), (("cycles", r), -1.0), *inner), log(self.nest.leaf[r])))
-        for child, r, v in sorted(self.own):
-            own, f = self._sum((("own", child, r, v), -1.0)), self.covered[r]
-            (tile, a), (pieces, b) = self._tile(child, r, v), self._pieces(child, r, v)
-            self.rows.append((own + pieces + self._sum((("laid", f, r), -1.0)), -b))
-            self.rows.append((own - tile + self._sum((("cover", f, r), 1.0)), a))
-
-    def _idle(self) -> None:
-        """Parts that a tile of t leaves idle when it is dealt out as tiles of y: a whole one has ceil(t / y) at work, and no instance more
-        than what the one that begins with it gets, min(e, y) of e."""
-        self.working = {}
-        levels = [level for level in range(self.space.depth) if level == 0 or self.orders[level]]
-        for (outer, inner), r in product(combinations(levels, 2), range(len(self.space.ranks))):
-            between = [f for f in range(outer, inner) if ("laid", f, r) in self.index]
-            if not between:
-                continue
-            (y, a), (t, b) = self._tile(inner, r, 0), self._tile(outer, r, self.versions[outer][1][r] if outer else 0)
-            if inner == outer + 1:
-                self.working[outer, r] = len(self.rows)
-                self.rows.append((y - t + self._sum((("laid", outer, r), 1.0)), b - a))
-            most = b - a - log(self.space.sizes[r])
-            if [self.covered.get(r)] == between:
-                self.rows.append((y - t + self._sum((("cover", between[0], r), -1.0)), most))
-                continue
-            beside = ((("laid", f, r), -1.0) for f in self.nest.fans if not outer <= f < inner)
-            self.rows.append((y - t + self._sum((("cycles", r), -1.0), *beside), most + log(self.nest.leaf[r])))
-
-    def _working(self, f: int, r: int, ranges: Ranges) -> float:
-        """By how much the logarithm of the parts of a rank at work may exceed that of t / y: a <= ceil(t / y), so that a - 1 < t / y."""
-        least = max(2, self.range_of(("laid", f, r), ranges)[0])
-        return log(2.0) * len(self.space.groups[self.space.ranks[r]]) if self.space.several(r) else log(least / (least - 1))
-
-    def _copied(self, f: int) -> None:
-        """Copies of the output are no more than the parts of the ranks that it lacks: those laid out, and as real numbers those that the
-        tiles leave."""
-        lacked = self.nest.lacks[self.space.output]
-        self.rows.append((self._sum((("copies", f), 1.0), *((("laid", f, r), -1.0) for r in lacked)), 0.0))
-        row, end = self._sum((("copies", f), 1.0), *((("parts", f, r), -1.0) for r in self.nest.parted)), 0.0
-        for r in lacked if not self.nest.parted else ():
-            (a, x), (b, y) = self._tile(f + 1, r, 0), self._tile(f, r, self.versions[f][1][r] if f else 0)
-            row, end = row + a - b, y - x
-        self.copy_rows[f] = len(self.rows)
-        self.rows.append((row, end))
-
-    def _version_of_room(self, level: int, node: int, r: int) -> int:
-        """What a fan hands out is a tile of the first node: here lemma L3 would tell fans of tiles that take no room."""
-        return super()._version_of_room(level, node, r) if node or level in self.free else 0
 
     # -- energy
     def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
@@ -393,9 +155,6 @@ class JointProgram(Relaxed):
                 share = share + self._sum((("laid", f, r), -1.0))
         return share, less
 
-    def _above(self, level: int) -> list[int]:
-        return [f for f in self.nest.fans if f < level]
-
     def _instances(self, level: int, ranges: Ranges) -> float:
         """Instances of a level at work in a wave, at most."""
         found = 1.0
@@ -424,6 +183,11 @@ class JointProgram(Relaxed):
         return Room(Exponentials(row[None], np.array([shift])), self._sum((("time",), 1.0)), 0.0)
 
     # -- ranges
+    def _working(self, f: int, r: int, ranges: Ranges) -> float:
+        """By how much the logarithm of the parts of a rank at work may exceed that of t / y: a <= ceil(t / y), so that a - 1 < t / y."""
+        least = max(2, self.range_of(("laid", f, r), ranges)[0])
+        return log(2.0) * len(self.space.groups[self.space.ranks[r]]) if self.space.several(r) else log(least / (least - 1))
+
     def range_of(self, key: Key, ranges: Ranges) -> Range:
         """Least, most of a whole number."""
         if key in ranges.whole:

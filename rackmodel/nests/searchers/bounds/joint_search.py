@@ -19,7 +19,8 @@ from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.bounds.continuous_bound import Saving
 from rackmodel.nests.searchers.bounds.joint_cuts import Cut, Nearness
 from rackmodel.nests.searchers.bounds.joint_narrow import narrowed
-from rackmodel.nests.searchers.bounds.joint_program import JointNest, JointProgram
+from rackmodel.nests.searchers.bounds.joint_nest import JointNest
+from rackmodel.nests.searchers.bounds.joint_program import JointProgram
 from rackmodel.nests.searchers.bounds.joint_ranges import Key, Ranges, Weights
 from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
