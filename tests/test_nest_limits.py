@@ -61,8 +61,10 @@ def test_fusion_keeps_a_time_limit():
 
 
 @pytest.mark.parametrize("aim", ["energy", "latency"])
-def test_wherever_time_ends_what_to_fuse_is_bounded_and_nothing_is_below(aim, monkeypatch: pytest.MonkeyPatch):
-    """A clock that goes on by a second each time it is looked at ends the search at any place of it."""
+def test_wherever_time_ends_what_to_fuse_is_bounded_and_nothing_is_below(aim, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A clock that goes on by a second each time it is looked at ends the search at any place of it. Nothing is known from other searches:
+    operations by themselves, which the whole search need not solve, are looked for when it is late already."""
+    monkeypatch.setenv("RACKMODEL_CACHE", str(tmp_path))
     block = ["accelerators=1", "b=1", "s=32", "d=32", "g=1", "q=2", "e=16", "f=64", "phases=[forward]", "glb.memory.capacity=6 KiB"]
 
     def search(watch: Watch = UNWATCHED):
@@ -73,11 +75,11 @@ def test_wherever_time_ends_what_to_fuse_is_bounded_and_nothing_is_below(aim, mo
     assert best.proven
     for seconds in (0, 59, 142, 173) if aim == "energy" else (0, 256, 343):
         looked = count()
-        monkeypatch.setattr(time, "monotonic", lambda looked=looked: float(next(looked)))
-        short = search(Watch(seconds))
-        monkeypatch.undo()
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "monotonic", lambda looked=looked: float(next(looked)))
+            short = search(Watch(seconds))
         assert 0.3 * best.objective < short.bound <= best.objective * (1 + 1e-9) <= short.objective * (1 + 2e-9)
-        assert next(looked) <= seconds + 20  # little is done once the time is over
+        assert next(looked) <= seconds + 30  # little is done once the time is over: some mapping of each of seven operations is found
         assert "stopped by the time limit" in short.note
 
 

@@ -21,6 +21,7 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.nests.around import NestKey, share_of
 from rackmodel.mapper.nests.found_fusion import Fused, Joint, cheapest_set, operations, rivals, rivals_of
+from rackmodel.mapper.nests.late_bounds import surely
 from rackmodel.mapper.nests.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.canonical import canonical
@@ -31,7 +32,7 @@ from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import again_in
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.regions.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
-from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside, least_beside, ragged_resident, words_once
+from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside, least_beside, ragged_resident
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.solution import NestSolution, gap_of
 
@@ -46,8 +47,6 @@ REGION_CELLS = 1e9
 """That the search of a region may price, all of its tiles together: the first of attention on h100 takes 18 M, those after it less."""
 NEST_CELLS = 20e6
 """That the bound of one operation's seconds may price."""
-SOON_CELLS = 5e6
-"""That the bound of one operation may price once the clock has stopped the search: a part of a second."""
 Solved = dict[NestKey, Nested]
 Seconds = Callable[[NestProblem, NestMachine, frozenset[str]], float]
 """Of an operation whose tensors of some names are on chip for nothing, at least."""
@@ -290,15 +289,8 @@ class FusedRegions:
                 self._left_open(one, found + apart, least + fused)
 
     def _surely(self, op: LocalOp, on_chip: frozenset[str]) -> tuple[float, float]:
-        """Joules and seconds of an operation at least whose tensors of some names are on chip for nothing, soon said however late it is: as
-        tables say, or where these are large, every word of the others once."""
         problem, machine = self._asked(op)
-        inside = frozenset(t.name for t in problem.tensors) & on_chip
-        if self.inside.spec.factors != "ceil":
-            with suppress(Exhausted):
-                joules = least_on_chip(problem, machine, inside, Effort(SOON_CELLS), self.tables)
-                return joules, ports_on_chip(problem, machine, inside, Effort(SOON_CELLS), self.tables)
-        return words_once(problem, machine, inside)
+        return surely(problem, machine, frozenset(t.name for t in problem.tensors) & on_chip, self.inside.spec.factors, self.tables)
 
     def _members(self, one: Fused) -> list[LocalOp]:
         return [self.inside.local_ops[name] for name in one.members]

@@ -28,6 +28,7 @@ from rackmodel.mapper.nests.found_fusion import CARRIED, Fused, as_declared, che
 from rackmodel.mapper.nests.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.nests.given_nests import check_given
 from rackmodel.mapper.nests.known_regions import KnownRegions
+from rackmodel.mapper.nests.late_bounds import bounded_late
 from rackmodel.mapper.nests.nest_demands import check_demands, demands_on
 from rackmodel.mapper.nests.nest_fronts import NestFront
 from rackmodel.mapper.nests.nest_rows import nest_rows, repeated, side_by_side, stacked
@@ -403,7 +404,9 @@ class NestInside(LayerInside):
         key = (nest_name(local_op), tuple(sizes.items()), self.aim, watts)
         if key not in self.known_alone:
             problem = nest_problem(local_op, sizes)
-            self.known_alone[key] = self._search(problem, nest_machine(architecture, local_op, problem), watts)
+            nest = self._search(problem, nest_machine(architecture, local_op, problem), watts)
+            late = nest.certificate["gap"] > 0 and self.watch.over()
+            self.known_alone[key] = bounded_late(nest, replace(self.aim, static_w=watts), self.spec.factors) if late else nest
         return self.known_alone[key]
 
     def _given(self, problem: NestProblem, machine: NestMachine, off_chip: Mapping[str, str]) -> Nested:
