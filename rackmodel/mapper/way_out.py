@@ -19,11 +19,13 @@ MOST_TRIED = 2_000_000
 """Accelerators of all searches for a way out together; a mesh of so many takes about ten seconds."""
 MOST_APART = 32
 """Accelerators more or fewer that are tried where degrees do not fit sizes."""
+MOST_BETWEEN = 15
+"""Numbers between one doubling and the next of which each is tried."""
 
 
 def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> InfeasibleError:
-    """The same answer with the smallest change that fits: more accelerators, as far as they are tried, else more memory. Where it is the
-    sizes that degrees do not divide, the nearest number of accelerators."""
+    """The same answer with the smallest change that fits: more accelerators, as far as they are tried (doublings, and the numbers between
+    two small ones), else more memory. Where it is the sizes that degrees do not divide, the nearest number of accelerators."""
     used = job.setting.architecture.used
     if problem.unit == "point" and not problem.change:
         nearest = next((count for count in _nearest(job.setting.architecture) if _fits_on(count, job, mapper)), None)
@@ -34,8 +36,11 @@ def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> Infe
     if mapper.cut == "free":  # of which the fastest is known, not the smallest
         counts, left_out = [], bool(counts) or left_out
     enough = next((count for count in counts if _fits_on(count, job, mapper)), None)
-    if enough is not None:
-        change = f"accelerators={enough} (now {used})"
+    if enough is not None and enough // 2 - 1 <= MOST_BETWEEN:
+        between = (count for count in range(enough // 2 + 1, enough) if _fits_on(count, job, mapper))
+        change = f"accelerators={next(between, enough)} (now {used})"
+    elif enough is not None:
+        change = f"accelerators={enough} (now {used}; doublings were tried)"
     else:
         change = f"{problem.resource}.capacity='{capacity_text(_capacity_for(problem, job))}'"
         if left_out:
