@@ -26,6 +26,7 @@ from rackmodel.mapper import search
 from rackmodel.mapper.blocks import Blocks
 from rackmodel.mapper.limits import BLENDED, NO_LIMITS, Limits
 from rackmodel.mapper.mapspace import Group, Mapspace, Variant, build_mapspace
+from rackmodel.mapper.nests import without_nests
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Clocked, Point
 from rackmodel.mapper.search import Question, search_space
@@ -69,7 +70,7 @@ class Space:
         def of(_job: Job, _columns: Columns, plans: Sequence[Plan], *_: object) -> GroupPrice:
             return prices[id(plans[0])]
 
-        with mock.patch.multiple(search, price_group=of, Clocked=Known):
+        with mock.patch.object(without_nests, "price_group", of), mock.patch.object(search, "Clocked", Known):
             yield
 
 

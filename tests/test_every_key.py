@@ -197,7 +197,7 @@ def test_facts_of_a_profile_count_on_a_graph(key: str, value: Any, tmp_path: Pat
 @pytest.mark.parametrize(
     ("edits", "path"),
     [
-        ({"mapper.inside": {"model": "loopnest", "rules": {"FC1": {"keep": {"nowhere": ["X"]}}}}}, "inside.rules.FC1.keep"),
+        ({"mapper.inside": {"model": "loopnest", "rules": {"FC1": {"keep": {"nowhere": ["X"]}}}}}, "inside.rules.FC1.keep.nowhere"),
         ({"mapper.inside": {"model": "loopnest", "rules": {"NOPE": {}}}}, "inside.rules.NOPE"),
         ({"mapper.solver": "cpsat"}, "solver"),
         ({"mapper.choose": {"NOPE": {"tp": "none"}}}, "choose.NOPE"),

@@ -29,6 +29,7 @@ from rackmodel.mapper import outlined, search
 from rackmodel.mapper.blocks import Blocks
 from rackmodel.mapper.limits import NO_LIMITS
 from rackmodel.mapper.mapspace import Group, build_mapspace
+from rackmodel.mapper.nests import without_nests
 from rackmodel.mapper.search import Question
 from rackmodel.setting import setting_of
 from tests import certificate_cases
@@ -62,7 +63,7 @@ def test_pipelines_that_no_schedule_cuts_are_counted_and_not_priced() -> None:
     found = []
     for patched in (mock.patch.object(Blocks, "cuttable", lambda _, group: group), nullcontext()):
         priced.append(set())
-        with patched, mock.patch.object(search, "price_group", spy):
+        with patched, mock.patch.object(without_nests, "price_group", spy):
             found.append(_answer("pattern"))
     assert found[0] == found[1]
     assert priced == [{1, 2, 4}, {1, 2}]

@@ -87,7 +87,7 @@ class ArrayChains(Chains):
     def __init__(self, p, m, rows, orders):
         self.problem, self.machine, self.rows = p, m, rows
         self.leaf = {r: m.compute.atom.get(r, 1) for r in p.sizes}
-        self.mapping, self.position, self.after_fan, self.end = m, {}, [], 0
+        self.mapping, self.position, self.after_fan, self.end, self._indexed = m, {}, [], 0, {}
         for level, names in enumerate(orders):
             for name in names:
                 self.end += level > 0
@@ -118,7 +118,7 @@ def served(chains, tensor, parent, child, depth, first):
         some = [one for one, on in zip(wide, chosen, strict=True) if on]
         words = chains.words(tensor, depth, first, whole) / prod(width for _, width, _ in some)
         found = np.maximum(found, np.where(prod((over for _, _, over in some), start=np.ones(1)), words, 0.0))
-    return found
+    return np.asarray(found).view(Values)  # of ranks of one, no axis of which counts, too
 
 
 def fits(chains, orders):
