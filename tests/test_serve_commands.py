@@ -381,7 +381,7 @@ def test_what_a_trace_cannot_count_is_refused(words: tuple[str, ...], said: str)
         (("--set", "workload.phases=[forward, backward]"), "phases: a decoder's step goes forward alone"),  # its joules were those of both
         (("--set", "workload.serving.sequences=s"), "serving.sequences: sequences, new and cached are three sizes, and 's' is two of them"),
         (("--set", "workload.serving.skew=2"), "serving.skew: no operation sends tokens to experts"),
-        (("--osl", "1e308"), "--isl: a request of 1e+308 tokens, where llama3_8b_decoder has 131,072 positions"),
+        (("--osl", "1e308"), "--osl: a request of 1e+308 tokens, where llama3_8b_decoder has 131,072 positions"),
     ],
 )
 def test_what_would_be_rounded_or_change_nothing_or_is_said_twice_is_refused(words: tuple[str, ...], said: str) -> None:

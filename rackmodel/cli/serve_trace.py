@@ -88,7 +88,8 @@ def serve_trace(
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
     longest = int((made.prompt + made.output).argmax())
     tokens = float(made.prompt[longest] + made.output[longest])
-    check_positions(workload_of(service, Widths()), tokens, "--isl" if trace is None else str(trace), f"request {longest + 1}")
+    asked_for = "--osl" if made.output[longest] > made.prompt[longest] else "--isl"
+    check_positions(workload_of(service, Widths()), tokens, asked_for if trace is None else str(trace), f"request {longest + 1}")
     figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency, server.held_tokens)
     found = summary(made, figures)
     token = found["joules_per_token"], figures.seconds / float(made.output.sum())

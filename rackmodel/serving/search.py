@@ -148,7 +148,7 @@ def _check_asked(service: Service, space: ServingSpace, figures: Sequence[str], 
     if max(space.prompt_context, default=1) > 1:
         _check_shared_out(space)
     longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
-    check_positions(workload_of(service, Widths()), longest, "--isl")
+    check_positions(workload_of(service, Widths()), longest, "--osl" if service.output > service.prompt else "--isl")
 
 
 def _price_pools(found: _Priced, prompts_on: Service, service: Service, space: ServingSpace, budgets: list[int]) -> None:
