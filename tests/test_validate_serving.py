@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rackmodel.inputs.library import library_root
 from rackmodel.model.calls import release_before
 from rackmodel.processes import Crew
 from rackmodel.serving.engine import schedule_of
@@ -112,6 +113,18 @@ def test_ranks_that_a_row_leaves_out_are_those_of_its_experts(tensor: str, wante
 def test_what_cannot_be_priced_is_refused_by_name(cells: dict[str, str], why: str) -> None:
     with pytest.raises(Refused, match=why):
         point_of(_row(**cells))
+
+
+def test_a_row_may_name_files_of_the_library_and_of_its_own(tmp_path: Path) -> None:
+    """A model that has no name in the words of published rows is a workload's name or path, a GPU an architecture's."""
+    own = tmp_path / "own.yaml"
+    own.write_text(library_root().joinpath("workloads", "qwen3_8b_decoder.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+
+    def seconds(**cells: str) -> list[float]:
+        return engine_of(point_of(_row(**cells)).server).price(Steps.of(decodes=16, context=1024)).seconds.tolist()
+
+    named = seconds(model_path="Qwen/Qwen3-8B")
+    assert named == seconds(model_path="qwen3_8b_decoder", system="dgx_h200") == seconds(model_path=str(own))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
-from rackmodel.validation.words import Refused, look_up, words
+from rackmodel.validation.words import Refused, words
 
 ENGINE = "vllm"
 NOTE = "priced as an engine's steps (vLLM), weights in bf16: the rows name no engine"
@@ -40,7 +40,7 @@ def batch_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def _scored(key: tuple[str, str, int], rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     name, gpu, tensor = key
     said = words()
-    model, machine = look_up(said.served, "served model", name), said.machine(gpu.replace("-", "_"), rows[0].dataset)
+    model, machine = said.served_model(name), said.machine(gpu.replace("-", "_"), rows[0].dataset)
     if model.refused:
         raise Refused(model.refused)
     sets = tuple(f"workload.sizes.{index}={value}" for index, value in model.sizes.items())

@@ -88,7 +88,7 @@ def _scored(run: _Run, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def _simulated(run: _Run, trace: Trace) -> RequestFigures:
     said = words()
     machine = said.machine(run.gpu, run.dataset)
-    model = look_up(said.served, "served model", run.model)
+    model = said.served_model(run.model)
     profile = read_profile(look_up(said.engines, "engine", run.engine).profile)
     architecture = machine_of(*machine.named)
     sets = tuple(f"workload.sizes.{name}={value}" for name, value in model.sizes.items())

@@ -92,7 +92,7 @@ class ServedRun:
 def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
     """The run of a row. Raises Refused."""
     said = words()
-    model = look_up(said.served, "served model", row.text("model_path"), "model_path")
+    model = said.served_model(row.text("model_path"), "model_path")
     if model.refused:
         raise Refused(model.refused)
     engine = look_up(said.engines, "engine", row.text("backend"), "backend")

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, model_validator
 
 from rackmodel.errors import InputError, nearest
-from rackmodel.inputs.library import names
+from rackmodel.inputs.library import SUFFIXES, names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.model.calls import LibraryCall
@@ -369,10 +369,27 @@ class Words:
         return found.model_copy(update={"assume": {**self.dataset(found.like).assume, **found.assume}})
 
     def machine(self, word: str, dataset: str) -> MachineWords:
-        """What a data set's rows call a GPU. Raises Refused with the nearest word that is known."""
+        """What a data set's rows call a GPU, or an architecture by its name or path. Raises Refused with the nearest word that is known."""
         said = self.dataset(dataset)
-        machine = look_up(self.machines, "GPU", said.gpus.get(word.strip(), word), "gpu")
+        called = said.gpus.get(word.strip(), word.strip())
+        if called.lower() not in self.machines and _is_file("architecture", called):
+            machine = MachineWords(words=[called], machine=called)
+        else:
+            machine = look_up(self.machines, "GPU", called, "gpu")
         return machine.model_copy(update={"set": machine.set | said.set}) if said.set else machine
+
+    def served_model(self, word: str, *columns: str) -> ServedWords:
+        """What rows call a model that is served, or a workload by its name or path. columns: where they say it. Raises Refused with the
+        nearest word that is known."""
+        called = word.strip()
+        if called.lower() not in self.served and _is_file("workload", called):
+            return ServedWords(words=[called], workload=called)
+        return look_up(self.served, "served model", word, *columns)
+
+
+def _is_file(kind: str, word: str) -> bool:
+    """Whether a word names a file of the library, or is the path of one."""
+    return word in names(kind) or word.endswith(SUFFIXES)
 
 
 def _table(said: Iterable[Said]) -> dict[str, Said]:
