@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf, prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.nests.around import NestKey, share_of
 from rackmodel.mapper.nests.found_fusion import Fused, Joint, cheapest_set, operations, rivals, rivals_of
 from rackmodel.mapper.nests.late_bounds import surely
+from rackmodel.mapper.nests.layer_nests import LayerNests
 from rackmodel.mapper.nests.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.canonical import canonical
@@ -35,9 +36,6 @@ from rackmodel.nests.searchers.regions.fusion import NothingBetter, fastest_on_c
 from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside, least_beside, ragged_resident
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.solution import NestSolution, gap_of
-
-if TYPE_CHECKING:
-    from rackmodel.mapper.nests.loop_nests import NestInside
 
 View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
 """A tensor as a member reads it: by which indices, and how much of each. Read by others, or in another share, it is another tensor: no tile
@@ -85,7 +83,7 @@ def carrying(rows: float, reader: LocalOp, sizes: dict[str, int], runs: int = 1)
     return Carrying(rows * STATISTICS[0] * STATISTICS[1], float(runs * prod(sizes[index] for index in reader.result.access.names)))
 
 
-def taken_in_part(inside: NestInside, one: Fused, degrees: Any) -> list[str]:
+def taken_in_part(inside: LayerNests, one: Fused, degrees: Any) -> list[str]:
     """What lies between contractions of a region of which one makes more, or another operation takes more, than its reader reads."""
     found = []
     for joint in one.joints:
@@ -116,7 +114,7 @@ class FusedRegions:
     """Regions of local operations at one mesh's degrees, fused. nests: of the regions that were solved, with the makers of what stays."""
 
     def __init__(
-        self, inside: NestInside, architecture: Architecture, degrees: Any, watts: float, tables: SharedTables | None = None
+        self, inside: LayerNests, architecture: Architecture, degrees: Any, watts: float, tables: SharedTables | None = None
     ) -> None:
         self.inside, self.architecture, self.degrees = inside, architecture, degrees
         self.aim = replace(inside.aim, static_w=watts)

@@ -7,7 +7,7 @@ contractions of which one writes and another reads a tensor that stays on chip, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,13 @@ from rackmodel.cost.step.tasks.fused_kernels import might_be_less
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.layer_inside import PricedLayer
 from rackmodel.mapper.nests.found_fusion import Fused, best_set, operations
+from rackmodel.mapper.nests.layer_nests import LayerNests
+from rackmodel.mapper.nests.nested import Nested
 from rackmodel.mapper.nests.waits_between import might_wait_less
 from rackmodel.model.architecture import Architecture
 
-if TYPE_CHECKING:
-    from rackmodel.mapper.nests.loop_nests import NestInside
-    from rackmodel.mapper.nests.nested import Nested
 
-
-def in_place(inside: NestInside, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[LocalOp], list[Nested]]:
+def in_place(inside: LayerNests, architecture: Architecture, local_op: LocalOp, degrees: Any) -> tuple[list[LocalOp], list[Nested]]:
     """The contraction that reads what an operation writes and those that make what it reads, with their nests, where it runs on tiles in
     place between them; nothing where it does not."""
     contractions = {op.written: op for op in inside.contractions}
@@ -38,7 +36,7 @@ def in_place(inside: NestInside, architecture: Architecture, local_op: LocalOp, 
     return ([reader, *makers], nests) if {local_op.written, *(flow.name for flow in local_op.reads)} <= on_chip else ([], [])
 
 
-def firsts_of(inside: NestInside, architecture: Architecture, degrees: Any) -> dict[str, str]:
+def firsts_of(inside: LayerNests, architecture: Architecture, degrees: Any) -> dict[str, str]:
     """What each fused operation writes → what the first of its kernel writes, at one mesh's degrees."""
     order = [op.written for op in inside.around.local_ops if op.writes]
     first = {name: name for name in order}
@@ -49,7 +47,7 @@ def firsts_of(inside: NestInside, architecture: Architecture, degrees: Any) -> d
     return {name: of for name, of in first.items() if of in several}
 
 
-def _handed_on(inside: NestInside, architecture: Architecture, degrees: Any) -> Iterator[tuple[str, str]]:
+def _handed_on(inside: LayerNests, architecture: Architecture, degrees: Any) -> Iterator[tuple[str, str]]:
     """What two operations write of which one hands on to the other what stays on chip."""
     kept = {op.written: set(inside.nest(architecture, op, degrees).resident) for op in inside.contractions}
     for reader in inside.contractions:
@@ -68,7 +66,7 @@ def most_launches_saved(options: Sequence[Fused], launches: Mapping[str, float],
     return sum(saves[one] for one in best_set([one for one in options if saves[one] > 0], saves))
 
 
-def might_be_shorter(inside: NestInside, layer: PricedLayer) -> float:
+def might_be_shorter(inside: LayerNests, layer: PricedLayer) -> float:
     """By how much of itself a layer might be shorter, were others fused; nests were chosen that hold the device least."""
     options = [inside.may_fuse(layer.architecture, row) for row in layer.degrees]
     if not any(options):

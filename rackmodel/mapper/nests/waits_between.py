@@ -13,18 +13,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import DEVICE, lanes_of
 from rackmodel.cost.step.tasks.layer_inside import PricedLayer
 from rackmodel.mapper.nests.found_fusion import Fused, operations, rivals
-
-if TYPE_CHECKING:
-    from rackmodel.mapper.nests.loop_nests import NestInside
+from rackmodel.mapper.nests.layer_nests import LayerNests
 
 
-def might_wait_less(inside: NestInside, options: Sequence[Sequence[Fused]], layer: PricedLayer) -> float:
+def might_wait_less(inside: LayerNests, options: Sequence[Sequence[Fused]], layer: PricedLayer) -> float:
     """By how much of itself a layer's forward pass might be shorter that waits for other lanes, or they for it. options: the regions that
     may be, of each mesh."""
     places = _places(layer)
@@ -53,7 +50,7 @@ def _places(layer: PricedLayer) -> set[tuple[int, bool]]:
     return found
 
 
-def _traded(inside: NestInside, layer: PricedLayer, column: int, regions: Sequence[Fused], places: set[tuple[int, bool]]) -> float:
+def _traded(inside: LayerNests, layer: PricedLayer, column: int, regions: Sequence[Fused], places: set[tuple[int, bool]]) -> float:
     """X of the place where it is most, of all seconds of its stage's device, at one mesh. places: as _places has them."""
     beyond, there, device = dict[int, float](), dict[str, int](), defaultdict[int, float](float)
     for number, item in enumerate(layer.items):
@@ -74,7 +71,7 @@ def _traded(inside: NestInside, layer: PricedLayer, column: int, regions: Sequen
     return widest
 
 
-def _beyond_cycles(inside: NestInside, layer: PricedLayer, item: Item, column: int) -> float:
+def _beyond_cycles(inside: LayerNests, layer: PricedLayer, item: Item, column: int) -> float:
     """Seconds of an operation beyond the cycles of all units."""
     local_op, seconds = item.task.local_op, float(item.seconds[column])
     if local_op is None or not local_op.macs:
