@@ -2,7 +2,8 @@
 
 RackmodelError
 ├── InputError        the input contradicts itself or the schema; reading alone shows it       (exit code 2)
-│   └── NotFiniteError    the input is read, but a figure of its answer is no finite number      (exit code 2)
+│   ├── NotFiniteError    the input is read, but a figure of its answer is no finite number      (exit code 2)
+│   └── NoKernelError     an accelerator has no kernel of a kind that a profile asks for         (exit code 2)
 ├── InfeasibleError   the input is fine but no mapping fits: need, have, shortfall, way out      (exit code 1)
 └── OutputError       the computer failed: the disk is full, a file cannot be written            (exit code 3)
 
@@ -161,6 +162,10 @@ def together(problems: Sequence[InputError]) -> InputError:
     every = [one for problem in problems for one in problem.problems]
     first = every[0]
     return InputError(first.message, where=first.where, path=first.path, known=first.known, given=first.given, more=every[1:])
+
+
+class NoKernelError(InputError):
+    """The input was read, but the accelerator states no rate of a kernel that the profile runs."""
 
 
 class NotFiniteError(InputError):

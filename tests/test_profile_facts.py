@@ -349,6 +349,12 @@ def test_an_interval_adds_independent_facts_as_squares() -> None:
     assert interval.owed[two.unknowns[0].name] == pytest.approx((9 + 16) / (9 + 16 + 9))
 
 
+def test_no_interval_reaches_below_nothing() -> None:
+    facts = varied(read_architecture("dgx_h100"), read_profile("megatron_core"), 1)
+    assert facts.interval([10.0, *([2.0, 11.0] * len(facts.unknowns))]).low == 0.0
+    assert Interval(2.0, 11.0, {"a": 1.0}).beside("profile", 10.0, [3.0]).low == 0.0
+
+
 def test_an_interval_holds_its_prediction_and_every_end_of_a_fact() -> None:
     step = priced()
     assert step.interval is not None

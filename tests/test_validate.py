@@ -352,6 +352,13 @@ def test_a_degree_that_does_not_divide_the_heads_is_refused_not_priced() -> None
     assert "does not divide" in step.refused
 
 
+def test_a_row_whose_machine_lacks_a_kernel_is_refused_and_keeps_no_other_from_its_price() -> None:
+    lacks, has, runs = validate_rows([row(gpu="V100"), row(gpu="A100"), row(gpu="V100", dataset="megatron_sc21_t1")])
+    assert lacks.refused.startswith("no rate of the kernel 'attention forward'")
+    assert has.predicted > 0
+    assert runs.predicted > 0
+
+
 def test_a_row_over_capacity_is_priced_and_flagged() -> None:
     big = row(layers="96", hidden="12288", heads="96", tp="1", pp="1", dp="8", gbs="8")
     (found,) = validate_rows([big])

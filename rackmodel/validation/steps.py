@@ -13,7 +13,7 @@ from functools import cache
 from math import lcm
 
 from rackmodel.cost.step.tasks.shared import Shared
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, NoKernelError
 from rackmodel.inputs import read_architecture, read_mapper
 from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.mapspace import laid_out
@@ -49,12 +49,12 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
     batches = _batches(cases)
     for key, runs in alike.items():
         refused, groups = _alike(key, [apart[run] for run in runs], shared, batches)
-        found |= {runs[number]: PricedStep(refused=why) for number, why in refused.items()}
         for group in groups:
             waiting.append(group)
             if sum(one.columns for one in waiting) > BESIDE:
                 found |= _timed(waiting)
                 waiting = []
+        found |= {runs[number]: PricedStep(refused=why) for number, why in refused.items()}
     found |= _timed(waiting)
     return [replace(found[run], interval=None, bins={}) if case.brief else found[run] for run, case in zip(own, cases, strict=True)]
 
@@ -107,8 +107,8 @@ def _timed(waiting: Sequence[PricedColumns]) -> dict[Hashable, PricedStep]:
 def _alike(
     key: StepKey, cases: Sequence[TrainingCase], shared: Shared, batches: Mapping[ModelKey, int]
 ) -> tuple[dict[int, str], Iterator[PricedColumns]]:
-    """(why cases of one family are refused, the columns of the others, priced). shared: models and their plans, which are the same on every
-    machine · batches: of models."""
+    """(why cases of one family are refused, whole once all columns are there; the columns of the others, priced). shared: models and their
+    plans, which are the same on every machine · batches: of models."""
     try:
         machine = machine_of(key.machine, key.set)
     except InputError as problem:
@@ -131,7 +131,18 @@ def _alike(
             groups.setdefault(one.key(free), []).append(one)
     blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
     parts = (part for same in groups.values() for some in _side_by_side(same, blocks, cases) for part in _parts(some, blocks, cases))
-    return refused, (priced for part in parts for priced in priced_columns(key, machine, part, cases))
+    return refused, _priced(key, machine, parts, cases, refused)
+
+
+def _priced(
+    key: StepKey, machine: Architecture, parts: Iterator[SizedColumns], cases: Sequence[TrainingCase], refused: dict[int, str]
+) -> Iterator[PricedColumns]:
+    """Columns of one family, priced; refused: where those are noted whose machine has no kernel that their profile runs."""
+    for part in parts:
+        try:
+            yield from priced_columns(key, machine, part, cases)
+        except NoKernelError as problem:
+            refused |= dict.fromkeys(part.numbers, problem.message)
 
 
 def _side_by_side(same: Sequence[SizedColumns], blocks: int, cases: Sequence[TrainingCase]) -> Iterator[Sequence[SizedColumns]]:

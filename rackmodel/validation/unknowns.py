@@ -8,7 +8,7 @@ The facts are taken to be independent, and a range's ends to be about as likely 
 off by the error of their fit on shapes that it did not see, too: as far as nine of ten sums of a layer's products are (`layers`), whose
 errors are alike. Where that is not known nine of ten steps of about five shapes are taken to lie within the mean error (DERIVED: normal
 errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step
-has one shape: within 1.64 times 1.25 of the mean of its two passes.
+has one shape: within 1.64 times 1.25 of the mean of its two passes. No step takes less than nothing: where facts together would, low is 0.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Interval:
             return self
         shares = {one: share * width / (width + more) for one, share in self.owed.items()} | {name: more / (width + more)}
         low, high = middle - float(np.hypot(middle - self.low, below)), middle + float(np.hypot(self.high - middle, above))
-        return Interval(low, high, dict(sorted(shares.items(), key=lambda pair: -pair[1])))
+        return Interval(max(0.0, low), high, dict(sorted(shares.items(), key=lambda pair: -pair[1])))
 
     @property
     def widest(self) -> str:
@@ -104,7 +104,8 @@ class Varied:
         whole = float(width.sum())
         order = np.argsort(-width, kind="stable")
         owed = {self.unknowns[one].name: float(width[one] / whole) for one in order if width[one] > 0}
-        return Interval(middle - float(np.sqrt((below**2).sum())), middle + float(np.sqrt((above**2).sum())), owed)
+        low, high = middle - float(np.sqrt((below**2).sum())), middle + float(np.sqrt((above**2).sum()))
+        return Interval(max(0.0, low), high, owed)
 
 
 def settled(profile: ProfileSpec) -> Varied:

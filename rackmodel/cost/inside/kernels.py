@@ -41,7 +41,7 @@ from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, tim
 from rackmodel.cost.inside.vectors import VectorDevice, read_again, vector_seconds
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Volume
-from rackmodel.errors import InputError
+from rackmodel.errors import NoKernelError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
 from rackmodel.model.grouped import Grouped
@@ -96,7 +96,7 @@ class KernelPricer:
     def __call__(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
         """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds.
 
-        Raises InputError where the local_op is a part of a named kernel for which the part states no share.
+        Raises NoKernelError where the local_op is a part of a named kernel for which the part states no share.
         """
         gpu = gpu_of(architecture, self.facts)
         if gpu is None:
@@ -266,7 +266,13 @@ class KernelPricer:
         asked = f"{kernel} {self.attention}"
         name = asked if asked in facts.named else kernel
         if name not in facts.named:
-            raise InputError(f"no rate of the kernel '{kernel}'", path="kernels.named", known=list(facts.named), given=kernel)
+            raise NoKernelError(
+                f"no rate of the kernel '{kernel}': this accelerator states no fused attention "
+                "(--set profile.attention=unfused runs it as products and a softmax)",
+                path="kernels.named",
+                known=list(facts.named),
+                given=kernel,
+            )
         return facts.named[name]
 
 
