@@ -384,6 +384,16 @@ def test_what_a_row_leaves_open_widens_its_interval_and_what_was_tuned_is_the_fa
     assert wide.widest == "mbs"
 
 
+def test_readings_of_other_batches_widen_an_interval_by_what_a_sample_takes() -> None:
+    """A step of half the batch, or twice, takes about half and twice as long: that alone makes nothing unsure."""
+    from rackmodel.validation.runs import training_rows
+
+    (found,) = training_rows([row(dataset="megascale_f9", gbs="", tp="1", pp="1", dp="8", vpp="1", iteration_time_s="", mfu_pct="40")])
+    assert found.interval is not None
+    assert "grad_accum = 280" in " ".join(found.assumptions)
+    assert 0.6 * found.predicted < found.interval.low < found.predicted < found.interval.high < 1.4 * found.predicted
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 8])
 def test_parts_of_a_context_are_joined_once_for_each_other_rank(ranks: int, tmp_path: Path) -> None:
     """Queries of 2 x 128 x 4 x 16 elements: each rank moves 64 B forward and 32 B backward of its share, for each rank but itself."""

@@ -321,7 +321,7 @@ def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None
     ("cells", "why"),
     [
         ({"gpu": "A1000"}, "no GPU called 'A1000' (nearest: a100)"),
-        ({"arch": "MLA+MoE"}, "no published sizes"),
+        ({"arch": "MLA+MoE"}, "is no profile yet"),
         ({"arch": "rwkv"}, "no model called 'rwkv'"),
         ({"dp": "3"}, "not those of all GPUs"),
         ({"tp": ""}, "no degrees of parallelism"),

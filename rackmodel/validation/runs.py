@@ -88,20 +88,24 @@ def _others(number: int, row: PublishedRow, said: Words) -> Iterator[Reading]:
 
 
 def _meant(readings: Sequence[tuple[Reading, PricedStep]]) -> tuple[TrainingCase, PricedStep]:
-    """The case and step of a row: what was tuned read as the fastest that fits, and the interval widened by what else it may be."""
+    """The case and step of a row: what was tuned read as the fastest that fits, and the interval widened by what else it may be; readings
+    of other batches by what a sample takes."""
     case, step = readings[0][0].case, readings[0][1]
     others = [(reading, other) for reading, other in readings[1:] if reading.other is not None and not other.refused]
     if step.refused:
         return case, step
+    middle = step.seconds / case.batch
     for reading, other in others:
         fits = not other.capacity or other.bytes <= other.capacity
-        if reading.other is not None and reading.other.tuned and fits and other.seconds < step.seconds:
+        faster = other.seconds * (case.batch / reading.case.batch) < step.seconds
+        if reading.other is not None and reading.other.tuned and fits and faster:
             said = f"{reading.other.column} = {reading.other.value}: the fastest that fits"
             case, step = replace(reading.case, assumptions=(*reading.case.assumptions, said)), other
     apart: dict[str, list[float]] = {}
     for reading, other in others:
         if reading.other is not None and not reading.other.tuned:
-            apart.setdefault(reading.other.column, []).append(other.seconds - readings[0][1].seconds + step.seconds)
+            more = other.seconds / reading.case.batch - middle
+            apart.setdefault(reading.other.column, []).append(step.seconds + more * case.batch)
     interval = step.interval
     for column, seconds in apart.items():
         interval = interval.beside(column, step.seconds, seconds) if interval is not None else None

@@ -18,7 +18,7 @@ PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
 --make-vocab-size-divisible-by)."""
 
-OWN_KEYS = ("gpt", "mpt")
+OWN_KEYS = ("gpt", "mpt", "glm_130b")
 """Workloads whose heads have keys and values of their own."""
 
 MOST_RUNS, MOST_LAYERS = 20_000, 10_000
