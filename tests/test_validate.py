@@ -131,6 +131,17 @@ def test_rows_priced_in_arrays_are_what_a_search_of_their_mapping_finds() -> Non
     assert found.bins == pytest.approx({name: seconds for name, seconds in bins.items() if seconds}, rel=1e-9)
 
 
+@pytest.mark.parametrize("schedule", ["gpipe", "1F1B", "zb-h1", "zb_h2"])
+def test_a_row_s_schedule_is_priced_as_a_search_of_it_is(schedule: str) -> None:
+    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1")])
+    sets = ["accelerators=8", "b=16", "s=1024", "d=1024", "h=16", "e=64", "f=4096", "layers=4", "axes.tp.degree=2"]
+    sets += ["axes.pp.degree=2", "axes.dp.degree=2", "micro_batch=1", "recompute=full", "precision.gradient=16 bit"]
+    sets += [f"schedule={schedule.lower().replace('-', '_')}"]
+    result = api.search("dgx_a100", "gpt", "megatron_tp", sets=sets, profile="megatron_2021").result
+    assert found.seconds == pytest.approx(result.latency_s, rel=1e-9)
+    assert found.bytes == pytest.approx(result.memory_bytes_per_accelerator, rel=1e-9)
+
+
 RUNS = [
     {},
     {"gbs": "32"},
@@ -333,6 +344,9 @@ def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None
         ({"layers": "1"}, "more stages than layers"),
         ({"layers": "99999"}, "more than 10000 layers"),
         ({"vpp": "4"}, "more chunks than layers"),
+        ({"schedule": "gpip"}, "no schedule called 'gpip' (nearest: gpipe)"),
+        ({"schedule": "dualpipe_v"}, "rows do not say how"),
+        ({"schedule": "gpipe", "vpp": "2"}, "with several chunks"),
         ({"gbs": "1600000"}, "more than 20000 micro-batches"),
         ({"sharding": "ZeRO-7"}, "no sharding called"),
         ({"recompute": "half"}, "no recomputation called"),

@@ -70,7 +70,8 @@ def families(cases: Sequence[TrainingCase]) -> list[list[int]]:
 def _run(case: TrainingCase) -> Hashable:
     """What tells a case's step apart from another's: all but its row and what is said of it."""
     mesh = case.mesh
-    return case.key, tuple(mesh.degrees.items()), mesh.micro_batch, mesh.micro_batches, case.layers, case.chunks, case.batch
+    cut = case.layers, case.chunks, case.schedule
+    return case.key, tuple(mesh.degrees.items()), mesh.micro_batch, mesh.micro_batches, cut, case.batch
 
 
 @cache

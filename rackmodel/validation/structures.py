@@ -14,9 +14,9 @@ from rackmodel.validation.training import TrainingCase
 from rackmodel.validation.training_models import layers_of
 
 
-def shape_of(case: TrainingCase) -> tuple[int, int, int, int]:
-    """What cases share that the clock runs together: layers, stages, chunks and micro-batches."""
-    return layers_of(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches
+def shape_of(case: TrainingCase) -> tuple[int, int, int, int, str]:
+    """What cases share that the clock runs together: layers, stages, chunks, micro-batches and the schedule."""
+    return layers_of(case), case.mesh.degrees["pp"], case.chunks, case.mesh.micro_batches, case.schedule
 
 
 def structure_of(workload: Workload, plan: Plan, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
@@ -25,7 +25,7 @@ def structure_of(workload: Workload, plan: Plan, case: TrainingCase) -> tuple[St
     structure = Structure(
         parts=tuple((number, plan) for number in range(len(workload.sections))),
         cut=made,
-        schedule="interleaved" if case.chunks > 1 else "1f1b",
+        schedule=case.schedule,
         micro_batches=case.mesh.micro_batches,
         overlap=(1, 1),
     )

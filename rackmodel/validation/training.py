@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
+from rackmodel.errors import nearest
 from rackmodel.mapper.given import GivenMesh
+from rackmodel.model.schedules import FOLDED, SCHEDULES
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.words import DatasetWords, Refused, SaidOfSome, ShardingWords, Words, look_up
 
@@ -82,8 +84,8 @@ class StepKey:
 
 @dataclass(frozen=True)
 class TrainingCase:
-    """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · batch: of a step · assumptions:
-    what the row leaves unsaid · brief: whether nothing but its seconds is looked at."""
+    """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · schedule: of its pipeline · batch:
+    of a step · assumptions: what the row leaves unsaid · brief: whether nothing but its seconds is looked at."""
 
     row: PublishedRow
     key: StepKey
@@ -95,6 +97,7 @@ class TrainingCase:
     precision: str
     assumptions: tuple[str, ...]
     brief: bool = False
+    schedule: str = "1f1b"
 
     @property
     def accelerators(self) -> int:
@@ -210,7 +213,9 @@ class _CaseReader:
             experts=self._experts(degrees),
         )
         chunks = self._chunks(layers, degrees["pp"], mesh.micro_batches)
-        return TrainingCase(self.row, key, mesh, layers, chunks, batch, measured, precision.words[0], tuple(self.notes))
+        schedule = self._schedule(chunks)
+        notes = tuple(self.notes)
+        return TrainingCase(self.row, key, mesh, layers, chunks, batch, measured, precision.words[0], notes, schedule=schedule)
 
     def _measured(self) -> Measured:
         for column, quantity in QUANTITIES:
@@ -293,6 +298,18 @@ class _CaseReader:
         if chunks > 1 and micro_batches % stages:
             raise Refused("interleaved, with micro-batches that the stages do not divide")
         return chunks
+
+    def _schedule(self, chunks: int) -> str:
+        """Of the pipeline: as the row says it, else 1F1B, of several chunks interleaved."""
+        text = self.row.text("schedule").lower().replace("-", "_") or "1f1b"
+        if text not in SCHEDULES:
+            close = nearest(text, SCHEDULES)
+            raise Refused(f"no schedule called '{text[:40]}'" + (f" (nearest: {close})" if close else ""))
+        if text in FOLDED:
+            raise Refused(f"schedule {text}: rows do not say how its two chunks are cut")
+        if chunks > 1 and text not in ("1f1b", "interleaved"):
+            raise Refused(f"schedule {text} with several chunks of a stage")
+        return "interleaved" if chunks > 1 else "1f1b" if text == "interleaved" else text
 
     # -- the model ----------------------------------------------------------------------------------------------------------
 
