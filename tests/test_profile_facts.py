@@ -70,15 +70,18 @@ def test_a_loss_whose_vocabulary_ranks_share_moves_and_holds_more() -> None:
 
 
 def test_casts_take_time_in_low_precision_alone() -> None:
-    without, zero = priced("profile.casts={}", precision="fp8"), priced("profile.casts={8 bit: {}}", precision="fp8")
+    without, zero = (
+        priced("profile.casts={}", gpu="H100", precision="fp8"),
+        priced("profile.casts={8 bit: {}}", gpu="H100", precision="fp8"),
+    )
     assert zero.seconds == without.seconds
-    assert priced(precision="fp8").seconds > without.seconds
+    assert priced(gpu="H100", precision="fp8").seconds > without.seconds
     assert priced("profile.casts={}").seconds == priced().seconds
 
 
 def test_operands_are_sent_and_kept_as_wide_as_their_framework_does() -> None:
     """What is multiplied at 8 bit and sent at 16 takes twice the bytes of its gathers; kept at 16, twice the memory of what is kept."""
-    cells = {"precision": "fp8", "tp": "8", "dp": "1", "n_gpus": "8", "sp": "true"}
+    cells = {"gpu": "H100", "precision": "fp8", "tp": "8", "dp": "1", "n_gpus": "8", "sp": "true"}
     cells |= {"hidden": "8192", "heads": "64", "seq_len": "8192", "ffn": "28672"}
     plain, sent, kept = (priced(f"profile.casts={{8 bit: {{{said}}}}}", **cells) for said in ("", "sent: 16 bit", "kept: 16 bit"))
     gathers = plain.bins["network all_gather"], sent.bins["network all_gather"]
@@ -106,7 +109,7 @@ def test_float8_scaled_by_row_casts_every_operand_along_both_axes() -> None:
     assert casts.again.high == pytest.approx(5 * 2.1 / 0.65 + scaled, abs=0.05)
     assert casts.gradient.low == pytest.approx(casts.activation.low + casts.again.low)
     assert casts.gradient.high == pytest.approx(casts.activation.high + casts.again.high - scaled)
-    row_wise, tensor_wise = priced(precision="fp8-rowwise"), priced(precision="fp8-tensorwise")
+    row_wise, tensor_wise = priced(gpu="H100", precision="fp8-rowwise"), priced(gpu="H100", precision="fp8-tensorwise")
     assert row_wise.seconds > tensor_wise.seconds
     assert row_wise.bins["memory"] > tensor_wise.bins["memory"]
 
@@ -183,8 +186,10 @@ def test_a_host_that_is_slower_takes_longer_for_every_launch(tmp_path: Path) -> 
 
 
 def test_casts_that_another_kernel_writes_take_no_time() -> None:
-    every, some = (priced(f"profile.casts={{8 bit: {{activation: 4{more}}}}}", precision="fp8") for more in ("", ", fused: [rmsnorm]"))
-    assert priced("profile.casts={}", precision="fp8").seconds < some.seconds < every.seconds
+    every, some = (
+        priced(f"profile.casts={{8 bit: {{activation: 4{more}}}}}", gpu="H100", precision="fp8") for more in ("", ", fused: [rmsnorm]")
+    )
+    assert priced("profile.casts={}", gpu="H100", precision="fp8").seconds < some.seconds < every.seconds
     with pytest.raises(InputError, match="no kind of operation called 'norm'"):
         read_profile("nemo", ("profile.casts={8 bit: {fused: [norm]}}",))
 

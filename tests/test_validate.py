@@ -373,6 +373,12 @@ def test_a_row_whose_machine_lacks_a_kernel_is_refused_and_keeps_no_other_from_i
     assert runs.predicted > 0
 
 
+def test_a_width_that_a_machine_does_not_multiply_is_refused_not_widened() -> None:
+    asked = [("A100", "fp8"), ("H100", "nvfp4"), ("H100", "fp8-cs"), ("B200", "nvfp4"), ("A100", "int8")]
+    found = [one.refused for one in validate_rows([row(gpu=gpu, precision=name) for gpu, name in asked])]
+    assert found == ["dgx_a100 multiplies no fp8", "dgx_h100 multiplies no fp4", "", "", ""]
+
+
 def test_a_row_over_capacity_is_priced_and_flagged() -> None:
     big = row(layers="96", hidden="12288", heads="96", tp="1", pp="1", dp="8", gbs="8")
     (found,) = validate_rows([big])

@@ -71,7 +71,7 @@ def _run(case: TrainingCase) -> Hashable:
     """What tells a case's step apart from another's: all but its row and what is said of it."""
     mesh = case.mesh
     cut = case.layers, case.chunks, case.schedule
-    return case.key, tuple(mesh.degrees.items()), mesh.micro_batch, mesh.micro_batches, cut, case.batch
+    return case.key, tuple(mesh.degrees.items()), mesh.micro_batch, mesh.micro_batches, cut, case.batch, case.unit
 
 
 @cache
@@ -116,7 +116,8 @@ def _alike(
         return dict.fromkeys(range(len(cases)), problem.message), iter(())
     many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
     refused = dict.fromkeys(many, f"{key.machine} has {machine.available} accelerators")
-    fit = [number for number in range(len(cases)) if number not in many]
+    refused |= _without_unit(key, machine, cases)
+    fit = [number for number in range(len(cases)) if number not in refused]
     if not fit:
         return refused, iter(())
     machine = machine.model_copy(update={"accelerators": max(cases[number].accelerators for number in fit)})  # changes no smaller step
@@ -133,6 +134,14 @@ def _alike(
     blocks = max(1 + 2 * len(unknowns_of(machine, one)) for one in profiles)
     parts = (part for same in groups.values() for some in _side_by_side(same, blocks, cases) for part in _parts(some, blocks, cases))
     return refused, _priced(key, machine, parts, cases, refused)
+
+
+def _without_unit(key: StepKey, machine: Architecture, cases: Sequence[TrainingCase]) -> dict[int, str]:
+    """Why cases are refused whose operands their machine cannot multiply as they are."""
+    compute = machine.computing[0].compute
+    rates = compute.precisions if compute is not None else {}
+    asked = {number: case.unit for number, case in enumerate(cases) if case.unit and rates and case.unit not in rates}
+    return {number: f"{key.machine} multiplies no {unit}" for number, unit in asked.items()}
 
 
 def _priced(

@@ -85,7 +85,8 @@ class StepKey:
 @dataclass(frozen=True)
 class TrainingCase:
     """A row as the engine takes it. layers: of the model, 0: as its workload says · chunks: of a stage · schedule: of its pipeline · batch:
-    of a step · assumptions: what the row leaves unsaid · brief: whether nothing but its seconds is looked at."""
+    of a step · unit: what its machine must multiply, '' = anything · assumptions: what the row leaves unsaid · brief: whether nothing but
+    its seconds is looked at."""
 
     row: PublishedRow
     key: StepKey
@@ -98,6 +99,7 @@ class TrainingCase:
     assumptions: tuple[str, ...]
     brief: bool = False
     schedule: str = "1f1b"
+    unit: str = ""
 
     @property
     def accelerators(self) -> int:
@@ -213,9 +215,19 @@ class _CaseReader:
             experts=self._experts(degrees),
         )
         chunks = self._chunks(layers, degrees["pp"], mesh.micro_batches)
-        schedule = self._schedule(chunks)
-        notes = tuple(self.notes)
-        return TrainingCase(self.row, key, mesh, layers, chunks, batch, measured, precision.words[0], notes, schedule=schedule)
+        return TrainingCase(
+            row=self.row,
+            key=key,
+            mesh=mesh,
+            layers=layers,
+            chunks=chunks,
+            batch=batch,
+            measured=measured,
+            precision=precision.words[0],
+            assumptions=tuple(self.notes),
+            schedule=self._schedule(chunks),
+            unit=precision.unit,
+        )
 
     def _measured(self) -> Measured:
         for column, quantity in QUANTITIES:

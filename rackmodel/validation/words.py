@@ -72,6 +72,9 @@ class PrecisionWords(Spec):
 
     words: list[str] = Field(description="what rows call it")
     width: str = Field(default="16 bit", description="of the operands of weights' products in the layers")
+    unit: str = Field(
+        default="", description="what a machine must multiply for a run, as parts name it ('fp8'); '' = any that is wide enough"
+    )
     family: str = Field(default="", description="of the `products` of a part that states them by that name")
     timed: Timed | None = Field(default=None, description="of single operations in a loop, where not as others are")
     compiled: dict[Literal["hopper", "blackwell"], list[str]] = Field(
