@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rackmodel.inputs import library_names, library_path, load, read_architecture, read_workload
+from rackmodel.inputs.decoders import parameters
 from rackmodel.inputs.marked import Marked
 from rackmodel.inputs.plain_yaml import loaded
 
@@ -87,6 +88,12 @@ def test_macs_and_parameters_of_the_rack_paper_s_workloads() -> None:
     assert sum(attention.tensors[w].elements for w in attention.weights) == 41943040
     assert sum(mha.tensors[w].elements for w in mha.weights) == 67108864
     assert attention.tensors["A"].bytes == 4294967296
+
+
+def test_parameters_of_glm_130b_are_those_of_its_layers_and_its_one_embedding() -> None:
+    layer = 4 * 12288**2 + 3 * 12288 * 32768 + 4 * 12288
+    assert parameters(read_workload("glm_130b")) == 70 * layer + 150528 * 12288
+    assert 70 * layer + 150528 * 12288 == pytest.approx(130e9, rel=0.02)
 
 
 @pytest.mark.parametrize(
