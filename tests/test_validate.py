@@ -349,6 +349,7 @@ def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None
         ({"schedule": "gpipe", "vpp": "2"}, "with several chunks"),
         ({"gbs": "1600000"}, "more than 20000 micro-batches"),
         ({"sharding": "ZeRO-7"}, "no sharding called"),
+        ({"sharding": "FSDP=4"}, "sharded over 4 of 2 data-parallel ranks"),
         ({"recompute": "half"}, "no recomputation called"),
         ({"precision": "fp7"}, "no precision called"),
         ({"heads": "15"}, "do not divide the hidden size"),
@@ -371,6 +372,11 @@ def test_a_row_whose_machine_lacks_a_kernel_is_refused_and_keeps_no_other_from_i
     assert lacks.refused.startswith("no rate of the kernel 'attention forward'")
     assert has.predicted > 0
     assert runs.predicted > 0
+
+
+def test_weights_are_sharded_over_as_many_ranks_as_a_row_says() -> None:
+    assert case(sharding="FSDP=2").key == case(sharding="FULL_SHARD").key
+    assert case(sharding="fsdp=0").key == case(sharding="ZeRO-1").key
 
 
 def test_a_width_that_a_machine_does_not_multiply_is_refused_not_widened() -> None:

@@ -5,6 +5,7 @@ What a row leaves empty is taken as its data set's words say, and listed; what c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -22,6 +23,9 @@ PADDING = 128
 
 OWN_KEYS = ("gpt", "mpt", "glm_130b")
 """Workloads whose heads have keys and values of their own."""
+
+FSDP = re.compile(r"FSDP=(\d{1,9})", re.IGNORECASE)
+"""How NeMo's rows say over how many ranks weights are sharded; 0 = none of them are."""
 
 MOST_RUNS, MOST_LAYERS = 20_000, 10_000
 """Micro-batches of a step and layers of a model beyond which a cell is no cell."""
@@ -201,7 +205,7 @@ class _CaseReader:
         precision = look_up(self.words.precisions, "precision", self.cell("precision"), "precision")
         policy = self.cell("recompute") or "none"
         recompute = look_up(self.words.recomputes, "recomputation", self.said.recompute.get(policy, policy))
-        home = self._home()
+        home = self._home(degrees)
         self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
         key = StepKey(
             machine=machine.machine,
@@ -289,9 +293,16 @@ class _CaseReader:
             raise Refused(f"more than {MOST_RUNS} micro-batches")
         return GivenMesh(dict(degrees), size, runs), batch
 
-    def _home(self) -> ShardingWords:
+    def _home(self, degrees: Mapping[str, int]) -> ShardingWords:
         word = self.cell("sharding") or "none"
-        return look_up(self.words.shardings, "sharding", self.sharding.get(word, word))
+        word = self.sharding.get(word, word)
+        counted = FSDP.fullmatch(word.replace(" ", ""))
+        if counted is not None and int(counted[1]) > 1:
+            ranks = degrees["dp"] * degrees.get("ep", 1) * degrees["cp"]
+            if int(counted[1]) != ranks:
+                raise Refused(f"weights sharded over {int(counted[1])} of {ranks} data-parallel ranks")
+            word = "FSDP"
+        return look_up(self.words.shardings, "sharding", word)
 
     def _chunks(self, layers: int, stages: int, micro_batches: int) -> int:
         """Chunks of layers a stage holds."""
