@@ -488,3 +488,12 @@ def test_every_folder_of_the_library_is_put_into_the_wheel():
         for place in {path.parent for path in files}:
             inside, kinds = place.relative_to(root).as_posix(), {path.suffix for path in files if path.parent == place}
             assert sorted(shipped[f"share/rackmodel/{inside}"]) == sorted(f"{inside}/*{kind}" for kind in kinds)
+
+
+def test_an_index_of_a_size_said_twice_walks_the_rank_that_another_made():
+    """`--set s=1024 --set t=1024` is `t: s`: attention is the same kernel, whichever way its keys' length is said."""
+    short = read_workload("llama3_8b", ["workload.sizes.s=1024"])
+    twice = read_workload("llama3_8b", ["workload.sizes.s=1024", "workload.sizes.t=1024"])
+    assert twice.aliases == short.aliases == {"t": "s"}
+    chain = read_workload("ffn")  # whose indices each make what others read
+    assert chain.aliases == {}

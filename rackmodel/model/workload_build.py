@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
@@ -284,7 +284,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], sectio
         width(spec.precision.gradient),
         width(spec.precision.state),
         repeat,
-        {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes},
+        _aliases(spec, ordered.values()),
         optimizer=spec.optimizer,
         serving=_serving(spec),
         product_bits=_product_bits(spec),
@@ -293,6 +293,22 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], sectio
         routing={index: (one.groups, one.kept) for index, one in spec.routing.items()},
         declared=frozenset(name for name, one in spec.tensors.items() if one.kind is not None),
     )
+
+
+def _aliases(spec: WorkloadSpec, ops: Iterable[Op]) -> dict[str, str]:
+    """Index → the index whose size it takes: as a file says it (`t: s`), or where it walks a rank that another one made, of a size that
+    was said twice."""
+    found = {name: value for name, value in spec.sizes.items() if isinstance(value, str) and value in spec.sizes}
+    made: dict[str, Access] = {}
+    for op in ops:
+        for access in op.ins:
+            ranks = zip(access.indices, made[access.tensor].indices, strict=True) if access.tensor in made else ()
+            for (walked, *others), (first, *more) in ranks:
+                (stride, i), (step, j) = walked, first
+                if i != j and stride == step == 1 and not (others or more or {i, j} & {*found, *found.values()}):
+                    found[i] = j
+        made.setdefault(op.out.tensor, op.out)
+    return found
 
 
 def _serving(spec: WorkloadSpec) -> Serving | None:
