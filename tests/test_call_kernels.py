@@ -10,6 +10,7 @@ import pytest
 from rackmodel.calibration.call_kernels import KIB, MIB, known_kernels, least_slope
 from rackmodel.calibration.fit_calls import CallCurve, call_seconds, fit_curves
 from rackmodel.calibration.fit_passes import SteppedCurve, wait_of_pass
+from rackmodel.calibration.told_calls import told_calls
 from rackmodel.cost.network.calls import call_lines
 from rackmodel.inputs import library_names
 from rackmodel.inputs.read import read_collectives
@@ -144,3 +145,30 @@ def test_no_shipped_call_outruns_the_links_beyond_what_was_measured(name: str) -
             for word, times in one.members.items():
                 least = least_slope(gpu, one.kind, int(word), one.bits or (16,))
                 assert 1 / times.rate_bytes_per_s[-1] >= least * 0.999, (one.kind, one.mode, one.releases, word)
+
+
+def ring(size: np.ndarray) -> np.ndarray:
+    """us of a library that changes its kernel at 4 MiB, and whose rate grows at 128."""
+    return np.where(size <= 4 * MIB, 20 + size / 1e5, np.where(size <= 128 * MIB, 45 + size / 2e5, 190 + size / 2.6e5)) * 1e-6
+
+
+def test_a_curve_of_another_width_tells_where_kernels_change_and_how_larger_messages_go_on() -> None:
+    own, other = np.array([0.5, 1, 16, 32, 64]) * MIB, np.array([0.25, 0.5, 2, 8, 16, 32, 64, 128, 256]) * MIB
+    others = (np.stack([other, ring(other)]),)
+    told, seconds = told_calls(own, 1.05 * ring(own), others)
+    assert told.tolist() == [2 * MIB, 8 * MIB, 128 * MIB, 256 * MIB]  # nothing of its own is below 0.5 MiB
+    assert seconds == pytest.approx(1.05 * ring(told))
+    missed = np.array([2, 8, 128, 256]) * MIB
+    alone, both = (fit_curves([CallCurve(volume=own, seconds=1.05 * ring(own), others=more)])[0].times for more in ((), others))
+    error = [np.abs(call_seconds(times, missed) / (1.05 * ring(missed)) - 1).max() for times in (alone, both)]
+    assert error[0] > 0.1
+    assert error[1] < 0.02
+
+
+def test_a_curve_that_goes_otherwise_or_outruns_the_link_tells_nothing() -> None:
+    own, other = np.array([0.5, 16, 32, 64]) * MIB, np.array([0.5, 16, 32, 64, 128, 256]) * MIB
+    elsewhere = np.stack([other, ring(other) * np.where(other > 32 * MIB, 1.2, 1.0)])
+    assert told_calls(own, ring(own), (elsewhere,)).shape == (2, 0)
+    flat = np.stack([other, ring(np.minimum(other, 128 * MIB))])
+    assert told_calls(own, ring(own), (flat,))[0].tolist() == [128 * MIB, 256 * MIB]
+    assert told_calls(own, ring(own), (flat,), flattest=1e-12).shape == (2, 0)

@@ -14,6 +14,7 @@ from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
 from rackmodel.calibration.fit_calls import LEAST_SIZES, CallCurve, CallFit, fit_curves
 from rackmodel.calibration.shares import mean_and_median
+from rackmodel.calibration.told_calls import others_of
 from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
 from rackmodel.validation.rows import kind_of_file
@@ -74,17 +75,27 @@ def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, CallFit]]:
     found: list[dict[int, CallFit]] = [{} for _ in every]
     for mode in dict.fromkeys(one.mode for one in every):
         own = [(number, p) for number, one in enumerate(every) if one.mode == mode for p in one.curves]
-        fits = fit_curves([_curve(gpu, every[number], p, number) for number, p in own])
+        fits = fit_curves([_curve(gpu, every, number, p) for number, p in own])
         for (number, p), fit in zip(own, fits, strict=True):
             found[number][p] = fit
     return found
 
 
-def _curve(gpu: str, one: CallCurves, members: int, family: int) -> CallCurve:
+def _curve(gpu: str, every: Sequence[CallCurves], number: int, members: int) -> CallCurve:
+    """Some members' of one of the curves."""
+    one = every[number]
     volume, seconds = one.curves[members]
     kernels = known_kernels(one.library, one.releases, gpu, one.kind, members)
     flattest = least_slope(gpu, one.kind, members, one.widths)
-    return CallCurve(volume=volume, seconds=seconds, members=members, kernels=kernels, family=family, flattest=flattest)
+    return CallCurve(
+        volume=volume,
+        seconds=seconds,
+        members=members,
+        kernels=kernels,
+        family=number,
+        flattest=flattest,
+        others=others_of(every, one, members),
+    )
 
 
 def calibrate_network(name: str, paths: Sequence[Path], gpu: str | None = None, left: list[str] | None = None) -> tuple[str, list[str]]:

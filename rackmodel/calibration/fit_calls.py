@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.calibration.call_kernels import KnownKernel
 from rackmodel.calibration.fit_passes import MOST, SteppedCurve, wait_of_pass
+from rackmodel.calibration.told_calls import told_calls
 from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
 
@@ -61,7 +62,7 @@ class CallFit:
 class CallCurve:
     """A curve to fit: [n] bytes and seconds of calls among some members · kernels: what is known of the library's, in their order ·
     family: curves of one library and release, which share what a pass waits for · flattest: s/byte of a message beyond the largest, at
-    least."""
+    least · others: [2, m] bytes and seconds of each curve that may go as this one does (`told_calls`)."""
 
     volume: Array
     seconds: Array
@@ -69,6 +70,13 @@ class CallCurve:
     kernels: tuple[KnownKernel, ...] = ()
     family: int = 0
     flattest: float = 0.0
+    others: tuple[Array, ...] = ()
+
+    @property
+    def whole(self) -> CallCurve:
+        """With the calls that others tell."""
+        volume, seconds = told_calls(self.volume, self.seconds, self.others, self.flattest)
+        return replace(self, volume=np.append(self.volume, volume), seconds=np.append(self.seconds, seconds))
 
     def held(self, fold: int) -> NDArray[np.bool_]:
         """[n] calls of the sizes that a fold holds out; of fewer than two others, none."""
@@ -151,7 +159,7 @@ def _all_times(curves: Sequence[CallCurve]) -> list[CallTimes]:
         for family in dict.fromkeys(one.family for one in curves)
     }
     own = [waits[one.family] for one in curves]
-    return [_times(one, of_all if wait is None else wait) for one, wait in zip(curves, own, strict=True)]
+    return [_times(one.whole, of_all if wait is None else wait) for one, wait in zip(curves, own, strict=True)]
 
 
 def _times(curve: CallCurve, wait_s: float | None) -> CallTimes:
