@@ -34,6 +34,8 @@ PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
 VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}
 BATCHES = ("batched", "layer_batched")
 MOST_AT_ONCE = 4096
+RESULT_BITS = 16
+"""Of an element of a product's result, however narrow its operands are (as `calibrate` has it)."""
 PRICERS = {"alone": isolated_kernel_rows, "queued": kernel_rows, "looped": looped_kernel_rows, "looped eager": eager_kernel_rows}
 """How an operation was timed → what prices it: started by the host and waited for; behind others in a layer; over and over in a loop;
 the same with no CUDA graph."""
@@ -63,8 +65,9 @@ def local_operation(form: str, sizes: Mapping[str, Any], bits: int) -> LocalOp:
         space = tuple((index, extent, ()) for index, extent in sizes.items())
         return LocalOp((Flow("X", size),), (Flow("Y", size),), space, False, KINDS[form].flops[0], 1.0, bits, kind=form)
     statement = parse_statement(form)
-    operands = [Operand(access.tensor, access, bits, access.tensor == "W") for access in (*statement.ins, statement.out)]
-    flows = [Flow(one.tensor, Volume(bits / 8 * prod(sizes[index] for index in one.access.names))) for one in operands]
+    operands = [Operand(access.tensor, access, bits, access.tensor == "W") for access in statement.ins]
+    operands.append(Operand(statement.out.tensor, statement.out, max(bits, RESULT_BITS), False))
+    flows = [Flow(one.tensor, Volume(one.bits / 8 * prod(sizes[index] for index in one.access.names))) for one in operands]
     space = tuple((index, extent, ()) for index, extent in sizes.items())
     return LocalOp(tuple(flows[:-1]), (flows[-1],), space, True, 0.0, 1.0, bits, tuple(operands[:-1]), operands[-1])
 
