@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, sizes_of
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds, together
 from rackmodel.cost.inside.routing import Routing, load_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.inputs import read_architecture
-from rackmodel.model.resources import Products
+from rackmodel.model.resources import Products, width
 
 SIZES = ([1, 8, 33, 64, 65, 128, 200, 300, 512, 4096, 16384, 65536], [64, 256, 3072, 28672, 200000], [64, 512, 768, 4096, 65536])
 BITS = {"bf16": 16, "fp8": 8, "fp8_block": 8, "fp4": 4}
@@ -50,6 +51,27 @@ def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machi
             assert (np.diff(seconds) >= 0).all(), name
             assert (6.0 * hidden * inter * load.pairs / seconds <= device.peak).all(), name
             assert (3.0 * hidden * inter * device.weight * load.hit / seconds <= gpu.bandwidth).all(), name
+
+
+@pytest.mark.parametrize("machine", [*GPUS, "dgx_h20", "dgx_h800", "gh200", "l40s_node", "rtx_4090", "rtx_pro_6000_node"])
+def test_attention_of_one_token_stays_below_the_peaks(machine: str) -> None:
+    """Of 128 heads that share their keys an H20, a seventh of an H100 that moves as many bytes, was priced six times too fast."""
+    gpu = gpu_of(read_architecture(machine))
+    assert gpu is not None
+    axes = ([1.0, 16, 128, 2048], [1.0, 8], [1.0, 8, 64, 128], [100.0, 4096, 131072])
+    sequences, kv_heads, group, keys = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
+    for name, kernel in gpu.facts.attention.items():
+        for precision, facts in kernel.decode.items():
+            element = width(precision) / 8
+            peak = gpu.compute.matrix(width(precision)).rate_flop_per_s * gpu.units
+            device = AttentionDevice(peak=peak, blocks=gpu.blocks, bandwidth=gpu.bandwidth, element=element)
+            for head, value, latent in ((576.0, 512.0, 1.0),) if kernel.latent else ((128.0, 128.0, 0.0), (256.0, 256.0, 0.0)):
+                calls = {"sequences": sequences, "kv_heads": kv_heads, "group": group, "context": keys, "keys": keys}
+                sizes = sizes_of(**calls, queries=1.0, head=head, value=value, latent=latent)
+                seconds, _ = decode_seconds(facts, device, sizes)
+                pairs = sequences * kv_heads * keys
+                assert (2.0 * pairs * group * (head + value) / seconds <= peak).all(), (name, precision)
+                assert (pairs * sizes.read * element / seconds <= gpu.bandwidth).all(), (name, precision)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ One new token a sequence (or few): blocks read a part of a sequence's keys and v
               of Triton's kernel 16 (BLOCK_H of vLLM's triton_decode_attention.py), so that 128 heads read a key eight times;
               of TensorRT-LLM's latent attention on Blackwell each query has tiles of its own, which find its keys on the chip again
     parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best
-    loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load),   waves = max(1, tiles s / SMs)
+    loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load, 2 rows of a tile (head + value) / peak
+              of one SM: what no kernel outruns, facts of a faster GPU among them),   waves = max(1, tiles s / SMs)
     time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
 
 Many new tokens: blocks of `rows` queries walk the keys that those may see, 128 at a time. Of a sequence whose new tokens several ranks
@@ -139,11 +140,13 @@ def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: Atten
         packed = np.full(shared.shape, False)
     apart = sizes.queries if facts.tokens == "apart" else np.ones(shared.shape)
     rows = sizes.queries / apart * np.where(packed, sizes.group, 1.0)
-    tiles = sizes.sequences * sizes.kv_heads * apart * np.where(packed, 1.0, sizes.group) * np.ceil(rows / facts.rows)
+    each = np.ceil(rows / facts.rows)
+    tiles = sizes.sequences * sizes.kv_heads * apart * np.where(packed, 1.0, sizes.group) * each
     steps = np.ceil(sizes.keys / KEYS)
     parts = np.where(packed, parts_of(tiles, steps, device.blocks), 1.0)
     waves = np.maximum(1.0, tiles * parts / device.blocks)
     key = np.maximum(by_head(facts.step_s, sizes.head), sizes.read * device.element / facts.load_bytes_per_s)
+    key = np.maximum(key, FLOP / 2 * rows / each * (sizes.head + sizes.value) * device.blocks / device.peak)
     loads = waves * KEYS * np.ceil(steps / parts) * key
     many = sizes.sequences > SCHEDULED
     block = by_head(facts.block_s, sizes.head) * np.where(many, facts.unscheduled, 1.0)
