@@ -67,6 +67,18 @@ def test_a_kernel_is_compiled_where_no_more_rows_had_its_layout() -> None:
     assert compiled_first(LAYOUTS["hopper"], 132, []) == []
 
 
+def test_a_run_that_is_taken_up_anew_compiles_its_kernels_anew() -> None:
+    """Rows from the most to the fewest, columns as well: of 8,192 rows those of 4,096 columns ran before it stopped, 512 after."""
+    sizes = [(m, n, 4096) for m in (8192, 4096) for n in (4096, 512)]
+
+    def one(m: int, n: int, k: int, cores: int) -> Layout:
+        return Layout(128, 128, False, 1, 1, 4)
+
+    assert compiled_first(one, 132, sizes) == [True, True, False, False]
+    assert compiled_first(one, 132, sizes, last=(8192, 1024)) == [True, True, True, False]
+    assert compiled_first(one, 132, sizes, last=(4096, 4096)) == [True, True, False, True]
+
+
 READINGS = [
     *[("h200_sxm", 700, m, 1536, 16384, us, watts) for m, us, watts in ((32768, 2218, 428), (16384, 1132.4, 692), (8192, 564, 692))],
     *[("h200_sxm", 700, m, 512, 65536, us, watts) for m, us, watts in ((32768, 5285, 410), (16384, 2668, 682), (8192, 1333, 400))],

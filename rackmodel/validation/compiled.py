@@ -3,7 +3,8 @@
     hopper       least cycles: the longer of what the blocks fetch from L2 and move in shared memory, over the share of their waves at work
     blackwell    one wave first; then two blocks that share an operand; fewer waves; a fuller last one; smaller sides; a smaller area
 
-Rows m are multiplied from the most to the fewest, so that a kernel is compiled where no larger m of the same (n, k) had its layout.
+Rows m are multiplied from the most to the fewest, with each the columns n from the most to the fewest, so that a kernel is compiled where
+no larger m of the same (n, k) had its layout; a run that is taken up anew compiles its kernels anew.
 Source: deepseek-ai/DeepGEMM, csrc/jit_kernels/heuristics/sm90.hpp and sm100.hpp (layouts and their order; compiled dimensions are n and
 k); of the order of rows NVIDIA aiconfigurator, collector/case_generator.py (get_gemm_case_specs).
 """
@@ -114,11 +115,17 @@ def _blackwell_order(layout: Layout, m: int, n: int, cores: int) -> tuple[int, .
 LAYOUTS: dict[str, Callable[[int, int, int, int], Layout]] = {"hopper": hopper_layout, "blackwell": blackwell_layout}
 
 
-def compiled_first(layout_of: Callable[[int, int, int, int], Layout], cores: int, sizes: Iterable[tuple[int, int, int]]) -> list[bool]:
-    """Whether a kernel had to be compiled for each (m, n, k), of all that one machine multiplied. layout_of: one of LAYOUTS."""
+def compiled_first(
+    layout_of: Callable[[int, int, int, int], Layout],
+    cores: int,
+    sizes: Iterable[tuple[int, int, int]],
+    last: tuple[int, int] | None = None,
+) -> list[bool]:
+    """Whether a kernel had to be compiled for each (m, n, k), of all that one machine multiplied. layout_of: one of LAYOUTS · last: rows and
+    columns of the last product before the run was taken up anew, with no kernel compiled; None = it ran through."""
     asked = list(sizes)
-    first: dict[tuple[int, int, Layout], int] = {}
-    kernels = [(n, k, layout_of(m, n, k, cores)) for m, n, k in asked]
+    first: dict[tuple[bool, int, int, Layout], int] = {}
+    kernels = [(last is not None and (m, n) < last, n, k, layout_of(m, n, k, cores)) for m, n, k in asked]
     for (m, _, _), kernel in zip(asked, kernels, strict=True):
         first[kernel] = max(first.get(kernel, 0), m)
     return [first[kernel] == m for (m, _, _), kernel in zip(asked, kernels, strict=True)]

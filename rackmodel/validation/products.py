@@ -147,7 +147,8 @@ def _waited(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
         return frozenset()
     found = []
     for (system, *_), there in asked.items():
-        compiled = compiled_first(LAYOUTS[generation[system]], gpu.blocks, [sizes for _, sizes in there])
+        last = precision.resumed.get(system)
+        compiled = compiled_first(LAYOUTS[generation[system]], gpu.blocks, [sizes for _, sizes in there], last)
         found += [number for (number, _), first_call in zip(there, compiled, strict=True) if first_call]
     return frozenset(found)
 

@@ -80,6 +80,10 @@ class PrecisionWords(Spec):
     compiled: dict[Literal["hopper", "blackwell"], list[str]] = Field(
         default_factory=dict, description="generation → GPUs, where a kernel is compiled when a layout of blocks is first called"
     )
+    resumed: dict[str, tuple[int, int]] = Field(
+        default_factory=dict,
+        description="GPU → rows and columns of the last product before its run was taken up anew and compiled its kernels anew",
+    )
     in_turn: dict[str, int] = Field(
         default_factory=dict,
         description="framework → products in a call, where a benchmark runs a shape's loops one after the other, in this order",
