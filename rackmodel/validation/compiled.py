@@ -121,8 +121,8 @@ def compiled_first(
     sizes: Iterable[tuple[int, int, int]],
     last: tuple[int, int] | None = None,
 ) -> list[bool]:
-    """Whether a kernel had to be compiled for each (m, n, k), of all that one machine multiplied. layout_of: one of LAYOUTS · last: rows and
-    columns of the last product before the run was taken up anew, with no kernel compiled; None = it ran through."""
+    """Whether a kernel had to be compiled for each (m, n, k), of all that one machine multiplied. layout_of: one of LAYOUTS · last: rows
+    and columns of the last product before the run was taken up anew, with no kernel compiled; None = it ran through."""
     asked = list(sizes)
     first: dict[tuple[bool, int, int, Layout], int] = {}
     kernels = [(last is not None and (m, n) < last, n, k, layout_of(m, n, k, cores)) for m, n, k in asked]
