@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+from dataclasses import replace
 from math import log
 
 import numpy as np
@@ -32,6 +33,7 @@ from rackmodel.nests.searchers.ragged.ragged_counts import RaggedCounts
 from rackmodel.nests.searchers.ragged.ragged_draws import Draws
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, orders_of
 from rackmodel.nests.searchers.ragged.ragged_steps import stepped
+from rackmodel.nests.split_chains import Chains
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 from tests import samples
 from tests.nests.machines import gemm
@@ -441,6 +443,60 @@ def test_narrow_ranges_keep_what_a_mapping_has():
     assert narrower > 300
     whole = {("pieces", 1, 0, 0): (1, 3), ("tile", 1, 0, 0): (4, 250 // 3)}
     assert narrowed(program, Ranges(nest.ranges().copies, whole)) is None
+
+
+def whole_numbers(program, made):
+    """(ranges of a mapping's own numbers, no wider, of a program of its orders; most copies of the output by fan)."""
+    space, whole = program.space, {}
+    chains = Chains(space.problem, space.machine, made)
+    for level, r, v in program.tiles:
+        on = [j for j in range(len(program.orders[level])) if program.versions[level][0][j][r] == v]
+        if on:
+            node, rank = made.levels[level].nodes[on[0]], space.ranks[r]
+            pieces = chains.stats(rank, chains.position[level, node.tensor], frozenset())[0]
+            whole["tile", level, r, v] = (node.tile[rank],) * 2
+            whole["pieces", level, r, v] = (pieces, pieces)
+    copies = [(1, 1)] * space.depth
+    for f in program.nest.fans:
+        working = []
+        for r, rank in enumerate(space.ranks):
+            outer = next((n.tile[rank] for level in reversed(made.levels[1 : f + 1]) for n in reversed(level.nodes)), space.sizes[r])
+            inner = next((n.tile[rank] for level in made.levels[f + 1 :] for n in level.nodes), space.least_tiles[r])
+            working.append(min(made.levels[f].spatial(rank), -(-outer // inner)))
+            whole["laid", f, r] = (working[r],) * 2
+        copies[f] = 1, int(np.prod([working[r] for r in program.nest.lacks[space.output]]))
+        if f in program.linear:
+            whole["waves", f] = (-(-int(np.prod(working)) // space.machine.levels[f].fan.size),) * 2
+    return {key: ends for key, ends in whole.items() if key in program.index}, tuple(copies)
+
+
+@pytest.mark.parametrize("seed", [0, 3, 7, 8, 11])
+def test_a_program_of_the_numbers_of_a_mapping_is_no_more_than_it_costs(seed):
+    """Ragged chains have more leaves than ceil(D / leaf): a program that knew of no more had bounds above some mappings."""
+    rng, numbers = random.Random(seed), np.random.default_rng(seed)
+    p = problem(rng, biggest=60, limit=5000, choices=(1, 2, 3, 5, 7, 9, 12, 17, 23, 30))
+    m = machine(rng, p, inner=1 + seed % 2, options=seed % 3 > 0)
+    fans = [rng.choice([v.fan, NestFan(rng.choice([2, 3, 5]), linear=True, multicast_width=rng.choice([None, 2]))]) for v in m.levels]
+    atom = {r: rng.choice([2, 3, 4]) for r in list(p.sizes)[:2] if p.sizes[r] >= 4}
+    m = NestMachine("m", tuple(replace(v, fan=fan) for v, fan in zip(m.levels, fans, strict=True)), replace(m.compute, atom=atom))
+    for space in spaces(p, m)[:3]:
+        plan = RaggedPlan(space, [rng.choice(space.orders(level)) for level in range(1, space.depth)])
+        for row in ragged_rows(plan, numbers, 200)[:3]:
+            made = plan.mapping(row)
+            cost = evaluate(p, m, made)
+            joules = cost.energy_j - p.macs * m.compute.j_per_mac
+            for a, b in ((1.0, 0.0), (0.0, 1.0), (cost.latency_s, joules)):
+                program = JointProgram(JointNest(space, Weights(a, b, cost.energy_j, cost.latency_s)), plan.orders[1:])
+                whole, copies = whole_numbers(program, made)
+                wide = {}
+                for key, (value, _) in whole.items():
+                    least, most = program.ends[key]
+                    wide[key] = max(least, value - rng.choice((0, 0, 2))), min(most, value + rng.choice((0, 0, 2)))
+                known = a * joules + b * cost.latency_s
+                for ranges in (whole, wide):
+                    node = Node.of(program, Ranges(copies, ranges), known)
+                    rise([node.ascent])
+                    assert node.ascent.value <= known * (1 + 1e-6)
 
 
 def test_steps_end_at_a_better_mapping_that_costs_what_evaluate_says():

@@ -3,7 +3,7 @@
 **Leaves.** A tile of t cuts a rank of D into n pieces that cover it, each of so many leaves of u. Where t lies between two whole numbers of
 leaves, (q - 1) u < t1 <= t <= q u, pieces have q leaves, or q - 1 whole ones: leaves are no fewer than
 (D / u) (q u / t) (D / (n t))^B with B = log(q u / t1) / log(t1 / ((q - 1) u)): exact where all pieces are full (n t = D), D / u where all
-are of q - 1 leaves, and concave in log n between. More pieces than leaves there are (n = D / u) need no other count.
+are of q - 1 leaves, and concave in log n between. Of more pieces than D / u it says less than that they are leaves.
 
 **Rounds.** A fan deals out tiles of y in groups of a parts. What the fullest instance gets of e in all is the part of [0, e) below y
 modulo a y, and no less however e was cut before. With h rounds, y between D / (h a + 1) and D / ((h - 1) a + 1), that is h y, or

@@ -45,7 +45,7 @@ class JointRows(Relaxed):
         versions = ((level, r, exit_) for level in range(1, space.depth) for r, exit_ in enumerate(self.versions[level][1]))
         self.tiles = [(level, r, v) for level, r, exit_ in versions for v in range(exit_ + 1)]
         for level, r, v in self.tiles:
-            self._add(("pieces", level, r, v), 0.0, log(cells[r]))
+            self._add(("pieces", level, r, v), 0.0, log(space.sizes[r]))
         self.linear = [f for f in self.nest.fans if space.machine.levels[f].fan.linear]
         for f in self.nest.fans:
             fan = space.machine.levels[f].fan
@@ -59,7 +59,7 @@ class JointRows(Relaxed):
         for f in self.linear:
             self._add(("waves", f), 0.0, log(prod(cells)))
         for r, cut in enumerate(cells):
-            self._add(("cycles", r), 0.0, log(cut))
+            self._add(("cycles", r), 0.0, log(space.sizes[r]))
             self._add(("leaves", r), log(cut), log(space.sizes[r]))
             if r in self.dealt:
                 self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
@@ -81,7 +81,7 @@ class JointRows(Relaxed):
                 if not self.space.has[t, r] and any(f < level and parent <= level <= child for level in ports):
                     self.own.add((child, r, version))
         for child, r, version in sorted(self.own):
-            self._add(("own", child, r, version), 0.0, log(self.nest.cells[r]))
+            self._add(("own", child, r, version), 0.0, log(self.space.sizes[r]))
 
     def _counted(self, r: int) -> Iterator[tuple[int, int, int, int]]:
         """(tensor, parent, child, version of a rank's tile at its node) of every transfer."""
