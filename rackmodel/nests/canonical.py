@@ -2,30 +2,35 @@
 
 Operands are put in the order of what is known of them without names, ranks in that of the tensors they index; then both get
 numbers for names. Ranks of one, which nothing can cut, are left out. The same einsum under other names, or with its operands exchanged,
-becomes the same problem.
+becomes the same problem. With perfect factors ranks that no tensor tells apart are one rank (lemma L1, docs/nest_theory.md): a projection
+to heads, and one from heads, are products of matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.problem import NestLevel, NestMachine, NestProblem, NestTensor
 from rackmodel.nests.rank_names import renamed_mapping
+from rackmodel.nests.searchers.mapspace.mapping_steps import unmerged
+from rackmodel.nests.searchers.mapspace.rank_merging import merge_problem, merged_ranks
 
 
 @dataclass(frozen=True)
 class Canonical:
     """The problem and machine under numbers; ranks, tensors: number → name in the original (empty: nothing was renamed) · ones: ranks of
-    one that were left out."""
+    one that were left out · groups: merged rank, which `ranks` names → its parts (empty: none was merged) · sizes: of the parts."""
 
     problem: NestProblem
     machine: NestMachine
     ranks: Mapping[str, str]
     tensors: Mapping[str, str]
     ones: tuple[str, ...] = ()
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def question(self) -> tuple[NestProblem, NestMachine]:
         """What decides the answer: names of the problem and of the machine do not."""
@@ -34,6 +39,9 @@ class Canonical:
     def original(self, mapping: NestMapping) -> NestMapping:
         """A mapping of the canonical problem in the names of the original."""
         named = renamed_mapping(mapping, self.ranks)
+        if self.groups:
+            atom = {self.ranks[r]: n for r, n in self.machine.compute.atom.items()}
+            named = unmerged(named, self.groups, self.sizes, atom)
         ones = dict.fromkeys(self.ones, 1)
         levels = tuple(
             replace(level, nodes=tuple(replace(n, tensor=self.tensors.get(n.tensor, n.tensor), tile=n.tile | ones) for n in level.nodes))
@@ -47,12 +55,17 @@ def as_it_is(problem: NestProblem, machine: NestMachine) -> Canonical:
     return Canonical(problem, machine, {}, {})
 
 
-def canonical(problem: NestProblem, machine: NestMachine) -> Canonical:
-    """The problem without names; as it is where a tensor is indexed by a sum."""
+def canonical(problem: NestProblem, machine: NestMachine, *, merged: bool = False) -> Canonical:
+    """The problem without names; as it is where a tensor is indexed by a sum. merged: ranks that no tensor tells apart as one, which holds
+    for perfect factors."""
     if any(t.affine_ranks for t in problem.tensors):
         return as_it_is(problem, machine)
     ones = _ones(problem, machine)
     problem = _without(problem, ones)
+    groups, sizes = (_groups(problem, machine), problem.sizes) if merged else ({}, {})
+    if groups:
+        atom = {name: n for name, parts in groups.items() if (n := machine.compute.atom.get(parts[-1], 1)) > 1}
+        problem, machine = merge_problem(problem, groups), replace(machine, compute=replace(machine.compute, atom=atom))
     tensors = sorted(problem.tensors, key=lambda t: _likeness(problem, machine, t))
     ranks = sorted(problem.sizes, key=lambda r: ([r not in t.ranks for t in tensors], -problem.sizes[r], machine.compute.atom.get(r, 1)))
     rank_of = {r: f"r{i}" for i, r in enumerate(ranks)}
@@ -62,13 +75,21 @@ def canonical(problem: NestProblem, machine: NestMachine) -> Canonical:
     atom = {rank_of[r]: machine.compute.atom[r] for r in ranks if r in machine.compute.atom}
     levels = tuple(_renamed_level(level, tensor_of) for level in machine.levels)
     there = replace(machine, levels=levels, compute=replace(machine.compute, atom=atom))
-    return Canonical(same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()}, ones)
+    return Canonical(same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()}, ones, groups, sizes)
 
 
 def _ones(problem: NestProblem, machine: NestMachine) -> tuple[str, ...]:
     """Ranks of one that no instruction has more of; none where a tensor would be left without ranks."""
     ones = tuple(r for r, n in problem.sizes.items() if n == 1 and machine.compute.atom.get(r, 1) == 1)
     return () if any(set(t.ranks) <= set(ones) for t in problem.tensors) else ones
+
+
+def _groups(problem: NestProblem, machine: NestMachine) -> dict[str, list[str]]:
+    """Merged rank → its parts, the one with an atom last; a rank that its atom does not divide, for which there are no perfect factors,
+    stays alone; nothing where no ranks merge."""
+    atoms = machine.compute.atom
+    groups = merged_ranks(problem, [r for r, n in problem.sizes.items() if n % atoms.get(r, 1)], [r for r, n in atoms.items() if n > 1])
+    return groups if len(groups) < len(problem.sizes) else {}
 
 
 def _without(problem: NestProblem, ones: tuple[str, ...]) -> NestProblem:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rackmodel.errors import InfeasibleError
+from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.canonical import canonical
 from rackmodel.nests.evaluate import evaluate
@@ -69,3 +69,38 @@ def test_a_tensor_keeps_a_rank():
     p = einsum("outer", ("C", "m b"), [("A", "m"), ("B", "b")], {"m": 6, "b": 1})
     machine = random_nests.machine(random.Random(3), p, inner=1)
     assert list(canonical(p, machine).problem.sizes.values()) == [6, 1]
+
+
+def test_projections_to_heads_and_from_heads_are_one_question_of_divisors():
+    sizes = {"s": 6, "d": 16, "g": 4, "q": 2, "e": 2}
+    to = einsum("to", ("Q", "s g q e"), [("X", "s d"), ("W", "d g q e")], sizes)
+    of = einsum("of", ("Y", "s d"), [("Z", "s g q e"), ("W", "g q e d")], sizes)
+    machine = random_nests.machine(random.Random(3), to, inner=1)
+    machine = replace(machine, levels=tuple(replace(v, bits_per_tensor={}) for v in machine.levels))
+    assert canonical(to, machine, merged=True).question() == canonical(of, machine, merged=True).question()
+    assert canonical(to, machine).question() != canonical(of, machine).question()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_merged_ranks_cost_what_they_cost_apart(seed):
+    """Of divisors: by energy, by time, with an atom in one part or in two that stay apart, or in one that it does not divide."""
+    rng = random.Random(seed)
+    sizes = {r: rng.choice((1, 2, 3, 4)) for r in "sdgqe"}
+    ins = [("X", "s d"), ("W", "d g q e")] if seed % 2 else [("X", "s d g"), ("W", "d g q e")]
+    problem = einsum("p", ("Q", "s q e g" if seed % 4 else "s q e"), ins, sizes)
+    machine = random_nests.machine(rng, problem, inner=1 + seed % 2)
+    some = rng.sample(sorted(problem.sizes), rng.randint(0, 2))
+    machine = replace(machine, compute=replace(machine.compute, atom={r: rng.choice((2, 3)) for r in some}))
+    asked = canonical(problem, machine, merged=True)
+    for goal in ("energy", "latency"):
+        try:
+            alone = solve_nest(problem, machine, objective=goal, factors="perfect")
+        except RackmodelError as why:
+            with pytest.raises(type(why)):
+                solve_nest(asked.problem, asked.machine, objective=goal, factors="perfect")
+            continue
+        found = solve_nest(asked.problem, asked.machine, objective=goal, factors="perfect")
+        cost = evaluate(problem, machine, asked.original(found.mapping))
+        for one in (found.cost, cost):
+            assert one.energy_j == pytest.approx(alone.cost.energy_j, rel=1e-9)
+            assert one.latency_s == pytest.approx(alone.cost.latency_s, rel=1e-9)

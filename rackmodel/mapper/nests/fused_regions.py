@@ -440,7 +440,7 @@ class FusedRegions:
         if self.inside.spec.factors == "ceil":
             found = ragged_resident(problem, machine, self.aim, kept, effort, self.tables)
             return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
-        asked = canonical(problem, machine)
+        asked = canonical(problem, machine, merged=True)
         stays = tuple(sorted(new for new, old in asked.tensors.items() if old in kept)) or kept
         key = repr((asked.question(), stays))
         if key not in self.asked:

@@ -270,7 +270,8 @@ class NestInside(LayerNests):
         rules = demands_on(problem, self.rules, self.ranks)
         if rules is not None:
             check_demands(rules, problem, machine, self._ruled(problem))
-        asked = canonical(problem, machine) if rules is None and not home else as_it_is(problem, machine)
+        merged = self.spec.factors == "perfect" and self.spec.solver != "cpsat"  # which is to be another opinion
+        asked = canonical(problem, machine, merged=merged) if rules is None and not home else as_it_is(problem, machine)
         what, where = asked.question()
         question = {
             "problem": plain_data(asdict(what)),

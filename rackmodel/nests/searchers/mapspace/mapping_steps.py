@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, entry_tiles
 from rackmodel.nests.searchers.mapspace.rank_merging import split_factor
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.spatial_vectors import Vector
@@ -53,6 +53,18 @@ def build_mapping(space: Space, steps: Sequence[LevelChoice], above: NodesAbove 
             chain.cut(tuple(e * int(p) for e, p in zip(entry, space.vectors[i][steps[i].vector], strict=True)))
         levels.append(LevelMapping(v.name, nodes, chain.spread(x), chain.spread(y)))
     return NestMapping(space.original.name, space.machine.name, tuple(levels))
+
+
+def unmerged(mapping: NestMapping, groups: Mapping[str, Sequence[str]], sizes: Mapping[str, int], atom: Mapping[str, int]) -> NestMapping:
+    """A mapping of merged ranks (each with its parts), whose tiles divide one another, in the original ranks (lemma L1). sizes: of these ·
+    atom: of the merged ones."""
+    chain, levels = Unmerge(groups, sizes), []
+    entries = entry_tiles(mapping, {r: atom.get(r, 1) for r in groups})
+    for level, entry in zip(mapping.levels, entries, strict=True):
+        nodes = tuple(StorageNode(n.tensor, chain.cut(tuple(n.tile[r] for r in groups))) for n in level.nodes)
+        chain.cut(tuple(entry[r] * level.spatial(r) for r in groups))
+        levels.append(LevelMapping(level.level, nodes, chain.spread(level.x), chain.spread(level.y)))
+    return NestMapping(mapping.problem, mapping.machine, tuple(levels))
 
 
 def _entered(space: Space, steps: Sequence[LevelChoice], level: int) -> list[int]:
