@@ -46,10 +46,10 @@ def poor(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Searches of nests that often find another aim's mapping, and prove less than they could."""
     solve = NestInside._solve
 
-    def solved(self: NestInside, problem: Any, machine: Any, rules: Any, watts: float, home: tuple[str, ...], effort: Any) -> Any:
-        best = solve(self, problem, machine, rules, watts, home, effort)
+    def solved(self: NestInside, problem: Any, machine: Any, rules: Any, watts: float, *more: Any) -> Any:
+        best = solve(self, problem, machine, rules, watts, *more)
         other = self.aimed(NestObjective(rng.choice([self.aim.name, "energy", "latency"])))
-        mapping = solve(other, problem, machine, rules, watts, home, effort)["mapping"]
+        mapping = solve(other, problem, machine, rules, watts, *more)["mapping"]
         cost = evaluate(problem, machine, NestMapping.from_dict(mapping))
         found = float(replace(self.aim, static_w=watts).key(cost.energy_j, cost.latency_s)[0])
         bound = best["certificate"]["bound"] * rng.uniform(0.8, 1)

@@ -75,7 +75,9 @@ def canonical(problem: NestProblem, machine: NestMachine, *, merged: bool = Fals
     atom = {rank_of[r]: machine.compute.atom[r] for r in ranks if r in machine.compute.atom}
     levels = tuple(_renamed_level(level, tensor_of) for level in machine.levels)
     there = replace(machine, levels=levels, compute=replace(machine.compute, atom=atom))
-    return Canonical(same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()}, ones, groups, sizes)
+    return Canonical(
+        same, there, {new: old for old, new in rank_of.items()}, {new: old for old, new in tensor_of.items()}, ones, groups, sizes
+    )
 
 
 def _ones(problem: NestProblem, machine: NestMachine) -> tuple[str, ...]:

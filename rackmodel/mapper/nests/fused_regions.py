@@ -27,6 +27,7 @@ from rackmodel.mapper.nests.nested import Nested, least_part, sheet_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.nests.canonical import canonical
 from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.problem import NestMachine, NestProblem, NestTensor
 from rackmodel.nests.rank_names import apart, renamed_mapping, renamed_problem, renamed_tensors
 from rackmodel.nests.region import Region, RunningRows
@@ -35,7 +36,7 @@ from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.regions.fusion import NothingBetter, fastest_on_chip, least_on_chip, ports_on_chip
 from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside, least_beside, ragged_resident
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
-from rackmodel.nests.solution import NestSolution, gap_of
+from rackmodel.nests.solution import gap_of
 
 View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
 """A tensor as a member reads it: by which indices, and how much of each. Read by others, or in another share, it is another tensor: no tile
@@ -120,7 +121,6 @@ class FusedRegions:
         self.aim = replace(inside.aim, static_w=watts)
         self.nests: dict[Fused, Solved] = {}
         self.makers: dict[tuple[str, tuple[str, ...]], Nested] = {}  # of what stays on chip, by what stays
-        self.asked: dict[str, NestSolution] = {}  # of them, without names
         self.tables = tables or SharedTables()
 
     def best(self, options: Sequence[Fused]) -> list[Fused]:
@@ -433,23 +433,16 @@ class FusedRegions:
         return self.makers[problem.name, kept]
 
     def _made(self, op: LocalOp, kept: tuple[str, ...]) -> Nested:
-        from rackmodel.nests import solve_nest
-
         problem, machine = self._asked(op)
-        effort = Effort(ends=self.inside.watch.ends)
         if self.inside.spec.factors == "ceil":
+            effort = Effort(ends=self.inside.watch.ends)
             found = ragged_resident(problem, machine, self.aim, kept, effort, self.tables)
             return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
         asked = canonical(problem, machine, merged=True)
         stays = tuple(sorted(new for new, old in asked.tensors.items() if old in kept)) or kept
-        key = repr((asked.question(), stays))
-        if key not in self.asked:
-            what: dict[str, Any] = {"objective": self.aim, "factors": "perfect", "resident": stays}
-            self.asked[key] = solve_nest(asked.problem, asked.machine, **what, effort=effort)
-        found = self.asked[key]
-        mapping = asked.original(found.mapping) if asked.ranks else found.mapping
-        sheet = sheet_of(found.certificate, asked.problem, found.mapping)
-        return Nested(problem, machine, mapping, evaluate(problem, machine, mapping, frozenset(kept)), sheet, kept)
+        _, answer = self.inside.answer(asked, self.aim.static_w, resident=stays)
+        mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
+        return Nested(problem, machine, mapping, evaluate(problem, machine, mapping, frozenset(kept)), answer["certificate"], kept)
 
     def _solve(self, one: Fused, region: Region, names: Sequence[dict[str, str]], below: float) -> list[Nested]:
         effort = Effort(REGION_CELLS, self.inside.watch.ends)

@@ -37,7 +37,7 @@ from rackmodel.mapper.rules import left_free
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.workload import Workload
-from rackmodel.nests.canonical import as_it_is, canonical
+from rackmodel.nests.canonical import Canonical, as_it_is, canonical
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping
@@ -272,6 +272,26 @@ class NestInside(LayerNests):
             check_demands(rules, problem, machine, self._ruled(problem))
         merged = self.spec.factors == "perfect" and self.spec.solver != "cpsat"  # which is to be another opinion
         asked = canonical(problem, machine, merged=merged) if rules is None and not home else as_it_is(problem, machine)
+        self.watch.say(f"loop nest of {problem.name}")
+        question, answer = self.answer(asked, watts, rules, home)
+        front = self.fronts.setdefault(json.dumps(question | {"objective": []}), NestFront())
+        found = NestMapping.from_dict(answer["mapping"])
+        cost = evaluate(asked.problem, asked.machine, found, home=frozenset(home))
+        best, certificate = front.told(replace(self.aim, static_w=watts), found, cost, answer["certificate"])
+        mapping = asked.original(best)
+        cost = evaluate(problem, machine, mapping, home=frozenset(home))
+        return Nested(problem, machine, mapping, cost, certificate, home=home)
+
+    def answer(
+        self,
+        asked: Canonical,
+        watts: float,
+        rules: NestConstraints | None = None,
+        home: tuple[str, ...] = (),
+        resident: tuple[str, ...] = (),
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(what is asked, the mapping and certificate of the best nest), remembered. watts: static power · resident: what stays on chip
+        (CP-SAT takes none). Raises InfeasibleError."""
         what, where = asked.question()
         question = {
             "problem": plain_data(asdict(what)),
@@ -281,23 +301,24 @@ class NestInside(LayerNests):
             "solver": self.spec.solver,
             "rules": repr(rules),
             "home": list(home),
+            "resident": list(resident),
         }
-        self.watch.say(f"loop nest of {problem.name}")
-        answer = remembered(question, lambda effort: self._solve(asked.problem, asked.machine, rules, watts, home, effort), self.watch)
-        front = self.fronts.setdefault(json.dumps(question | {"objective": []}), NestFront())
-        found = NestMapping.from_dict(answer["mapping"])
-        cost = evaluate(asked.problem, asked.machine, found, home=frozenset(home))
-        best, certificate = front.told(replace(self.aim, static_w=watts), found, cost, answer["certificate"])
-        mapping = asked.original(best)
-        cost = evaluate(problem, machine, mapping, home=frozenset(home))
-        return Nested(problem, machine, mapping, cost, certificate, home=home)
+        given = asked.problem, asked.machine, rules, watts, home
+        return question, remembered(question, lambda effort: self._solve(*given, effort, resident), self.watch)
 
     def _ruled(self, problem: NestProblem) -> str:
         """The operation whose rules a contraction's nest is under; '*': those of all."""
         return next((op for op, tensor in self.written.items() if tensor == problem.output.name and tensor in self.rules), "*")
 
     def _solve(
-        self, problem: NestProblem, machine: NestMachine, rules: NestConstraints | None, watts: float, home: tuple[str, ...], effort: Effort
+        self,
+        problem: NestProblem,
+        machine: NestMachine,
+        rules: NestConstraints | None,
+        watts: float,
+        home: tuple[str, ...],
+        effort: Effort,
+        resident: tuple[str, ...] = (),
     ) -> dict[str, Any]:
         from rackmodel.nests import solve_nest
 
@@ -306,9 +327,10 @@ class NestInside(LayerNests):
             machine,
             objective=replace(self.aim, static_w=watts),
             factors=self.spec.factors,
-            solver=self.spec.solver,
+            solver="auto" if resident else self.spec.solver,
             constraints=rules,
             home=home,
+            resident=resident,
             effort=effort,
         )
         certificate = sheet_of(found.certificate, problem, found.mapping)
