@@ -33,8 +33,8 @@ from rackmodel.nests.searchers.tables.slices import Best
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK = 480  # programs of all masks together
-STARTS, LOOKED, TURNS = 16, 3, 6  # nodes that mappings are looked for from; ends that are counted; turns around what is known
-FIRST, KICKS = 64, (4, 2, 0)  # programs before it; draws around the best, after these and in the course of the work
+STARTS, LOOKED, TURNS = 16, 2, 6  # nodes that mappings are looked for from; ends that are counted by either key; turns around what is known
+FIRST, KICKS = 64, (3, 2, 1)  # programs before it; draws around the best, after these and in the course of the work
 KEPT = 6  # ends that later draws are around, too
 ANYWHERE = 2  # choices of orders of which a first mapping is drawn
 CORNERS, WORTH = 4, 0.1  # further slopes of a product; of what is open, that one takes if few nodes say enough
@@ -192,8 +192,9 @@ def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn |
     before = [one for one in (draws.at(end.plan, end.row) for end in draws.best) if one is not None]
     ends = kicked(draws, [*before, *stepped(draws, found, q.effort)], kicks, q.effort)
     draws.best = ends[:KEPT]
-    for end in ends[:LOOKED]:
-        best = _better(q, best, draws.tidy(end))
+    least = np.argsort([end.key for end in ends], kind="stable")[:LOOKED].tolist()
+    for i in dict.fromkeys((*range(len(ends[:LOOKED])), *least)):
+        best = _better(q, best, draws.tidy(ends[i]))
     return best
 
 

@@ -120,12 +120,13 @@ class Draws:
         order = [i for i in np.argsort(nears, kind="stable")[:most].tolist() if nears[i] <= near]
         return [Drawn(start.plan, rows[i], float(keys[i]), float(nears[i])) for i in order]
 
-    def worth(self, plan: RaggedPlan, ratios: Ints, most: Number, of: Ints) -> tuple[Ints, Ints]:
-        """(rows of ratios, each once, that fit and are not too slow by their compute alone; whose each is). most: of each · of: whose."""
+    def worth(self, plan: RaggedPlan, ratios: Ints, most: Number, of: Ints, *, loops: bool = False) -> tuple[Ints, Ints]:
+        """(rows of ratios, each once, that fit and are not too slow by their compute alone; whose each is). most: of each · of: whose ·
+        loops: they are not ratios but loops around tiles."""
         least = self.objective.key(np.full(len(ratios), self.idle), plan.seconds(ratios))[0]
         fast = plan.laid_out(ratios) & (least <= most)
-        rows, of = plan.rows_of(some_of(ratios, fast)), of[fast]
-        rows = plan.shrunk(rows) if self.small else rows
+        rows, of = (plan.looped if loops else plan.rows_of)(some_of(ratios, fast)), of[fast]
+        rows = plan.shrunk(rows) if self.small and not loops else rows
         on = np.sort(np.unique(mixed(rows, range(rows.shape[1]), self.mix) + of * self.mix[-1], return_index=True)[1])
         rows, of = some_of(rows, on), of[on]
         fit = plan.roomy(rows)

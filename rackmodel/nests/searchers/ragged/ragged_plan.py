@@ -7,7 +7,7 @@ moves the tiles around it along and inner ones still divide outer ones, up to th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -100,16 +100,35 @@ class RaggedPlan:
         """[rows, numbers] with every tile as small as the number of pieces of a whole tile around it allows."""
         rows = rows.copy(order="K")
         real: Floats = np.asarray(rows, dtype=float, order="F")  # quotients of whole numbers this small are exact enough to be rounded up
+        for r, i, outer, above in self._inwards(rows):
+            group = product_of(real, above) if above else 1
+            loops = np.ceil(outer / (real[:, i] * group))
+            rows[:, i] = np.maximum(np.ceil(outer / (loops * group)), self.least[r])
+        return rows
+
+    def looped(self, loops: Ints) -> Ints:
+        """[rows, numbers] of loops around every tile, and parts: tiles as small as these allow."""
+        rows = loops.copy(order="K")
+        for r, i, outer, above in self._inwards(rows):
+            rows[:, i] = np.maximum(np.ceil(outer / product_of(loops, [i, *above]).astype(float)), self.least[r])
+        return rows
+
+    def loops_of(self, row: Ints) -> Ints:
+        """Of a row: loops around every tile, and parts."""
+        rows, loops = row[None], row.copy()
+        for _, i, outer, above in self._inwards(rows):
+            loops[i] = np.ceil(outer / product_of(rows, [i, *above]))[0]
+        return loops
+
+    def _inwards(self, rows: Ints) -> Iterator[tuple[int, int, Floats, list[int]]]:
+        """(rank, number of a tile, [rows] the extent around it as it is by then, numbers of the parts between), each rank outer → inner."""
         for r, chain in enumerate(self._chains):
-            outer: AnyArray | int = self.space.sizes[r]
+            outer: Floats = np.full(len(rows), float(self.space.sizes[r]))
             outermost = self.tiles[chain[-1][0]].level
             above = [q for q, part in enumerate(self.parts, len(self.tiles)) if part.rank == r and part.fan < outermost]
             for i, between in reversed(chain):
-                group = product_of(real, above) if above else 1
-                loops = np.ceil(outer / (real[:, i] * group))
-                outer = np.maximum(np.ceil(outer / (loops * group)), self.least[r])
-                rows[:, i], above = outer, between
-        return rows
+                yield r, i, outer, above
+                outer, above = rows[:, i].astype(float), between
 
     def ratios_of(self, row: Ints | Floats) -> Floats:
         """The ratios of a row, as real numbers of 1 at least."""

@@ -1,13 +1,15 @@
 """A better mapping step by step: every change of one or two numbers of a row at once, the best of them the next, until none is better.
 
 A step gives one of the ratios of a row (ragged_plan: outer tiles move along) another value, or two of them, as they must where a fan, a
-room and the ports are all nearly full; then tiles are made as small as their pieces allow. Some thousand rows are counted together.
+room and the ports are all nearly full; then tiles are made as small as their pieces allow. Or it gives one or two numbers of loops and
+parts another value, and the tiles within, whatever they are, fill the others (22 parts in two rounds become 20 in two). Some thousand
+rows are counted together.
 Where that ends, draws around the best (ragged_draws) are where it begins again. Candidates only: no bound rests on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -30,13 +32,16 @@ class _Climb:
         self.passed: list[Key] = []
         self.ended = False
 
-    def changes(self, ends: dict[Key, Drawn], objective: str) -> Ints | None:
-        """[rows, numbers] ratios to be looked at; None where it has come to a mapping that others came by: it ends where they did."""
+    def changes(self, ends: dict[Key, Drawn], objective: str) -> tuple[Ints, Ints] | None:
+        """[rows, numbers] ratios, and loops, to be looked at; None where it has come to a mapping that others came by: it ends where they
+        did."""
         self.passed.append((objective, self.now.plan.orders, self.now.row.tobytes()))
         if (end := ends.get(self.passed[-1])) is not None:
             self.now, self.ended = end, True
             return None
-        return _changed(np.maximum(1, np.rint(self.now.plan.ratios_of(self.now.row))).astype(np.int64))
+        plan, row = self.now.plan, self.now.row
+        ratios = np.maximum(1, np.rint(plan.ratios_of(row))).astype(np.int64)
+        return _changed(ratios, _values), _changed(plan.loops_of(row), _near)
 
     def take(self, one: Drawn | None, other: Drawn | None) -> None:
         """The best of what was looked at, by either key; None where nothing was left of it."""
@@ -60,7 +65,7 @@ def stepped(draws: Draws, starts: Sequence[Drawn], effort: Effort) -> list[Drawn
         going = [climb for climb in climbs if not climb.ended]
         if not going or effort.over:
             break
-        alike: dict[int, list[tuple[_Climb, Ints]]] = {}
+        alike: dict[int, list[tuple[_Climb, tuple[Ints, Ints]]]] = {}
         for climb in going:
             if (rows := climb.changes(draws.ends, draws.objective.name)) is not None:
                 alike.setdefault(id(climb.now.plan), []).append((climb, rows))
@@ -71,12 +76,15 @@ def stepped(draws: Draws, starts: Sequence[Drawn], effort: Effort) -> list[Drawn
     return [climb.found for climb in climbs]
 
 
-def _step(draws: Draws, some: list[tuple[_Climb, Ints]]) -> None:
+def _step(draws: Draws, some: list[tuple[_Climb, tuple[Ints, Ints]]]) -> None:
     """One step of climbs of one plan."""
     plan = some[0][0].now.plan
-    of = np.repeat(np.arange(len(some)), [len(rows) for _, rows in some])
     most = np.array([max(climb.best.key, climb.now.near) for climb, _ in some])
-    rows, of = draws.worth(plan, np.concatenate([rows for _, rows in some]), most[of], of)
+    found = []
+    for loops in (False, True):
+        of = np.repeat(np.arange(len(some)), [len(both[loops]) for _, both in some])
+        found.append(draws.worth(plan, np.concatenate([both[loops] for _, both in some]), most[of], of, loops=loops))
+    rows, of = (np.concatenate(one) for one in zip(*found, strict=True))
     keys, nears = draws.keys(plan, rows)
     for i, (climb, _) in enumerate(some):
         own = np.flatnonzero(of == i)
@@ -111,20 +119,24 @@ def _distinct(found: list[Drawn]) -> list[Drawn]:
     return list(first.values())
 
 
-def _values(ratio: int) -> list[int]:
+def _values(ratio: int) -> set[int]:
     """Other values that a ratio may take."""
-    found = {1, ratio - 2, ratio - 1, ratio + 1, ratio + 2, 2 * ratio, ratio // 2, -(-ratio // 2), 3 * ratio, ratio // 3}
-    found |= {round(1.25 * ratio), round(0.8 * ratio)}
-    return sorted(value for value in found if value >= 1 and value != ratio)
+    return {1, ratio - 1, ratio + 1, 2 * ratio, ratio // 2, -(-ratio // 2), round(1.25 * ratio), round(0.8 * ratio)}
 
 
-def _changed(ratios: Ints) -> Ints:
-    """[rows, numbers] ratios with one or two of them changed."""
-    moves = np.array([(i, value) for i, ratio in enumerate(ratios.tolist()) for value in _values(ratio)])
+def _near(loops: int) -> set[int]:
+    """Other values that a number of loops may take."""
+    return {1, loops - 2, loops - 1, loops + 1, loops + 2, 2 * loops, -(-loops // 2)}
+
+
+def _changed(numbers: Ints, values: Callable[[int], set[int]]) -> Ints:
+    """[rows, numbers] with one or two of them changed."""
+    every = ((i, sorted(values(n))) for i, n in enumerate(numbers.tolist()))
+    moves = np.array([(i, value) for i, some in every for value in some if value >= 1 and value != numbers[i]])
     one, other = np.triu_indices(len(moves))
     on = (moves[one, 0] != moves[other, 0]) | (one == other)
     one, other = one[on], other[on]
-    columns = np.repeat(ratios[:, None], len(one), axis=1)
+    columns = np.repeat(numbers[:, None], len(one), axis=1)
     at = np.arange(len(one))
     columns[moves[one, 0], at], columns[moves[other, 0], at] = moves[one, 1], moves[other, 1]
     return columns.T
