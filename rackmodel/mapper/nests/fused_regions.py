@@ -440,7 +440,7 @@ class FusedRegions:
             return Nested(problem, machine, found.mapping, found.cost, sheet_of(found.certificate, problem, found.mapping), kept)
         asked = canonical(problem, machine, merged=True)
         stays = tuple(sorted(new for new, old in asked.tensors.items() if old in kept)) or kept
-        _, answer = self.inside.answer(asked, self.aim.static_w, resident=stays)
+        answer = self.inside.beside(asked, self.aim.static_w, stays)
         mapping = asked.original(NestMapping.from_dict(answer["mapping"]))
         return Nested(problem, machine, mapping, evaluate(problem, machine, mapping, frozenset(kept)), answer["certificate"], kept)
 

@@ -25,6 +25,7 @@ from rackmodel.mapper.nests.nested import Nested
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import InsideSpec, NestRules
 from rackmodel.model.resources import KINDS, ROLES
+from rackmodel.nests.canonical import Canonical
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestProblem
 from rackmodel.watch import UNWATCHED, Watch
@@ -86,6 +87,11 @@ class LayerNests(LayerInside):
 
     def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> Nested:
         """The nest of a local operation on its own."""
+        raise NotImplementedError
+
+    def beside(self, asked: Canonical, watts: float, resident: tuple[str, ...]) -> dict[str, Any]:
+        """The mapping and certificate of the best nest of a contraction some of whose tensors stay on chip. watts: static power. Raises
+        InfeasibleError."""
         raise NotImplementedError
 
     def may_fuse(self, architecture: Architecture, degrees: Any) -> list[Fused]:

@@ -273,7 +273,7 @@ class NestInside(LayerNests):
         merged = self.spec.factors == "perfect" and self.spec.solver != "cpsat"  # which is to be another opinion
         asked = canonical(problem, machine, merged=merged) if rules is None and not home else as_it_is(problem, machine)
         self.watch.say(f"loop nest of {problem.name}")
-        question, answer = self.answer(asked, watts, rules, home)
+        question, answer = self._answer(asked, watts, rules, home)
         front = self.fronts.setdefault(json.dumps(question | {"objective": []}), NestFront())
         found = NestMapping.from_dict(answer["mapping"])
         cost = evaluate(asked.problem, asked.machine, found, home=frozenset(home))
@@ -282,7 +282,11 @@ class NestInside(LayerNests):
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, certificate, home=home)
 
-    def answer(
+    def beside(self, asked: Canonical, watts: float, resident: tuple[str, ...]) -> dict[str, Any]:
+        """What `_answer` says of a contraction some of whose tensors stay on chip."""
+        return self._answer(asked, watts, resident=resident)[1]
+
+    def _answer(
         self,
         asked: Canonical,
         watts: float,
