@@ -124,7 +124,7 @@ def test_a_loop_asks_for_the_steps_that_it_is_said_to_ask_for() -> None:
     clients, schedule = np.array([1.0, 20.0, 300.0]), engine.scheduled(3)
     room = engine.room(requests, schedule)
     steps = loop_steps(requests, schedule, clients, room)
-    ahead: ServingEngine = replace(engine, ahead=(steps, engine.price(steps)), launched=None)  # type: ignore[arg-type]
+    ahead: ServingEngine = replace(engine, ahead=((steps, engine.price(steps)),), launched=None)  # type: ignore[arg-type]
     one, other = (closed_loop(own, requests, schedule, clients, room, at_once=True) for own in (engine, ahead))
     np.testing.assert_array_equal(one.tpot_s, other.tpot_s)
     np.testing.assert_array_equal(one.joules_per_token, other.joules_per_token)

@@ -32,13 +32,13 @@ ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the librar
 @dataclass(frozen=True, kw_only=True)
 class ServingEngine:
     """captured, launched: the model with steps as graphs, and launched by the host · facts: of the engine · ranks: of attention data
-    parallelism · ahead: steps that were priced before who asks for them, and their figures."""
+    parallelism · ahead: sets of steps that were priced before who asks for them, each with its figures."""
 
     captured: Served
     launched: Served
     facts: Engine
     ranks: int = 1
-    ahead: tuple[Steps, StepFigures] | None = field(default=None, compare=False, repr=False)
+    ahead: tuple[tuple[Steps, StepFigures], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def kv_each(self) -> Array:
@@ -154,8 +154,9 @@ class ServingEngine:
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps."""
-        if self.ahead is not None and self.ahead[0].same(steps):
-            return self.ahead[1]
+        for known, figures in self.ahead:
+            if known.same(steps):
+                return figures
         run, captured = self.as_run(steps)
         if isinstance(self.launched, ServedModel | DraftedModel):  # the host's times of their steps are columns
             figures = self.launched.price(run, captured)
