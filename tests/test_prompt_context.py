@@ -18,7 +18,7 @@ from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.layout import legal_choices, split
 from rackmodel.model.result import Result
 from rackmodel.serving.ask import service_of
-from rackmodel.serving.drafts import model_of
+from rackmodel.serving.engine import model_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.launch import launches_of
 from rackmodel.serving.offers import Widths, engine_of

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rackmodel.errors import InputError
 from rackmodel.serving.ask import service_of
-from rackmodel.serving.drafts import model_of
+from rackmodel.serving.engine import model_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop, priced_batches, steps_of_pools

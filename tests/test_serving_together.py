@@ -9,6 +9,8 @@ import pytest
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.serving.ask import service_of
+from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.offers import Service, Widths, engine_of
 from rackmodel.serving.requests import Requests
@@ -79,6 +81,42 @@ def test_layers_are_priced_once_for_all_engines_of_a_plan(monkeypatch: pytest.Mo
     assert calls == [15]
 
 
+def test_engines_with_drafts_are_priced_at_once_with_what_drafts_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = service_of("dgx_h200", "deepseek_v3_decoder", ["accelerators=8"], read_profile("sglang"), (1024.0, 256.0, 0.0))
+    pairs = ((3, Deployment(tensor=8)), (2, Deployment(tensor=4)), (3, Deployment(tensor=2)))
+    engines = [engine_of(replace(service, drafted=count, accepted=0.8), one, Widths()) for count, one in pairs]
+    asked = [(engine, _steps(4 + n, n)) for n, engine in enumerate(engines)]
+    alone, calls, price = [engine.price(steps) for engine, steps in asked], [], ServedModel.price
+
+    def counted(self: ServedModel, steps: Steps, *more: object) -> object:
+        calls.append(len(steps))
+        return price(self, steps, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ServedModel, "price", counted)
+    found = dict(priced_together(asked))
+    assert calls == [15, 30]  # of the model; of its module, on the same tokens and on one a sequence
+    for number, figures in enumerate(alone):
+        np.testing.assert_allclose(found[number].seconds, figures.seconds, rtol=1e-12)
+        np.testing.assert_allclose(found[number].joules, figures.joules, rtol=1e-12)
+
+
+def test_a_step_with_drafts_is_the_sum_of_what_it_runs_of_each_model() -> None:
+    service = service_of("dgx_h200", "deepseek_v3_decoder", ["accelerators=8"], read_profile("sglang"), (1024.0, 256.0, 0.0))
+    model = engine_of(replace(service, drafted=3, accepted=0.8), Deployment(tensor=8), Widths()).launched
+    assert isinstance(model, DraftedModel)
+    steps = replace(_steps(6, 5), new=np.full(6, 4.0))
+    captured = np.arange(6) % 2 > 0
+    none = np.zeros(6)
+    drafting = replace(steps, decodes=steps.sequences, new=np.ones(6), prefill=none, prompts=none, before=none)
+    every, verified, again = (
+        own.price(one, captured) for own, one in ((model.target, steps), (model.draft, steps), (model.draft, drafting))
+    )
+    times = np.where(steps.decodes > 0, 2.0, 0.0)
+    for name in ("seconds", "joules"):
+        whole = getattr(every, name) + getattr(verified, name) + times * getattr(again, name)
+        np.testing.assert_allclose(getattr(model.price(steps, captured), name), whole, rtol=1e-12)
+
+
 def test_a_loop_asks_for_the_steps_that_it_is_said_to_ask_for() -> None:
     """Else what was priced ahead is of no use: an engine that knows `loop_steps` prices nothing."""
     engine = engine_of(_service(), FOUR, Widths())
@@ -86,7 +124,7 @@ def test_a_loop_asks_for_the_steps_that_it_is_said_to_ask_for() -> None:
     clients, schedule = np.array([1.0, 20.0, 300.0]), engine.scheduled(3)
     room = engine.room(requests, schedule)
     steps = loop_steps(requests, schedule, clients, room)
-    ahead: ServingEngine = replace(engine, ahead=(steps, engine.price(steps)), launched=None)  # type: ignore[arg-type]
+    ahead: ServingEngine = replace(engine, ahead=((steps, engine.price(steps)),), launched=None)  # type: ignore[arg-type]
     one, other = (closed_loop(own, requests, schedule, clients, room, at_once=True) for own in (engine, ahead))
     np.testing.assert_array_equal(one.tpot_s, other.tpot_s)
     np.testing.assert_array_equal(one.joules_per_token, other.joules_per_token)

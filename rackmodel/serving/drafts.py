@@ -13,11 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from rackmodel.cost.ledger import Charge, Ledger
-from rackmodel.serving.engine import ServingEngine
+from rackmodel.cost.ledger import Charge
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import AMOUNTS, Array, StepFigures, Steps
+from rackmodel.serving.step_parts import StepPart, figures_of, whole_of
+from rackmodel.serving.steps import Array, StepFigures, Steps
+
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,24 +59,31 @@ class DraftedModel:
         """Bytes of an accelerator's memory."""
         return self.target.capacity_bytes
 
-    def price(self, steps: Steps) -> StepFigures:
-        """Seconds, joules and ledger of n steps."""
+    def under(self, profile: ProfileSpec) -> DraftedModel:
+        """Both under a profile that differs in the host's times alone."""
+        return replace(self, target=self.target.under(profile), draft=self.draft.under(profile))
+
+    def price(self, steps: Steps, captured: Bools | None = None) -> StepFigures:
+        """Seconds, joules and ledger of n steps. captured: [n] those that run as graphs, None = none that the profile does not say."""
+        parts = self.parts(steps, captured)
+        return whole_of(parts, figures_of(parts))
+
+    def parts(self, steps: Steps, captured: Bools | None) -> list[StepPart]:
+        """What n steps run of each model."""
         none, one = np.zeros(len(steps)), np.ones(len(steps))
-        drafting = replace(steps, decodes=steps.sequences, new=one, prefill=none, prompts=none, before=none)
         again = float(self.count - self.own)
-        figures = [self.target.price(steps)]
+        found = [StepPart(model=self.target, steps=steps, captured=captured)]
         if self.own:
-            figures.append(self.draft.price(steps))
+            found.append(StepPart(model=self.draft, steps=steps, captured=captured))
         if again:
-            figures.append(_times(self.draft.price(drafting), np.where(steps.decodes > 0, again, 0.0)))
+            drafting = replace(steps, decodes=steps.sequences, new=one, prefill=none, prompts=none, before=none)
+            times = np.where(steps.decodes > 0, again, 0.0)
+            found.append(StepPart(model=self.draft, steps=drafting, captured=captured, times=times))
         if np.any(steps.prefill > 0) and not self.own:
             prompts = replace(steps, decodes=none, new=one, context=none)
-            figures.append(_times(self.draft.price(prompts), np.where(steps.prefill > 0, 1.0, 0.0)))
-        return StepFigures(
-            seconds=np.asarray(sum(one.seconds for one in figures)),
-            joules=np.asarray(sum(one.joules for one in figures)),
-            ledger=Ledger(tuple(row for one in figures for row in one.ledger.rows)),
-        )
+            times = np.where(steps.prefill > 0, 1.0, 0.0)
+            found.append(StepPart(model=self.draft, steps=prompts, captured=captured, times=times))
+        return found
 
     def waiting(self, seconds: Array, mesh: Array) -> list[Charge]:
         """As the model that it drafts for says: both are on the same accelerators."""
@@ -83,16 +94,13 @@ class DraftedModel:
         return self.target.idling(seconds, mesh)
 
 
-def _times(figures: StepFigures, by: np.ndarray) -> StepFigures:
-    """The figures of so many [n] steps."""
-    rows = tuple(replace(row, **{name: getattr(row, name) * by for name in AMOUNTS}) for row in figures.ledger.rows)
-    return StepFigures(seconds=figures.seconds * by, joules=figures.joules * by, ledger=Ledger(rows))
+def models_of(model: ServedModel | DraftedModel) -> tuple[ServedModel, ...]:
+    """All that steps of a model run: itself, and what drafts for it."""
+    return (model.target, model.draft) if isinstance(model, DraftedModel) else (model,)
 
 
-def model_of(engine: ServingEngine) -> ServedModel:
-    """The served model of an engine, without what drafts for it."""
-    model = engine.captured
+def parts_of(model: ServedModel | DraftedModel, steps: Steps, captured: Bools) -> list[StepPart]:
+    """What n steps run of each of them. captured: [n] those that run as graphs."""
     if isinstance(model, DraftedModel):
-        return model.target
-    assert isinstance(model, ServedModel)
-    return model
+        return model.parts(steps, captured)
+    return [StepPart(model=model, steps=steps, captured=captured)]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
+from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps, joined_figures
@@ -31,13 +32,13 @@ ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the librar
 @dataclass(frozen=True, kw_only=True)
 class ServingEngine:
     """captured, launched: the model with steps as graphs, and launched by the host · facts: of the engine · ranks: of attention data
-    parallelism · ahead: steps that were priced before who asks for them, and their figures."""
+    parallelism · ahead: sets of steps that were priced before who asks for them, each with its figures."""
 
     captured: Served
     launched: Served
     facts: Engine
     ranks: int = 1
-    ahead: tuple[Steps, StepFigures] | None = field(default=None, compare=False, repr=False)
+    ahead: tuple[tuple[Steps, StepFigures], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def kv_each(self) -> Array:
@@ -153,10 +154,14 @@ class ServingEngine:
 
     def price(self, steps: Steps) -> StepFigures:
         """Seconds, joules and ledger of n steps."""
-        if self.ahead is not None and self.ahead[0].same(steps):
-            return self.ahead[1]
+        for known, figures in self.ahead:
+            if known.same(steps):
+                return figures
         run, captured = self.as_run(steps)
-        figures = self._together(run, captured) if isinstance(self.launched, ServedModel) else self._apart(run, captured)
+        if isinstance(self.launched, ServedModel | DraftedModel):  # the host's times of their steps are columns
+            figures = self.launched.price(run, captured)
+        else:
+            figures = self._apart(run, captured)
         return self.with_host(figures, steps)
 
     def as_run(self, steps: Steps) -> tuple[Steps, NDArray[np.bool_]]:
@@ -235,11 +240,6 @@ class ServingEngine:
         scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
         return replace(steps, decodes=decodes, context=steps.context * scale)
 
-    def _together(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
-        """Of one model, whose host's times are columns."""
-        assert isinstance(self.launched, ServedModel)
-        return self.launched.price(steps, as_graph)
-
     def _apart(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
         """Of any two models."""
         ways = (self.captured, as_graph), (self.launched, ~as_graph)
@@ -260,9 +260,18 @@ def serving_engine(make: Callable[[ProfileSpec], Served], profile: ProfileSpec, 
     """
     facts = engine_facts(profile)
     free, launched = without_launches(profile), make(profile)
-    captured = launched.under(free) if isinstance(launched, ServedModel) else make(free)
+    captured = launched.under(free) if isinstance(launched, ServedModel | DraftedModel) else make(free)
     facts = facts.on(launched.capacity_bytes).model_copy(update=said)
     return ServingEngine(captured=captured, launched=launched, facts=facts, ranks=ranks)
+
+
+def model_of(engine: ServingEngine) -> ServedModel:
+    """The served model of an engine, without what drafts for it."""
+    model = engine.captured
+    if isinstance(model, DraftedModel):
+        return model.target
+    assert isinstance(model, ServedModel)
+    return model
 
 
 def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str, Any] | None = None) -> Schedule:

@@ -15,8 +15,7 @@ import numpy as np
 
 from rackmodel.cost.step.ledger import replica_static
 from rackmodel.errors import InfeasibleError
-from rackmodel.serving.drafts import model_of
-from rackmodel.serving.engine import ServingEngine
+from rackmodel.serving.engine import ServingEngine, model_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of, shown_figures
 from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop, steps_of_pools

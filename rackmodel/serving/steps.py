@@ -94,6 +94,16 @@ class StepFigures:
     joules: Array
     ledger: Ledger
 
+    def at(self, own: slice) -> StepFigures:
+        """Those of some of the steps."""
+
+        def charge(row: Charge) -> Charge:
+            figures = {name: getattr(row, name) for name in AMOUNTS}
+            some = {name: figure[own] if isinstance(figure, np.ndarray) and figure.size > 1 else figure for name, figure in figures.items()}
+            return Charge(row.phase, row.einsum, row.tensor, row.level, row.component, row.action, unit=row.unit, **some)
+
+        return StepFigures(seconds=self.seconds[own], joules=self.joules[own], ledger=Ledger(tuple(map(charge, self.ledger.rows))))
+
 
 def joined_figures(parts: Sequence[tuple[NDArray[np.bool_], StepFigures]]) -> StepFigures:
     """Figures of n steps from those of parts of them, each with which [n] it has."""

@@ -1,4 +1,4 @@
-"""Steps of several engines priced at once: models that differ in degrees alone are columns of one.
+"""Steps of several engines priced at once: models that differ in degrees alone are columns of one, and so are what drafts for them.
 
 What a layer's tasks are, and how each of them is priced, takes as long for two steps as for hundreds. A step's figures depend on no other
 step, so that each engine gets what it would have priced by itself.
@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.serving.drafts import DraftedModel, models_of, parts_of
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import AMOUNTS, Deployment, StepFigures, Steps
+from rackmodel.serving.step_parts import StepPart, figures_of, whole_of
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
 
 MOST = 2048  # steps that are priced at once, with their ledger in memory
+Place = dict[Deployment, int]
+"""Deployments of some models → their places in the model of all of them."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,24 @@ class _Asked:
 
     number: int
     engine: ServingEngine
-    model: ServedModel
+    model: ServedModel | DraftedModel
     steps: Steps
     run: Steps
     captured: NDArray[np.bool_]
+
+    @property
+    def models(self) -> tuple[ServedModel, ...]:
+        """That its steps run."""
+        return models_of(self.model)
 
 
 def priced_together(asked: Sequence[tuple[ServingEngine, Steps]]) -> Iterator[tuple[int, StepFigures]]:
     """(number of what is asked, its figures), of those that can be priced beside others; the rest is left to who asks."""
     groups: list[list[_Asked]] = []
     for number, (engine, steps) in enumerate(asked):
-        if isinstance(engine.launched, ServedModel) and len(steps):
+        if isinstance(engine.launched, ServedModel | DraftedModel) and len(steps):
             one = _Asked(number, engine, engine.launched, steps, *engine.as_run(steps))
-            own = next((group for group in groups if _alike(group[0].model, one.model)), None)
+            own = next((group for group in groups if _all_alike(group[0].models, one.models)), None)
             if own is None:
                 groups.append([one])
             else:
@@ -47,6 +55,11 @@ def priced_together(asked: Sequence[tuple[ServingEngine, Steps]]) -> Iterator[tu
     for group in groups:
         if len(group) > 1:
             yield from _of_one_model(group)
+
+
+def _all_alike(some: Sequence[ServedModel], others: Sequence[ServedModel]) -> bool:
+    """Whether models, and what drafts for them, differ in deployments alone."""
+    return len(some) == len(others) and all(map(_alike, some, others))
 
 
 def _alike(one: ServedModel, other: ServedModel) -> bool:
@@ -59,25 +72,29 @@ def _alike(one: ServedModel, other: ServedModel) -> bool:
 def _of_one_model(group: Sequence[_Asked]) -> Iterator[tuple[int, StepFigures]]:
     """Figures of models that differ in deployments alone: those of one plan at once."""
     for some in _of_one_plan(group):
-        own = {one: place for place, one in enumerate(dict.fromkeys(one for asked in some for one in asked.model.deployments))}
-        first, *others = own
-        joint = replace(some[0].model, deployment=first, others=tuple(others))
+        joint = [_joint([asked.models[number] for asked in some]) for number in range(len(some[0].models))]
         for part in _parts(some):
             try:
-                yield from _priced(joint, own, part)
+                yield from _priced(joint, part)
             except (InputError, InfeasibleError):  # of one of them, who says so when it is asked
                 continue
+
+
+def _joint(models: Sequence[ServedModel]) -> tuple[ServedModel, Place]:
+    """Models as one of all their deployments, and where these are."""
+    place = {one: number for number, one in enumerate(dict.fromkeys(one for own in models for one in own.deployments))}
+    first, *others = place
+    return replace(models[0], deployment=first, others=tuple(others)), place
 
 
 def _of_one_plan(group: Sequence[_Asked]) -> Iterator[list[_Asked]]:
     """Those of a plan, where they are more than one: with ranks of sequences or without, and so on."""
     apart: list[tuple[object, list[_Asked]]] = []
     for asked in group:
-        one = asked.model.deployment
-        if one.prompt_context > 1:  # which have a plan of decodes besides
+        if any(model.deployment.prompt_context > 1 for model in asked.models):  # which have a plan of decodes besides
             continue
         try:
-            plan = (one.attention_data > 1, one.pipeline > 1, [own.plans for own in asked.model.laid_out])
+            plan = [_plan_of(model) for model in asked.models]
         except (InputError, InfeasibleError):
             continue
         own = next((others for other, others in apart if other == plan), None)
@@ -86,6 +103,10 @@ def _of_one_plan(group: Sequence[_Asked]) -> Iterator[list[_Asked]]:
         else:
             own.append(asked)
     yield from (own for _, own in apart if len(own) > 1)
+
+
+def _plan_of(model: ServedModel) -> tuple[object, ...]:
+    return model.deployment.attention_data > 1, model.deployment.pipeline > 1, [own.plans for own in model.laid_out]
 
 
 def _parts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
@@ -99,28 +120,18 @@ def _parts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
     yield some
 
 
-def _priced(joint: ServedModel, place: dict[Deployment, int], asked: Sequence[_Asked]) -> list[tuple[int, StepFigures]]:
-    """The figures of each. place: of deployments in the model of all of them."""
-    runs = []
-    for one in asked:
-        meshes = np.array([float(place[deployment]) for deployment in one.model.deployments])
-        runs.append(replace(one.run, mesh=meshes[one.run.mesh.astype(np.int64)]))
-    figures = joint.price(Steps.joined(runs), np.concatenate([one.captured for one in asked]))
-    found, first = [], 0
-    for one in asked:
-        own = slice(first, first + len(one.steps))
-        first += len(one.steps)
-        part = StepFigures(seconds=figures.seconds[own], joules=figures.joules[own], ledger=_some(figures.ledger, own))
-        found.append((one.number, one.engine.with_host(part, one.steps)))
+def _priced(joint: Sequence[tuple[ServedModel, Place]], asked: Sequence[_Asked]) -> list[tuple[int, StepFigures]]:
+    """The figures of each. joint: for each of the models that one runs, that of all of them."""
+    each = [[_beside(part, one.models, joint) for part in parts_of(one.model, one.run, one.captured)] for one in asked]
+    figures, found = iter(figures_of([part for parts in each for part in parts])), []
+    for one, parts in zip(asked, each, strict=True):
+        whole = whole_of(parts, [next(figures) for _ in parts])
+        found.append((one.number, one.engine.with_host(whole, one.steps)))
     return found
 
 
-def _some(ledger: Ledger, own: slice) -> Ledger:
-    """That of some of the steps."""
-
-    def charge(row: Charge) -> Charge:
-        figures = {name: getattr(row, name) for name in AMOUNTS}
-        some = {name: figure[own] if isinstance(figure, np.ndarray) and figure.size > 1 else figure for name, figure in figures.items()}
-        return Charge(row.phase, row.einsum, row.tensor, row.level, row.component, row.action, unit=row.unit, **some)
-
-    return Ledger(tuple(charge(row) for row in ledger.rows))
+def _beside(part: StepPart, models: Sequence[ServedModel], joint: Sequence[tuple[ServedModel, Place]]) -> StepPart:
+    """A part of a step as one of the model that stands for several. models: that the step runs."""
+    model, place = next(both for own, both in zip(models, joint, strict=True) if own is part.model)
+    meshes = np.array([float(place[deployment]) for deployment in part.model.deployments])
+    return replace(part, model=model, steps=replace(part.steps, mesh=meshes[part.steps.mesh.astype(np.int64)]))

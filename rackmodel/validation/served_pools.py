@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.serving.drafts import model_of
-from rackmodel.serving.engine import ServingEngine
+from rackmodel.serving.engine import ServingEngine, model_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.pools import Pool, Transfer, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.steady import Steady, closed_loop, loop_steps
-from rackmodel.serving.steps import Deployment, Steps
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
 from rackmodel.serving.together import priced_together
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
@@ -91,15 +92,24 @@ def serving_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 def _priced_ahead(together: Mapping[tuple[Server, ...], Sequence[Point]]) -> dict[tuple[Server, ...], ServingEngine]:
     """Engines with what their points' loops will ask, of those whose models can be priced beside each other."""
-    loops = dict[tuple[Server, ...], _Loop]()
+    loops = dict[tuple[Server, ...], list[_Loop]]()
     for servers, points in together.items():
         try:
-            loops[servers] = _Loop.of(engine_of(*servers), _meshes(servers, points), points, [one.timed for one in points])
+            loops[servers] = _loops(engine_of(*servers), servers, points)
         except (InputError, InfeasibleError):  # who asks is told why
             continue
-    asked = [(servers, loop.engine, loop.steps) for servers, loop in loops.items()]
-    priced = priced_together([(engine, steps) for _, engine, steps in asked])
-    return {asked[number][0]: replace(asked[number][1], ahead=(asked[number][2], figures)) for number, figures in priced}
+    asked = [(servers, own, Steps.joined([loop.steps for loop in own])) for servers, own in loops.items()]
+    priced = priced_together([(own[0].engine, steps) for _, own, steps in asked])
+    return {asked[number][0]: _with_known(asked[number][1], figures) for number, figures in priced}
+
+
+def _with_known(loops: Sequence[_Loop], figures: StepFigures) -> ServingEngine:
+    """The engine of some loops, which knows their steps. figures: of those of one after another."""
+    known, first = [], 0
+    for loop in loops:
+        known.append((loop.steps, figures.at(slice(first, first + len(loop.steps)))))
+        first += len(loop.steps)
+    return replace(loops[0].engine, ahead=tuple(known))
 
 
 def _answered(servers: Sequence[Server], points: Sequence[Point], engine: ServingEngine | None = None) -> list[ScoredRow]:
@@ -188,10 +198,21 @@ def _meshes(servers: Sequence[Server], points: Sequence[Point]) -> NDArray[np.in
 
 def _priced(servers: Sequence[Server], points: Sequence[Point], engine: ServingEngine | None) -> Found:
     """Figures of the points of servers of one engine."""
-    engine, mesh = engine or engine_of(*servers), _meshes(servers, points)
-    found, figures = _settled(engine, mesh, points, [one.timed for one in points])
-    ends = [_settled(engine, mesh, points, timed)[1] for timed in _acceptances(points)]
-    return Found(figures, list(_bins(found, figures["tpot"])), over_capacity(engine)[mesh], ends)
+    loops = _loops(engine or engine_of(*servers), servers, points)
+    if engine is None:
+        engine = _with_known(loops, loops[0].engine.price(Steps.joined([loop.steps for loop in loops])))
+    (found, figures), *ends = [_settled(replace(loop, engine=engine), points) for loop in loops]
+    over = over_capacity(engine)[_meshes(servers, points)]
+    return Found(figures, list(_bins(found, figures["tpot"])), over, [figures for _, figures in ends])
+
+
+def _loops(engine: ServingEngine, servers: Sequence[Server], points: Sequence[Point]) -> list[_Loop]:
+    """The loop of the points of servers of one engine, then those in which drafts are kept otherwise.
+
+    Raises InputError, InfeasibleError.
+    """
+    mesh = _meshes(servers, points)
+    return [_Loop.of(engine, mesh, points, timed) for timed in ([one.timed for one in points], *_acceptances(points))]
 
 
 def _acceptances(points: Sequence[Point]) -> list[list[dict[str, float]]]:
@@ -222,19 +243,16 @@ class _Loop:
         room = np.minimum(room_of(engine, requests, schedule, MOST), MOST)
         return cls(engine, requests, schedule, room, np.array([one.run.clients for one in points]))
 
-    @property
+    @cached_property
     def steps(self) -> Steps:
         """That it prices."""
         return loop_steps(self.requests, self.schedule, self.clients, self.room)
 
 
-def _settled(
-    engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[Point], timed: Sequence[dict[str, float]]
-) -> tuple[Steady, dict[str, Array]]:
-    """What the points of one engine settle at, and their figures. mesh: [n] their deployments · timed: facts of the engine in each."""
-    loop = _Loop.of(engine, mesh, points, timed)
+def _settled(loop: _Loop, points: Sequence[Point]) -> tuple[Steady, dict[str, Array]]:
+    """What the points of one engine settle at, and their figures."""
     requests, schedule, clients, output = loop.requests, loop.schedule, loop.clients, np.array([one.run.output for one in points])
-    found = closed_loop(engine, requests, schedule, clients, loop.room, at_once=True)
+    found = closed_loop(loop.engine, requests, schedule, clients, loop.room, at_once=True)
     tpot, ttft = found.run_tpot_s(requests, schedule), found.run_ttft_s(requests)
     return found, {
         "tpot": tpot,

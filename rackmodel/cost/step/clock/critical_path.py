@@ -148,8 +148,8 @@ class _Walk:
         total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         number, none = int(total.last[device]), total.kind.size
         hands = not self.jobs.sends_overlap and self.jobs.stages > 1
-        assert self.ran.ended is not None
-        arrivals = self.ran.ended.arrivals[:, self.column]
+        ended = self.ran.ended
+        assert ended is not None
         while True:  # (a path goes through few of the passes)
             kind, before = total.kind.item(number), total.before.item(number)
             feed, entry = none, list[float]()
@@ -158,7 +158,7 @@ class _Walk:
                     self._count(total, number)
                 feed, entry = total.feeds.item(number), self.ran.entry(number, self.column)
                 place = self._through(number, place, entry)
-            if place == 0 and feed < none and entry[0] == arrivals.item(feed):
+            if place == 0 and feed < none and entry[0] == ended.arrival(feed, self.column):
                 number = self._sent(total, feed)
             elif before < none:
                 number = before

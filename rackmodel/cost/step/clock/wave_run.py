@@ -59,6 +59,11 @@ class Ended:
         """[passes + 1, n] when what they made arrived."""
         return np.asarray(self._run.arrivals[self._place].reshape(-1, self._n))
 
+    def arrival(self, number: int, column: int) -> float:
+        """When what a pass made arrived, of one mapping."""
+        copy, column = divmod(column, self._run.wide)
+        return float(self._run.arrivals[self._place.item(number * self._copies + copy), column])
+
     def entry(self, number: int, column: int) -> list[float]:
         """[state] before a pass that has run, of a mapping that is kept."""
         copy, column = divmod(column, self._run.wide)
