@@ -88,6 +88,15 @@ def test_prompts_that_are_on_their_way_together_wait_for_one_another(stages: int
     assert law[2] == pytest.approx(trace[2], rel=0.06)
 
 
+@pytest.mark.parametrize(("clients", "prompt", "output", "way_s"), [(37, 4096, 1024, 0.01), (128, 1024, 128, 0.01), (37, 4096, 128, 3e-3)])
+def test_requests_of_equal_lengths_come_in_order_and_wait_as_many_full_steps(clients: int, prompt: int, output: int, way_s: float) -> None:
+    """The first of them comes back in steps without prompts, in which others end: first tokens came up to 54 % too soon."""
+    law, trace = _both(clients, (prompt, output, 1.0), 16, request_s=way_s, tokenize_s=8e-6)
+    assert law[0] == pytest.approx(trace[0], rel=0.01)
+    assert law[1] == pytest.approx(trace[1], rel=0.12)
+    assert law[2] == pytest.approx(trace[2], rel=0.05)
+
+
 @pytest.mark.parametrize(("prompt", "clients"), [(100, 4), (100, 16), (1024, 2)])
 def test_of_clients_of_unlike_lengths_the_first_goes_alone(prompt: int, clients: int) -> None:
     """An idle engine takes the first prompt that comes, and the others wait for its step: they were up to 38 % too fast."""

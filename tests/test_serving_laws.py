@@ -424,6 +424,15 @@ def test_kept_drafts_shorten_a_token() -> None:
     assert 1.5 < plain.tpot_s[0] / drafted.tpot_s[0] < 1.8
 
 
+@pytest.mark.parametrize("stages", [1, 4])
+def test_a_sequence_that_leaves_takes_all_of_its_cache_with_it(stages: int) -> None:
+    """Whole steps of drafts make more tokens than were asked for: what they put into the cache is of their sequence, and no later request
+    is slower for it."""
+    schedule, trace = Schedule.of(stages=stages, drafted=3, accepted=0.85), drawn_trace(4000, (100.0, 20.0, 0.5))
+    figures = simulate(LinearModel(cache_s=1e-6, stages=stages), trace, schedule, 1e12, 16)
+    assert figures.tpot_s[3000:].mean() == pytest.approx(figures.tpot_s[1000:2000].mean(), rel=0.02)
+
+
 def test_a_request_that_fits_no_cache_is_refused() -> None:
     trace = Trace(arrival_s=np.zeros(1), prompt=np.array([1000.0]), output=np.array([10.0]))
     with pytest.raises(InfeasibleError, match=r"memory: request 1 of 1,010 tokens does not fit a cache of 500"):

@@ -154,6 +154,13 @@ def test_what_decides_remembered_answers_is_there() -> None:
         assert list(PACKAGE.glob(pattern)), pattern
 
 
+def test_who_remembers_answers_counts_among_what_decides_them() -> None:
+    """How far a search of nests may go is said there: another limit was answered with bounds of the one before."""
+    asking = {path for path in PACKAGE.rglob("*.py") if "store().remember(" in path.read_text(encoding="utf-8")}
+    assert asking
+    assert asking <= {path for pattern in SOLVERS for path in PACKAGE.glob(pattern)}
+
+
 def test_what_make_quick_asks_is_there() -> None:
     """A file that went with its name left `make quick` without any test."""
     lists = re.findall(r"^QUICK(_NESTS)? := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)

@@ -440,6 +440,16 @@ def test_a_batch_that_ranks_do_not_divide_runs_whole() -> None:
     assert amount(result, tensor="X", action="read") == 7 * 64 * 96 * 2
 
 
+@pytest.mark.parametrize("micro_batch", ["free", 2, [1, 2]])
+def test_free_micro_batches_hold_the_whole_of_a_batch_that_ranks_do_not_divide(micro_batch: Any) -> None:
+    """The two samples of the fullest rank run together, whether that is what was asked for or one of several choices."""
+    load = workload({"Q": HEADS["Q"]}, {"b": 7, "s": 64, "h": 4, "e": 16, "d": 96}, phases=["forward"])
+    found, whole = (over_four(load, "b", uneven="ceil", micro_batch=said) for said in (micro_batch, "whole"))
+    assert (found.latency_s, found.energy_j, found.mapping.step) == (whole.latency_s, whole.energy_j, whole.mapping.step)
+    with pytest.raises(InputError, match="batch does not divide"):
+        over_four(load, "b", uneven="ceil", micro_batch=1)
+
+
 def test_the_words_before_keep_their_meaning() -> None:
     """`ceil`: operations of the fullest, bytes of the mean."""
     load = workload({"Q": HEADS["Q"]}, {"b": 2, "s": 64, "h": 25, "e": 16, "d": 96}, phases=["forward"])

@@ -284,8 +284,9 @@ class MeshBuilder:
             return [(1, 1)], ""
         local, rest = divmod(self.workload.sizes[batch], ranks)
         if rest:
-            if said == "whole" and self.mapper.may_be_uneven(batch):
-                return [(local + 1, 1)], ""
+            fullest = local + 1  # samples of the rank that has most: it runs them together
+            if self.mapper.may_be_uneven(batch) and (isinstance(said, str) or fullest in _listed(said)):
+                return [(fullest, 1)], ""
             return [], "batch does not divide"
         sizes = [local] if said == "whole" else divisors(local) if said == "free" else [s for s in _listed(said) if local % s == 0]
         return [(size, local // size) for size in sizes], "" if sizes else "micro-batch does not divide"

@@ -77,11 +77,11 @@ class Rules:
 
 class Lane:
     """Sequences that decode together: all of a replica, or those of one batch of its pipeline. decoding: (step that one ends after, its
-    number)."""
+    number, tokens of its cache then) · context: tokens of all their caches now."""
 
     def __init__(self) -> None:
         self.step = 0
-        self.decoding: list[tuple[int, int]] = []
+        self.decoding: list[tuple[int, int, float]] = []
         self.context = 0.0
 
     @property
@@ -89,19 +89,19 @@ class Lane:
         """Tokens of a sequence's cache, in the mean."""
         return self.context / len(self.decoding) if self.decoding else 0.0
 
-    def join(self, number: int, steps: int, prompt: float) -> None:
-        """A sequence that decodes for so many steps."""
-        heapq.heappush(self.decoding, (self.step + steps, number))
+    def join(self, number: int, steps: int, prompt: float, pace: float) -> None:
+        """A sequence that decodes for so many steps, of `pace` tokens each: in the last one it may get more than it was asked for."""
+        heapq.heappush(self.decoding, (self.step + steps, number, prompt + steps * pace))
         self.context += prompt
 
-    def decoded(self, steps: int, pace: float, trace: Trace) -> list[int]:
+    def decoded(self, steps: int, pace: float) -> list[int]:
         """Every sequence has got its tokens of some steps: those that are complete leave."""
         self.step += steps
         self.context += len(self.decoding) * steps * pace
         left = []
         while self.decoding and self.decoding[0][0] <= self.step:
-            _, number = heapq.heappop(self.decoding)
-            self.context -= float(trace.prompt[number] + trace.output[number] - 1)
+            _, number, held = heapq.heappop(self.decoding)
+            self.context -= held
             left.append(number)
         self.context = max(self.context, 0.0) if self.decoding else 0.0
         return left
@@ -210,7 +210,7 @@ class Admission:
         if left <= 0:
             self.end(number)
         else:
-            lane.join(number, left, float(self.trace.prompt[number]))
+            lane.join(number, left, float(self.trace.prompt[number]), self.rules.pace)
 
     def end(self, number: int) -> None:
         """A request is complete; its client sends the next one."""

@@ -54,7 +54,7 @@ class Batches(Admission):
         while self.under_way and self.under_way[0].end <= self.clock:
             batch = self.under_way.popleft()
             if batch.decoded:
-                for number in batch.lane.decoded(1, self.rules.pace, self.trace):
+                for number in batch.lane.decoded(1, self.rules.pace):
                     self.end(number)
             for number in batch.done:
                 self.begin(number, batch.lane)
@@ -86,7 +86,7 @@ class Batches(Admission):
         self.clock += stages * self.worked(seconds * steps, joules * steps)
         self.free = [self.clock] * stages
         self.count += steps
-        for number in lane.decoded(steps, self.rules.pace, self.trace):
+        for number in lane.decoded(steps, self.rules.pace):
             self.end(number)
 
     def _there(self) -> tuple[int, int]:

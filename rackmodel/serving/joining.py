@@ -48,11 +48,12 @@ class Cycle:
 @dataclass(frozen=True)
 class Wait:
     """Batches that pass before a prompt may join one: their seconds, and the prompts of others in them, `outside` of these before it comes
-    to the queue. [n] each."""
+    to the queue · own_s: seconds of its own steps. [n] each."""
 
     seconds: Array
     prompts: Array
     outside: Array
+    own_s: Array
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,13 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
     prompts = under_way * np.maximum(_met(passing.window, passed), passing.always) * each
     behind = _on_their_way(beat, mixed, cycle, after, under_way * passing.count * passing.met)
-    return Wait(
+    wait = Wait(
         seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
         prompts=prompts * passed + behind,
         outside=prompts * (passed - schedule.before_join),
+        own_s=beat.own_s,
     )
+    return _in_order(wait, beat, requests, schedule, cycle)
 
 
 def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> _Batches:
@@ -134,6 +137,31 @@ def _on_their_way(beat: Rhythm, mixed: NDArray[np.bool_], cycle: Cycle, after: A
     more = np.minimum(together, np.maximum(clients - group.company, 0.0))
     behind = (behind_in_batch(group, more) - behind_in_batch(group)) / 2.0
     return np.asarray(np.where(mixed, np.maximum(together - group.most * (1.0 + passed), 0.0) * later, behind))
+
+
+def _in_order(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> Wait:
+    """The same wait but of requests of equal lengths, which end as they began: m in a step, in steps that follow one another.
+
+    The first of them is ready for a step K steps after its end, which have no prompts: those on its way, and those scheduled ahead. All
+    others have as many between end and step, and these have prompts but for those before the first one's: min(i, K) of the i-th step's, a
+    mean over C / m; its own step is full, too. Not of a pipeline, nor where fewer steps have no prompts than a request is on its way; nor
+    where K is at most one, so that prompts do not queue and those that a step has no whole room for go apart.
+    """
+    group = beat.group
+    after = schedule.before_s(requests)
+    waiting = np.ceil(after / beat.decode_s - 1e-9) + schedule.before_join
+    groups = np.maximum((cycle.crowd.clients + 1.0) / group.most, 1.0)
+    full = np.where(waiting < groups, waiting - waiting * (waiting + 1.0) / (2.0 * groups), (groups - 1.0) / 2.0)
+    seconds = np.maximum(full * beat.full_s + (waiting - full) * beat.decode_s - after, 0.0)
+    ordered = (schedule.mixed > 0) & (group.stages == 1) & (requests.variation == 0) & (group.wait_steps == 0)
+    ordered = ordered & (groups > 1.0) & (waiting > 1.0) & (cycle.still > waiting)
+    joined = np.where(group.chunks > 1.0, 0.0, np.maximum(group.most - 1.0 - group.beside(cycle.crowd.queued), 0.0))
+    return Wait(
+        seconds=np.where(ordered, seconds, wait.seconds),
+        prompts=np.where(ordered, full * group.most + joined, wait.prompts),
+        outside=wait.outside,
+        own_s=np.where(ordered & (group.chunks <= 1.0), beat.full_s, wait.own_s),
+    )
 
 
 def _rest(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array, after: Array) -> Array:

@@ -120,7 +120,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    first = np.maximum(queue + wait.seconds + before + beat.own_s, most * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
     outside = (clients / most - 1.0) * (busy + first)
     times = _Times(

@@ -80,7 +80,7 @@ class _Steps(Admission):
 
     def _decoded(self, steps: int) -> None:
         self.count += steps
-        for number in self.lane.decoded(steps, self.rules.pace, self.trace):
+        for number in self.lane.decoded(steps, self.rules.pace):
             self.end(number)
 
     def _stride(self) -> None:
