@@ -190,7 +190,7 @@ def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
 
 def forms_of(rows: ProductRows, machine: Machine, like: Products | None) -> list[Form]:
     """Forms to fit, of which the best counts: 16-bit kernels split sums; those of less quantise their left operand, and do not."""
-    common = ("rate", "load_bytes_per_s", "memory")
+    common: tuple[str, ...] = ("rate", "load_bytes_per_s", "memory")
     if like is None and rows.precision == "bf16":
         return [Form(free=("start_s", *common, "step_s", "block_s", "split_s"), fixed={"latency_s": LATENCY_S})]
     if like is None:
