@@ -153,7 +153,8 @@ def test_a_fit_finds_the_cache_that_loops_used() -> None:
     rows, machine, _ = _synthetic(noise=0.0)
     kept = replace(machine, cache=50e6)
     true = facts(split="4 us", block="1 us", latency=f"{LATENCY_S} s", reuse="20 MB", reuse_bandwidth="8 TB/s")
-    form = replace(forms_of(rows, None)[0], free=(*forms_of(rows, None)[0].free, *REUSE))
+    form = forms_of(rows, machine, None)[0]
+    form = replace(form, free=(*form.free, *REUSE))
     found = _least_from(replace(rows, seconds=predict(true, kept, rows)), kept, form, BEGIN[0])[1]
     assert found.reuse_bytes == pytest.approx(20e6, rel=0.1)
     assert found.start_s == pytest.approx(true.start_s, rel=0.1)
@@ -167,6 +168,16 @@ def test_a_fit_finds_the_numbers_that_made_its_rows() -> None:
     assert found.facts.rate == pytest.approx(true.rate, rel=0.05)
     assert found.facts.memory == pytest.approx(true.memory, rel=0.05)
     assert found.facts.start_s == pytest.approx(true.start_s, rel=0.15)
+
+
+@pytest.mark.parametrize(("host_s", "hidden"), [(1.3e-3, True), (1.0e-3, False)])
+def test_a_host_that_takes_longer_than_any_weights_hides_what_the_memory_keeps(host_s: float, hidden: bool) -> None:
+    """32,768 x 32,768 of two bytes at 0.9 of 2 TB/s: 1.19 ms."""
+    rows, machine, _ = _synthetic(noise=0.0)
+    largest = replace(rows, n=np.full(240, 32768.0), k=np.full(240, 32768.0), seconds=np.full(240, host_s))
+    for form in forms_of(replace(largest, precision="fp8_block"), machine, facts(memory=0.9)):
+        assert ("memory" in form.free) is not hidden
+        assert form.fixed.get("memory") == (0.9 if hidden else None)
 
 
 def test_a_written_part_is_the_part_with_the_fitted_products(tmp_path: Path) -> None:

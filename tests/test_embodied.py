@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from rackmodel.carbon import yields
 from rackmodel.carbon.bill import Bill, bill_of, up_to
+from rackmodel.carbon.costing import at_work_w
 from rackmodel.carbon.dies import area_carbon_g_per_m2
 from rackmodel.carbon.ranges import Ranged, apply, factor, fixed, total
 from rackmodel.carbon.tables import Fab, TableFile, join_tables
@@ -429,6 +430,28 @@ def test_what_any_level_draws_counts_for_all_of_its_instances(tmp_path: Path) ->
     assert dict(static_powers(read_architecture(str(file)))) == by_hand
     five = {"pod": 7, "node": 200, "chip": 50, "sensor": 30, "pe": 40, "shelf": 120, "disk": 60}  # in two nodes
     assert dict(static_powers(read_architecture(str(file), ["accelerators=5"]))) == five
+
+
+@pytest.mark.parametrize(("chips", "hosts"), [(1, 1), (8, 1), (9, 2), (200, 25), (256, 32), (257, 33), (512, 64)])
+def test_hosts_of_a_pod_draw_where_a_chip_of_theirs_is_in_use(chips: int, hosts: int) -> None:
+    """A host of 8 chips draws 12.8 kW / 32, whatever share of its pod is in use; replicas share out what is drawn."""
+    machine = read_architecture("tpu_v6e", [f"accelerators={chips}"])
+    assert dict(static_powers(machine))["pod"] == pytest.approx(400.0 * hosts)
+    whole = at_work_w(read_architecture("tpu_v6e", [f"accelerators={chips}", "pod.hosts=1"])).mid - at_work_w(machine).mid
+    assert whole == pytest.approx(12_800.0 * -(-chips // 256) - 400.0 * hosts)
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        ("tree.pod.hosts=7", "hosts: 7 equal parts of the 256 accelerators in a 'pod'"),
+        ("tree.chip.hosts=2", "hosts: 2 equal parts of the 0 accelerators in a 'chip'"),
+        ("tree.datacenter.hosts=2", "hosts: parts of a static_power, which 'datacenter' has none of"),
+    ],
+)
+def test_hosts_that_cannot_be_are_refused(change: str, fact: str) -> None:
+    with pytest.raises(InputError, match=fact):
+        read_architecture("tpu_v6e", [change.removeprefix("tree.")])
 
 
 @pytest.mark.parametrize("there", ["memory: {capacity: 1 MB, bandwidth: 1 GB/s}", "compute: {rate: 1 GFLOP/s}"])

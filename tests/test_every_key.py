@@ -56,7 +56,7 @@ a fit of products or of a pass of attention is off, which widens intervals (test
 SERVED = {
     *("ProfileSpec.engine", "ProfileSpec.drafted_states", "Merged.reductions", "Merged.statistics"),
     *("Kernels.waiting_power", "ServingSpec.positions"),
-    *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms")),
+    *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms", "narrowed")),
     *("WorkloadSpec.routing", "RoutingSpec.groups", "RoutingSpec.kept"),
     *(f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields),
 }

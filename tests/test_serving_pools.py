@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -128,14 +129,14 @@ def test_pools_may_be_unlike() -> None:
     assert _found(500.0, fast=fast).requests_per_s[0] > 1.5 * _found(500.0).requests_per_s[0]
 
 
-# -- requests that are dealt at random -----------------------------------------------------------------------------------------------------
+# -- requests that are dealt in turn -----------------------------------------------------------------------------------------------------
 
 
 def test_workers_of_one_place_are_buzens() -> None:
-    """D N / (N + D - 1) of N clients at D single servers, whatever the times of service."""
+    """D N / (N + D - 1) of N clients at D single servers, where lengths are as unlike as chance makes them."""
     for workers in (1, 2, 3, 7):
         clients = np.array([1.0, 2.0, 5.0, 40.0])
-        dealt = Dealt(clients, workers, np.ones(4))
+        dealt = Dealt(clients, workers, np.ones(4), 1.0)
         assert dealt.served(clients) == pytest.approx(workers * clients / (clients + workers - 1))
 
 
@@ -152,22 +153,61 @@ def test_places_against_a_simulation(clients: int, workers: int, places: int) ->
         gone = int(np.searchsorted(np.cumsum(rates), choice * total, side="right"))
         there[gone] -= 1
         there[to] += 1
-    found = Dealt(np.array([float(clients)]), workers, np.array([float(places)])).served(np.array([float(clients)]))
+    found = Dealt(np.array([float(clients)]), workers, np.array([float(places)]), 1.0).served(np.array([float(clients)]))
     assert found[0] == pytest.approx(served / time, rel=0.03)
+
+
+def in_turn(clients: int, workers: int, places: int, least: float) -> float:
+    """Requests that are served in the mean: lengths even from `least` to 1, each client's next request to the worker whose turn it is."""
+    lengths = iter(np.random.default_rng(1).uniform(least, 1.0, 20 * clients + 8000))
+    busy, lines, ends = [0] * workers, [0] * workers, list[tuple[float, int]]()
+    now = area = 0.0
+    turn = 0
+
+    def comes() -> None:
+        nonlocal turn
+        to, turn = turn % workers, turn + 1
+        if busy[to] < places:
+            busy[to] += 1
+            heapq.heappush(ends, (now + next(lengths), to))
+        else:
+            lines[to] += 1
+
+    for _ in range(clients):
+        comes()
+    for _ in range(8000):
+        end, at = heapq.heappop(ends)
+        area, now = area + sum(busy) * (end - now), end
+        if lines[at]:
+            lines[at] -= 1
+            heapq.heappush(ends, (now + next(lengths), at))
+        else:
+            busy[at] -= 1
+        comes()
+    return area / now
+
+
+@pytest.mark.parametrize(("least", "off"), [(1.0, 1e-3), (0.8, 0.025), (0.5, 0.05), (0.2, 0.07)])
+@pytest.mark.parametrize(("clients", "workers", "places"), [(4, 4, 1), (6, 4, 1), (28, 4, 8), (32, 4, 8), (60, 15, 4)])
+def test_places_where_each_worker_has_its_turn(clients: int, workers: int, places: int, least: float, off: float) -> None:
+    variation = (1 - least) / (1 + least) / 3**0.5
+    there = np.array([float(clients)])
+    found = Dealt(there, workers, np.array([float(places)]), variation).served(there)[0]
+    assert found == pytest.approx(in_turn(clients, workers, places, least), rel=off)
 
 
 def test_where_places_are_many_all_are_served() -> None:
     clients = np.array([3.0, 100.0, 4000.0])
-    assert Dealt(clients, 4, np.full(3, 1e6)).served(clients) == pytest.approx(clients)
-    assert Dealt(clients, 4, np.full(3, 10.0)).served(clients)[2] == 40.0
+    assert Dealt(clients, 4, np.full(3, 1e6), 1.0).served(clients) == pytest.approx(clients)
+    assert Dealt(clients, 4, np.full(3, 10.0), 1.0).served(clients)[2] == 40.0
 
 
 def test_clients_beyond_the_places_wait_in_the_first_token() -> None:
     room = np.array([4.0])
     first, then = Pool(LinearModel(), Schedule.of(mixed=0), 1, np.array([1e6])), Pool(LinearModel(), Schedule.of(), 2, room)
     found = pools_closed_loop(first, then, Transfer(held, 50e9), REQUESTS, np.array([16.0]))
-    assert found.decodes[0] < 8
-    assert found.ttft_s[0] > 399 * found.tpot_s[0]
+    assert found.decodes[0] == pytest.approx(8.0)
+    assert found.ttft_s[0] > 0.98 * 399 * found.tpot_s[0]  # as many as are served wait, a whole request long
 
 
 def test_pools_of_one_model_price_their_steps_together_and_each_once() -> None:

@@ -7,7 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
+from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds, ranks_reached
 from rackmodel.cost.program.sent_tokens import sent_tokens
 from rackmodel.errors import InputError
 from rackmodel.inputs import machine_exchange, read_architecture, read_profile, read_workload
@@ -97,6 +97,50 @@ def test_several_nodes_are_those_of_the_network_between_them() -> None:
     exchange = TokenExchange(tokens=16.0, hidden=7168, top=8, experts=256, ranks=16.0, nodes=2)
     by_hand = LAYERS * exchange_seconds(known.dispatch, "low_latency", exchange)
     assert of(found, "D_2", "exposed_seconds") == pytest.approx(float(by_hand), rel=1e-9)
+
+
+def in_fp4(steps: Steps, *sets: str, machine: str = "gb200_nvl72", ranks: int = RANKS) -> StepFigures:
+    """The same of experts in nvfp4, each of 16 elements with a scale of 8 bits."""
+    architecture, deployment = (
+        read_architecture(machine, [f"accelerators={ranks}"]),
+        Deployment(tensor=1, attention_data=ranks, expert=ranks),
+    )
+    workload = read_workload(MODEL, [f"workload.precision.{part}=nvfp4" for part in ("experts", "product")])
+    profile = read_profile("trtllm", [f"profile.collectives.{one}" for one in sets])
+    return ServedModel(workload=workload, architecture=architecture, deployment=deployment, profile=profile).price(steps)
+
+
+@pytest.mark.parametrize("ranks", [8, 32])
+@pytest.mark.parametrize(("steps", "tokens"), [(DECODES, 128), (PROMPTS, 32768)])
+def test_kernels_that_write_and_read_over_nvlink_send_narrow_tokens_once_to_a_rank(steps: Steps, tokens: int, ranks: int) -> None:
+    """4.5 bits of each of 7,168 elements there, 16 back, to every rank that holds one of a token's experts, wherever it is in the rack."""
+    found = in_fp4(steps, ranks=ranks)
+    known = machine_exchange(read_architecture("gb200_nvl72"), "rack", "nvlink_one_sided", None, "normal")
+    assert known is not None
+    copies = float(ranks_reached(8, 256, ranks, 8, 4))
+    for tensor, times, element in (("D_2", known.dispatch, 4.5 / 8), ("E_2", known.combine, 2.0)):
+        by_hand = times.start_s + tokens / ranks * copies * 7168 * element / times.link_bytes_per_s
+        assert of(found, tensor, "exposed_seconds") == pytest.approx(LAYERS * by_hand, rel=1e-9)
+        assert of(found, tensor, "amount") == pytest.approx(LAYERS * tokens * copies * 7168 * element * (ranks - 1) / ranks)
+
+
+@pytest.mark.parametrize("name", ["gathered", "all_to_all", "relayed"])
+def test_tokens_that_are_narrowed_are_so_on_their_way_there_alone(name: str) -> None:
+    wide, narrow = (in_fp4(PROMPTS, f"exchange={name}", f"narrowed={said}") for said in ("[fp8, fp8_block]", "[fp4]"))
+    there, back = ("all_gather", "reduce_scatter") if name == "gathered" else ("all_to_all", "all_to_all")
+    assert of(narrow, "D_2", "amount", there) == pytest.approx(of(wide, "D_2", "amount", there) * 4.5 / 16)
+    assert of(narrow, "E_2", "amount", back) == pytest.approx(of(wide, "E_2", "amount", back))
+    assert of(narrow, "D_2", "exposed_seconds", there) < of(wide, "D_2", "exposed_seconds", there)
+
+
+def test_the_first_exchange_that_the_networks_know_is_taken() -> None:
+    """TensorRT-LLM's kernels of NVLink on a GB200, gathered on an H200, whose file has none; a word that no machine knows is refused."""
+    plain, listed = (in_fp4(DECODES, f"exchange={name}", machine="dgx_h200") for name in ("gathered", "nvlink_one_sided gathered"))
+    assert listed.seconds == pytest.approx(plain.seconds, rel=1e-12)
+    with pytest.raises(InputError, match="no exchange of tokens by 'nvlink_one_sidd'"):
+        in_fp4(DECODES, "exchange=nvlink_one_sidd gathered")
+    with pytest.raises(InputError, match="no exchange of tokens by 'nvlink_one_sided'"):
+        in_fp4(DECODES, "exchange=nvlink_one_sided", machine="dgx_h200")
 
 
 def test_what_a_machine_does_not_know_is_refused() -> None:

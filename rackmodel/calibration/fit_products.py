@@ -1,8 +1,8 @@
 """The numbers of a GPU's matrix products of one kind of operands, by least squares on the logarithm of predicted over measured.
 
 Products that the host bounded (eager) hide what a launch and a step along the sum take on the device: those two are taken from the kind
-that they are most like, and the host's two times are fitted in their place. Which form rows have is found from them as its
-numbers are, in every fold anew.
+that they are most like, and the host's two times are fitted in their place. So is the share of the memory's bandwidth, where the host takes
+longer than the largest weights at that kind's. Which form rows have is found from them as its numbers are, in every fold anew.
 
 A step of training multiplies a layer's shapes, whose errors are alike: they have their rows and a side in common. How far sums of four
 such products lie from the fit's middle is told by shapes held out, too."""
@@ -111,7 +111,7 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     if few := too_few(rows):
         raise InputError(few, path=rows.source)
     _believe(rows, machine)
-    forms = forms_of(rows, like)
+    forms = forms_of(rows, machine, like)
     facts = nearest(rows, machine, forms)
     outside = np.full(len(rows), np.nan)
     for held in _folds(rows):
@@ -188,9 +188,9 @@ def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
     return [np.isin(shapes, part) for part in np.array_split(order, min(FOLDS, len(order)))]
 
 
-def forms_of(rows: ProductRows, like: Products | None) -> list[Form]:
+def forms_of(rows: ProductRows, machine: Machine, like: Products | None) -> list[Form]:
     """Forms to fit, of which the best counts: 16-bit kernels split sums; those of less quantise their left operand, and do not."""
-    common = ("rate", "load_bytes_per_s", "memory")
+    common: tuple[str, ...] = ("rate", "load_bytes_per_s", "memory")
     if like is None and rows.precision == "bf16":
         return [Form(free=("start_s", *common, "step_s", "block_s", "split_s"), fixed={"latency_s": LATENCY_S})]
     if like is None:
@@ -199,7 +199,17 @@ def forms_of(rows: ProductRows, like: Products | None) -> list[Form]:
     seen = [few for few in FEW if np.any(rows.m <= few) and np.any(rows.m > few)]
     if not seen:
         raise InputError(f"{rows.precision} of {rows.gpu}: want products of few rows ({FEW[-1]} at most) and of more", path=rows.source)
+    if _hidden(rows, machine, like):
+        common, fixed = common[:-1], {**fixed, "memory": like.memory}
     return [Form(free=(*common, "quantise", "host_s", "host_few_s"), fixed=fixed, few=few) for few in seen]
+
+
+def _hidden(rows: ProductRows, machine: Machine, like: Products) -> bool:
+    """Whether the host takes longer than the weights of any product of few rows would be read, at the share of the bandwidth that `like`
+    keeps: then no row tells their own."""
+    few = rows.m <= FEW[-1]
+    most_s = machine.device.element * np.max(rows.n[few] * rows.k[few]) / (like.memory * machine.bandwidth)
+    return bool(most_s < np.median(rows.seconds[few]))
 
 
 def _least(rows: ProductRows, machine: Machine, form: Form) -> tuple[float, Products]:

@@ -153,7 +153,7 @@ def money_weights(machine: Architecture, usage: Usage | None = None) -> tuple[fl
 def at_work_w(machine: Architecture) -> Ranged:
     """IT power of the accelerators in use and all above them at work, watts."""
     kinds = _kinds(machine)
-    return total(_level_w(kind.machine, level) * float(kind.counts[level.name]) for kind in kinds for level in kind.levels)
+    return total(_level_w(kind, level) for kind in kinds for level in kind.levels)
 
 
 def updates(machine: Architecture, usage: Usage) -> int:
@@ -163,16 +163,17 @@ def updates(machine: Architecture, usage: Usage) -> int:
     return max(0, math.floor(years + 1e-9) - 1) if engineered else 0
 
 
-def _level_w(machine: Architecture, level: Level) -> Ranged:
-    """Power at work of one instance: as stated; of the accelerator its power cap or limit, where its kernels have one; else static."""
+def _level_w(kind: _Kind, level: Level) -> Ranged:
+    """Power at work of its instances in use: as stated; of accelerators the cap or limit that their kernels have; else static."""
+    machine, count = kind.machine, float(kind.counts[level.name])
     if level.cost is not None and level.cost.power_w is not None:
-        return factor(f"{machine.name}.{level.name} power", level.cost.power_w)
+        return factor(f"{machine.name}.{level.name} power", level.cost.power_w) * count
     if level.accelerator:
         kernels = [one.compute.kernels for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None]
         limit = (kernels[-1].power_cap_w or kernels[-1].power_limit_w) if kernels else None
         if limit is not None:
-            return factor(f"{machine.name}.{level.name} power", limit)
-    return factor(f"{machine.name}.{level.name} static power", level.static_power_w)
+            return factor(f"{machine.name}.{level.name} power", limit) * count
+    return factor(f"{machine.name}.{level.name} static power", level.static_power_w) * machine.drawing()[level.name]
 
 
 def _bought(machine: Architecture, priced: list[tuple[Level, LevelCost]], counts: dict[str, int]) -> Ranged:

@@ -167,7 +167,7 @@ def machine_exchange(
     """How a library exchanges tokens over one network of a machine: of the release, else of the newest; None where nothing is known."""
     found = next((tier.network for tier in architecture.tiers if tier.level == level and tier.network.calls is not None), None)
     own = _measured_on(found).exchanges.get(library, ()) if found is not None else ()
-    same = [one for one in own if one.mode == mode]
+    same = [one for one in own if one.mode in (mode, "any")]
     return next((one for one in same if release in one.releases), same[0] if same else None)
 
 

@@ -140,6 +140,11 @@ class Level(Spec):
     network: Network | None = Field(default=None, description="what joins the level's children")
     fan: Fan | None = Field(default=None, description="how the children stand for the loop nest; absent = a row of them")
     static_power_w: Watts = Field(default=0.0, alias="static_power", description="power of one instance whatever it does")
+    hosts: PositiveInt = Field(
+        default=1,
+        description="equal parts that an instance's `static_power` is of, each drawn where one of its accelerators is in use: hosts of a "
+        "pod whose network joins accelerators straight",
+    )
     launching: Annotated[Plain, Field(gt=0.0)] = Field(
         default=1.0,
         description="how many times as long its host takes to launch a kernel as those on which profiles' times were measured",
@@ -152,6 +157,17 @@ class Level(Spec):
     def _drivers_show_an_accelerator(self) -> Level:
         if self.memory is not None and self.memory.visible != 1 and not self.accelerator:
             raise ValueError(f"memory.visible counts for the memory of an accelerator, which '{self.name}' is not")
+        return self
+
+    @model_validator(mode="after")
+    def _hosts_draw_and_have_accelerators(self) -> Level:
+        if self.hosts == 1:
+            return self
+        if not self.static_power_w:
+            raise ValueError(f"hosts: parts of a static_power, which '{self.name}' has none of")
+        inside = _accelerators_of(self) // self.count
+        if self.accelerator or inside == 0 or inside % self.hosts:
+            raise ValueError(f"hosts: {self.hosts} equal parts of the {0 if self.accelerator else inside} accelerators in a '{self.name}'")
         return self
 
     @model_validator(mode="after")
@@ -447,6 +463,16 @@ class Architecture(Spec):
 
         walk(self.tree, 1)
         return counts
+
+    def drawing(self) -> dict[str, float]:
+        """Level → instances whose static power is drawn: those in use; of one that has hosts, the share of them that are."""
+        found: dict[str, float] = dict(self.instances())
+        below = self.available
+        for level in self.path:
+            below //= level.count
+            if level.hosts > 1:
+                found[level.name] = -(-self.used * level.hosts // below) / level.hosts
+        return found
 
     @cached_property
     def computing(self) -> tuple[Level, int]:

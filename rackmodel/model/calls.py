@@ -145,6 +145,9 @@ def release_before(known: Sequence[str], asked: str) -> str | None:
 KNOWN_LIBRARIES = ("nccl", "torch", "vllm", "trtllm", "sglang")
 """Whose collectives were measured on some machine: a profile may name one that a machine's networks do not state."""
 
+KNOWN_EXCHANGES = ("deepep", "nvlink_one_sided")
+"""The same of kernels that send tokens to their experts, where a profile names others beside them."""
+
 
 class LibraryCall(Spec):
     """Whose collectives a framework calls, and how."""
@@ -159,9 +162,15 @@ class LibraryCall(Spec):
     )
     exchange: str | None = Field(
         default=None,
-        description="whose kernels send tokens to their experts and back, of the network's `exchanges`: deepep; gathered: all tokens are "
+        description="whose kernels send tokens to their experts and back, the first of these words that is of the network's `exchanges` "
+        "(deepep, nvlink_one_sided) or needs none of them: gathered: all tokens are "
         "gathered, results reduced and scattered; relayed: each token goes once to every node that holds some of its experts, and on "
         "from there, as DeepEP's and HybridEP's kernels do; all_to_all, as where it is absent: each expert is sent its tokens",
+    )
+    narrowed: list[Literal["fp4", "fp8", "fp8_block"]] = Field(
+        default_factory=list,
+        description="kinds of products of experts whose tokens go there as they are multiplied, with their scales, where `exchange` does "
+        "not say what an element takes on the way; others go as the workload has them",
     )
     exchange_mode: Literal["auto", "normal", "low_latency"] = Field(
         default="auto", description="auto: low_latency in a step of decodes alone, else normal"

@@ -59,7 +59,9 @@ def one_library(profiles: Sequence[ProfileSpec]) -> bool:
     if len({one.collectives is None for one in profiles}) == 1 and len(asked) <= 1:
         return True
     listed = any(one.merged.reductions == "listed" for one in profiles)
-    return len(asked) == 1 and not listed and all(one.collectives is None or one.collectives.exchange != GATHERED for one in profiles)
+    own = [one.collectives for one in profiles if one.collectives is not None]
+    apart = any(one.narrowed or GATHERED in (one.exchange or "").split() for one in own)
+    return len(asked) == 1 and not listed and not apart
 
 
 def as_columns(profiles: Sequence[ProfileSpec], counts: Sequence[int]) -> ProfileSpec:

@@ -83,7 +83,8 @@ def _level(level: Level) -> list[str]:
         told += [format_si(n.latency_s, "s") + " a hop"] if n.latency_s else []
         parts.append(f"network {' '.join(word for word in told if word)}")
     if level.static_power_w:
-        parts.append(f"static {format_si(level.static_power_w, 'W')}")
+        hosts = f" of {level.hosts} hosts" if level.hosts > 1 else ""
+        parts.append(f"static {format_si(level.static_power_w, 'W')}{hosts}")
     return parts
 
 

@@ -126,7 +126,8 @@ def _asked(name: str, offer: Offer, service: Service) -> tuple[list[str], str, l
     """
     arguments, lines, cannot = _drafting(name, service) if service.drafted else ([], "", [])
     called = service.profile.collectives
-    if called is None or called.exchange in (None, GATHERED) or offer.deployment.attention_data == 1:  # (what engines do unasked)
+    unasked = called is None or called.exchange is None or GATHERED in called.exchange.split()  # (what engines do)
+    if called is None or unasked or offer.deployment.attention_data == 1:
         return arguments, lines, cannot
     mode = called.exchange_mode
     if called.exchange == "deepep" and name == "sglang":

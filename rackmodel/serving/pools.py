@@ -3,7 +3,7 @@
     C clients = N at the decodes + X R prompts + X K on the way      X requests a second (Little)
     prompts      P workers, each a queue of drain time d: R = own + its wait, that of steady.py with d for a step of it
     transfer     K = a prompt's cache over the link + latency: charged to the first token, which the decode pool sends on
-    decodes      D workers, to which requests are dealt at random (routing.py): B of N make tokens, the others wait for a place.
+    decodes      D workers, to which requests are dealt in turn (routing.py): B of N make tokens, the others wait for a place.
                  TPOT = t(B / D, 0): nothing disturbs them; a request joins after the step under way, and those scheduled ahead
 
 The pool that is short sets X; the other one waits. X is found where the population adds up. The first prompts of all clients come at once,
@@ -115,7 +115,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     clients = np.asarray(clients, dtype=np.float64)
     moving, asking = transfer.seconds(requests), prompts.schedule.before_s(requests)
     at = _prompts(prompts, requests, clients, moving)
-    dealt = Dealt(clients, decodes.workers, decodes.room)
+    dealt = Dealt(clients, decodes.workers, decodes.room, requests.variation)
     rate = _Decodes(decodes, requests, clients)
     low, high = np.zeros_like(clients), clients.copy()
     for _ in range(ROUNDS):  # N is where the population adds up: it grows with N, so halving finds it

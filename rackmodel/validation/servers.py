@@ -125,7 +125,7 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         widths=widths,
         deployment=deployment,
         profile=run.engine.profile,
-        facts=tuple(sorted(settings.items())),
+        facts=tuple(sorted((name, tuple(said.items()) if isinstance(said, dict) else said) for name, said in settings.items())),
         chosen=tuple(sorted(chosen.items())),
         drafted=int(timed.get("drafted", 0)),
     )

@@ -114,7 +114,7 @@ class SettingWords(Spec):
         "concurrency, origin, attention (data or tensor parallel), expert (degree of expert parallelism), role (of a server: together, "
         "or a worker of a pool of prompts or of decodes; absent = together)"
     )
-    set: dict[str, str | float] = Field(
+    set: dict[str, str | float | dict[int, int]] = Field(
         default_factory=dict,
         description="facts of the profile's `engine`, its `experts` and `attention_kernel`, `reductions` (the library whose all-reduce "
         "goes on with the norm after it; none: none does), `exchange` (whose kernels send tokens to their experts), `attended` (1: "

@@ -26,7 +26,8 @@ PARTS = {"l40s": "l40s", "rtx_pro_6000_server": "rtx_pro_6000", "gb200": "gb200_
 
 def errors(rows: ProductRows, part: str, counts: Sequence[int] = COUNTS, draws: int = DRAWS) -> list[float]:
     """Mean error on rows that were not in the fit, for each count."""
-    machine, forms = machine_of(part_alone(part), rows.precision), forms_of(rows, None)
+    machine = machine_of(part_alone(part), rows.precision)
+    forms = forms_of(rows, machine, None)
     found = []
     for count in counts:
         each = []

@@ -115,6 +115,7 @@ TREES = {
     "Level.compute": Flip("layers", f"{_GPU}.compute", {"rate": "20 TFLOP/s"}),
     "Level.network": Flip("layers", _NET, {"topology": "ring", "bandwidth": "50 GB/s"}),
     "Level.fan": Flip("nest", f"{_BUFFER}.fan", {"linear": 16}),
+    "Level.hosts": Flip("layers", "arch.tree.hosts", 4, {"arch.tree.static_power": "1 kW", "arch.tree.children.0.count": 4}),
     "Level.static_power": Flip("layers", f"{_GPU}.static_power", "60 W"),
     "Level.launching": Flip("overlapped", f"{_GPU}.launching", 3, {"profile.host.launch": "1 s"}),
     "Level.embodied": Flip("layers", f"{_STORE}.embodied", {"parts": {"box": {"kind": "server_chassis", "boundary": "host"}}}),

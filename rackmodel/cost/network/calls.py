@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.going_on import within
 from rackmodel.errors import InputError
-from rackmodel.model.calls import KNOWN_LIBRARIES, Calls, CallTimes, GoingOn, LibraryCall
+from rackmodel.model.calls import KNOWN_EXCHANGES, KNOWN_LIBRARIES, Calls, CallTimes, GoingOn, LibraryCall
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode, ExpertExchange
 
 Array = NDArray[np.float64]
@@ -65,10 +65,18 @@ class MachineCalls:
         if own and release is not None and release not in releases:
             fact = f"no collectives of {library} {release} are known here"
             raise InputError(fact, path="profile.collectives.release", known=releases, given=release)
-        exchanges = [GATHERED, RELAYED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
-        if self.asked.exchange is not None and self.asked.exchange not in exchanges:
-            fact = f"no exchange of tokens by '{self.asked.exchange}' is known here"
-            raise InputError(fact, path="profile.collectives.exchange", known=exchanges, given=self.asked.exchange)
+        here = [GATHERED, RELAYED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
+        words = self.asked.exchange.split() if self.asked.exchange is not None else []
+        unknown = next((word for word in words if word not in here and (len(words) == 1 or word not in KNOWN_EXCHANGES)), None)
+        if unknown is not None or (words and not set(words) & set(here)):
+            fact = f"no exchange of tokens by '{unknown or self.asked.exchange}' is known here"
+            raise InputError(fact, path="profile.collectives.exchange", known=here, given=unknown or words[0])
+
+    @cached_property
+    def exchanging(self) -> str | None:
+        """The exchange of tokens that is asked for: the first that these networks know; None where none is."""
+        known = {GATHERED, RELAYED, ALL_TO_ALL, *(name for libraries in self.exchanges.values() for name in libraries)}
+        return next((word for word in (self.asked.exchange or "").split() if word in known), None)
 
     @cached_property
     def chosen(self) -> dict[tuple[str, str, int, str], Calls | None]:
@@ -77,8 +85,8 @@ class MachineCalls:
 
     def exchange(self, level: str, mode: ExchangeMode) -> ExpertExchange | None:
         """How the library that is asked for exchanges tokens over a level's network; None where none was measured or is asked for."""
-        own = self.exchanges.get(level, {}).get(self.asked.exchange or "", ())
-        return next((one for one in own if one.mode == mode), None)
+        own = self.exchanges.get(level, {}).get(self.exchanging or "", ())
+        return next((one for one in own if one.mode in (mode, "any")), None)
 
     def lines(self, level: str, kind: str, bits: int, members: Whole, volume: Array, *, going_on: bool = False) -> CallLines:
         """What calls of `kind` among `members` [n] take for messages of `volume` [n] bytes of elements of some bits. going_on: whether a

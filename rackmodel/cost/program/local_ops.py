@@ -227,7 +227,7 @@ def _local_op(
         joined=op.out.tensor in plan.on_chip or (op.name in plan.joined and not backward),
         kernels=run.kernels,
         prompted=run.prompts or run.kernels,
-        family=_family(op, tensors, workload),
+        family=operand_family(op, tensors, workload),
         attention=attention_roles(op, plan.flash, workload) if flash else None,
         skew=workload.serving.skew if workload.serving is not None and op.kind.name == "einsum" else 0.0,
         summed=plan.summed.get(op.name, ()) if not backward else (),
@@ -420,7 +420,7 @@ def _least(densities: list[Any]) -> Any:
     return reduce(np.minimum, densities)
 
 
-def _family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
+def operand_family(op: Op, tensors: list[Tensor], workload: Workload) -> str:
     """Kind of a product's operands where their width does not say it: as the workload's products of quantised weights."""
     quantised = any(tensor.kind == "weight" and 0 < tensor.bits < WIDEST_QUANTISED for tensor in tensors[1:])
     return workload.product_family if op.kind.name == "einsum" and quantised else ""

@@ -154,10 +154,10 @@ def _one(figure: object) -> float:
 
 
 def static_powers(architecture: Architecture) -> list[tuple[str, float]]:
-    """(level, watts of all its instances in use), for levels that draw any."""
+    """(level, watts of all its instances in use), for levels that draw any; of one with hosts, of the hosts in use."""
     if len(architecture.pools) > 1:
         return _of_pools(architecture.pools)
-    counts = architecture.instances()
+    counts = architecture.drawing()
     powers = ((level.name, level.static_power_w * counts[level.name]) for level in architecture.tree.walk())
     return [(name, power) for name, power in powers if power > 0]
 

@@ -27,7 +27,7 @@ from rackmodel.cost.step.tasks.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
-from rackmodel.cost.step.tasks.token_exchange import exchanged, gathered
+from rackmodel.cost.step.tasks.token_exchange import exchanged, sent_as
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
@@ -89,7 +89,7 @@ class Pricer(LinkPricer):
             return self._op(task)
         if task.kind in ("load", "store"):
             return self._backing(task)
-        task, times = gathered(self, task)
+        task, times = sent_as(self, task)
         volume, fullest = task.volume.both(self.degrees)
         if times is not None:
             volume, fullest = volume * times, fullest * times
@@ -288,7 +288,7 @@ class Pricer(LinkPricer):
         found = replace(ring, seconds_per_byte=slope, latency_s=start)
         if not np.all(known | (ranks == 1)):
             found = self._fastest(task, volume, borne).replaced(known, found)
-        return exchanged(self, task, volume, ring, found) if self.setting.calls.asked.exchange is not None else found
+        return exchanged(self, task, volume, ring, found) if self.setting.calls.exchanging is not None else found
 
     def _sums(self, task: Task) -> bool:
         """Whether a collective sums what a normalisation may go on with: no statistics of one."""

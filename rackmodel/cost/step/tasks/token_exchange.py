@@ -38,10 +38,11 @@ def exchanged(pricer: LinkPricer, task: Task, volume: Array, ring: LinkArrays, o
     carry. Where the outermost network in use does not know them: relayed, as by normal kernels, or `otherwise`, each to its experts, as by
     those of low latency. ring: the same by a ring · volume: [n] bytes of a rank."""
     calls = pricer.setting.calls
-    sent = sent_tokens(pricer.workload, task.tensor) if task.action == "all_to_all" else None
-    if sent is None or calls is None or calls.asked.exchange == ALL_TO_ALL:
+    sent = _sent(pricer, task)
+    if sent is None or calls is None or calls.exchanging == ALL_TO_ALL:
         return otherwise
-    inside = pricer.architecture.tiers[0].below * pricer.architecture.tiers[0].children  # accelerators that the innermost network joins
+    joined = pricer.architecture.tiers[fabric_of(pricer.architecture).ports[0][1]]
+    inside = joined.below * joined.children  # accelerators that the innermost links join: NVLink of a node, or of a rack
     exchange = TokenExchange(
         tokens=volume / (sent.top * sent.bytes),
         hidden=sent.hidden,
@@ -55,17 +56,17 @@ def exchanged(pricer: LinkPricer, task: Task, volume: Array, ring: LinkArrays, o
     )
     asked = calls.asked.exchange_mode
     normal = pricer.prompting if asked == "auto" else np.full(pricer.n, asked == "normal")
-    relays = pricer.calling((ring.outermost >= 0) & (normal | (calls.asked.exchange == RELAYED)), volume)
+    relays = pricer.calling((ring.outermost >= 0) & (normal | (calls.exchanging == RELAYED)), volume)
     found = otherwise.replaced(relays, relayed(pricer, task, sent, otherwise)) if relays.any() else otherwise
     for tier, mode in product(range(len(ring.levels)), get_args(ExchangeMode)):
         known = calls.exchange(ring.levels[tier], mode)
         here = pricer.calling((ring.outermost == tier) & (normal == (mode == "normal")), volume)
         if known is None or not here.any():
             continue
-        times = known.dispatch if sent.way == "dispatch" else known.combine
+        times = (known.dispatch if sent.way == "dispatch" else known.combine).sending(sent.bytes / sent.hidden)
         start = np.zeros((len(ring.levels), pricer.n))  # (a ring's may be one for all)
-        start[tier] = exchange_seconds(times, mode, exchange) / pricer.setting.links
-        carried = copies_sent(mode, exchange) * sent.hidden * times.element_bytes / (sent.top * sent.bytes)
+        start[tier] = exchange_seconds(times, known.copying, exchange) / pricer.setting.links
+        carried = copies_sent(known.copying, exchange) * sent.hidden * times.element_bytes / (sent.top * sent.bytes)
         own = replace(
             ring,
             wire_bytes_per_byte=ring.wire_bytes_per_byte * carried,
@@ -114,15 +115,23 @@ def _of_links(seconds: Array, tiers: Sequence[Tier], first: int, last: int) -> A
     return np.asarray(np.maximum(seconds[last], through))
 
 
-def gathered(pricer: LinkPricer, task: Task) -> tuple[Task, Array | None]:
-    """(the collective in the place of an all-to-all of tokens where a profile gathers them, [n] its bytes over those of the all-to-all);
-    any other task as it is, and None."""
-    calls = pricer.setting.calls
-    if calls is None or calls.asked.exchange != GATHERED or task.action != "all_to_all":
+def sent_as(pricer: LinkPricer, task: Task) -> tuple[Task, Array | float | None]:
+    """(the collective in the place of an all-to-all of tokens where a profile gathers them, [n] its bytes over those of the all-to-all as
+    the workload has them); of another all-to-all of tokens the same, for they may go narrowed; any other task as it is, and None."""
+    calls, sent = pricer.setting.calls, _sent(pricer, task)
+    if calls is None or sent is None:
         return task, None
-    sent = sent_tokens(pricer.workload, task.tensor)
-    if sent is None:
-        return task, None
+    if calls.exchanging != GATHERED:
+        return task, sent.share if sent.share < 1 else None
     ranks = np.broadcast_to(pricer.degrees[:, list(task.axes)].prod(axis=1), (pricer.n,))
     every = replace(task.volume, cuts=tuple(cut for cut in task.volume.cuts if not isinstance(cut[1], Crowd)))  # whoever wants them
-    return replace(task, action="all_gather" if sent.way == "dispatch" else "reduce_scatter", volume=every), ranks / sent.top
+    return replace(task, action="all_gather" if sent.way == "dispatch" else "reduce_scatter", volume=every), ranks / sent.top * sent.share
+
+
+def _sent(pricer: LinkPricer, task: Task) -> SentTokens | None:
+    """The tokens that an all-to-all sends to their experts or back; None of any other task."""
+    if task.action != "all_to_all":
+        return None
+    calls = pricer.setting.calls
+    narrowed = calls.asked.narrowed if calls is not None and task.phase == "forward" else ()
+    return sent_tokens(pricer.workload, task.tensor, narrowed)
