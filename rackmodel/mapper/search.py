@@ -255,7 +255,7 @@ class _Search:
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else below
             reach = self.blocks.reach(self._at_least, cells)
-            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), cells // FEWER))
+            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), int(cells // FEWER)))
             points, cutoff = self._candidates(keep, least, reach)
             if not points and not exact and cutoff >= below:
                 return []
