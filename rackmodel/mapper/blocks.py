@@ -242,8 +242,8 @@ class Blocks:
         return float(np.partition(every, most)[most]) if len(every) > most else math.inf
 
     def price_below(self, value: Value, most: float, few: int) -> float:
-        """Price every cell that fits somewhere and is there below a value, by its family's bound and, where not too many are to be looked at
-        one by one, by its own outline. Returns that value: `most`, or the one below which so few points are."""
+        """Price every cell that fits somewhere and is there below a value, by its family's bound and, where not too many are to be looked
+        at one by one, by its own outline. Returns that value: `most`, or the one below which so few points are."""
         some = [(shape, _where(values < most)) for shape, values in self._waiting(value)]
         if sum(len(plans) for _, (plans, _) in some) > CELLS:
             self._find(self.outlined.price, some)

@@ -1,8 +1,8 @@
 """Groups that are outlined first and priced where that is worth it.
 
 An outline (cost/step/tasks/outline) holds what every plan has on every column: its memory, exact, and what its device does at least.
-Families' bounds are made of it, and where those leave a plan on a column worth a look, what its lanes move at least is outlined as well.
-Where its own bound leaves it worth a look then, it is priced in full, in the outline's place.
+Families' bounds are made of it, and where those leave a plan on a column worth a look, what its lanes move at least, and its optimizer, are
+outlined as well. Where its own bound leaves it worth a look then, it is priced in full, in the outline's place.
 Most of a large space is never priced. What is priced later is the same to the last digit but for the rounding of sums in another order.
 """
 
@@ -28,12 +28,13 @@ from rackmodel.mapper.points import Together
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+LATER = MOVED | {"update"}  # figures that are outlined later
 MANY = 1024  # columns of a space that is outlined first: fewer are priced whole sooner
 
 
 class Outlined:
     """What of the groups of a space is priced. groups, prices: as a search lists them · waiting: number of a group → [plans, columns] that
-    are outlined, but not priced · still: likewise those whose lanes are not outlined either · layers: what priced some columns, and where
+    are outlined, but not priced · still: likewise those of which nothing is outlined later yet · layers: what priced some columns, and where
     each of them is, for who goes on from it."""
 
     def __init__(self, job: Job, groups: Sequence[Group], prices: list[GroupPrice]) -> None:
@@ -55,8 +56,9 @@ class Outlined:
             self.prices.append(price.part(plans, columns) if len(groups) > 1 else price)
 
     def move(self, number: int, cells: Bools) -> bool:
-        """Outline what the lanes of some cells of a group move, as `price` prices them; whether there was any to be outlined."""
-        return self._fill(number, cells, self.still, MovedPricer, MOVED)
+        """Outline what the lanes of some cells of a group move, and the optimizer, for the plans and columns of those that are not yet;
+        whether there was any."""
+        return self._fill(number, cells, self.still, MovedPricer, LATER)
 
     def price(self, number: int, cells: Bools) -> bool:
         """Price what waits of some cells of a group, with what else waits of the same plans and columns; whether there was any."""

@@ -50,7 +50,7 @@ KEPT = 64  # points that are kept for the clock before the space is looked at ag
 BATCH = 16  # points timed together
 PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns whose lanes are outlined first, of a space that is outlined
-FEWER = 8  # times as few points, the best of these by their own outlines, are priced then
+FEWER = 4  # times as few points, the best of these by their own outlines, are priced then
 POWER = "power"
 NO_NEST = "no loop nest"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
@@ -255,7 +255,7 @@ class _Search:
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else below
             reach = self.blocks.reach(self._at_least, cells)
-            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), int(cells // FEWER)))
+            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), cells // FEWER))
             points, cutoff = self._candidates(keep, least, reach)
             if not points and not exact and cutoff >= below:
                 return []

@@ -1,7 +1,7 @@
 """What a layer takes at least, found out before it is priced: what its device does in every micro-batch, and all that it holds; then,
-where that leaves a layer worth a look, what the lane of weights moves (parameters and gradients on their way).
+where that leaves a layer worth a look, what the lane of weights moves (parameters and gradients on their way), and the optimizer.
 
-What other lanes do, what else happens once a step (the optimizer), and what is waited for are left out. So no figure is above that of the
+What other lanes do, what else happens once a step, and what is waited for are left out. So no figure is above that of the
 layer priced in full (of what windows hide: it is the same), and what is held is the same to the last byte.
 """
 
@@ -26,8 +26,8 @@ from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
-MOVING = frozenset({"gather", "reduce", "tail", "spread"})
-"""Roles of what the lane of weights moves."""
+MOVING = frozenset({"gather", "reduce", "tail", "spread", "update"})
+"""Roles of what the lane of weights moves, and of the optimizer."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class OutlinePricer(LayerPricer):
 
 
 class MovedPricer(OutlinePricer):
-    """Outlines of layers what the lane of weights moves, alone: no device, and nothing that is held."""
+    """Outlines of layers what the lane of weights moves, and the optimizer, alone: no passes, and nothing that is held."""
 
     def _roles(self, program: Program) -> dict[int, str]:
         return {number: role for number, role in _with_roles(program) if role in MOVING}
