@@ -34,8 +34,8 @@ MANY = 1024  # columns of a space that is outlined first: fewer are priced whole
 
 class Outlined:
     """What of the groups of a space is priced. groups, prices: as a search lists them · waiting: number of a group → [plans, columns] that
-    are outlined, but not priced · still: likewise those of which nothing is outlined later yet · layers: what priced some columns, and where
-    each of them is, for who goes on from it."""
+    are outlined, but not priced · still: likewise those whose lanes are not outlined yet · layers: what priced some columns, and where each
+    of them is, for who goes on from it."""
 
     def __init__(self, job: Job, groups: Sequence[Group], prices: list[GroupPrice]) -> None:
         self.job, self.groups, self.prices = job, groups, prices
