@@ -22,7 +22,7 @@ from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.tasks import pricer as pricers
 from rackmodel.cost.step.tasks.layers import LayerPricer
-from rackmodel.cost.step.tasks.outline import OutlinePricer
+from rackmodel.cost.step.tasks.outline import MovedPricer, OutlinePricer
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
 from rackmodel.mapper import outlined, search
@@ -113,7 +113,7 @@ def test_families_are_bounded_under_the_choices_of_overlap_that_are_fastest(pric
 
 
 def test_an_outline_is_never_above_and_holds_the_same() -> None:
-    for outline, priced in _both("llama3_8b", "nemo_2026"):
+    for outline, priced, _ in _both("llama3_8b", "nemo_2026"):
         for least, own in zip(outline.sections, priced.sections, strict=True):
             for name in vars(least):
                 values, most = getattr(least, name), getattr(own, name)
@@ -124,6 +124,39 @@ def test_an_outline_is_never_above_and_holds_the_same() -> None:
                 elif isinstance(values, np.ndarray):
                     assert (values <= most * (1 + 1e-12)).all(), name
             assert np.allclose(least.forward, own.forward, rtol=1e-12, atol=0)
+
+
+def test_what_lanes_are_outlined_to_move_is_what_they_move() -> None:
+    """To rounding, where no other lane has a part in it; never more."""
+    moved = False
+    for _, priced, outline in _both("llama3_8b", "nemo_2026"):
+        for least, own in zip(outline.sections, priced.sections, strict=True):
+            for name in outlined.LATER:
+                values, most = getattr(least, name), getattr(own, name)
+                assert (values <= most * (1 + 1e-12)).all(), name
+                if name in ("forward_gather", "backward_gather", "reduce", "tail", "spread", "update"):
+                    assert np.allclose(values, most, rtol=1e-12, atol=0), name
+                    moved = moved or bool(values.any())
+            assert not least.forward.any()
+            assert not any(size.any() for size in least.held.values())
+    assert moved
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4, 7])
+def test_devices_and_lanes_alone_are_never_above_the_longest_path(seed: int) -> None:
+    """By which points are left out before the others are looked at."""
+    with mock.patch.object(certificate_cases, "every_point"):
+        one = certificate_cases.step_space(seed)
+    prices = [price_group(one.job, g.columns, [v.plan for v in g.variants]) for g in one.space.groups]
+    blocks = Blocks(one.job, one.space, one.space.groups, prices, NO_LIMITS, static_watts(one.job.setting.architecture))
+    looked = 0
+    for shape in blocks._known():
+        cells = np.nonzero(shape.fits)
+        if len(cells[0]):
+            steps, _ = blocks._steps([(shape, cells)])
+            assert (steps.quick() <= steps.seconds()).all()
+            looked += len(cells[0])
+    assert looked
 
 
 def _answer(case: str) -> object:
@@ -139,14 +172,14 @@ def _answer(case: str) -> object:
     return claims, points
 
 
-def _both(workload: str, profile: str) -> list[tuple[GroupPrice, GroupPrice]]:
-    """Every group of a space, outlined and priced."""
-    found: list[tuple[GroupPrice, GroupPrice]] = []
+def _both(workload: str, profile: str) -> list[tuple[GroupPrice, GroupPrice, GroupPrice]]:
+    """Every group of a space, outlined and priced; and what its lanes are outlined to move."""
+    found: list[tuple[GroupPrice, GroupPrice, GroupPrice]] = []
 
     def look(job: Job, groups: list[Group]) -> None:
         for group in groups:
             asked = job, group.columns, [one.plan for one in group.variants], [one.offload for one in group.variants]
-            found.append((price_group(*asked, OutlinePricer), price_group(*asked)))
+            found.append((price_group(*asked, OutlinePricer), price_group(*asked), price_group(*asked, MovedPricer)))
 
     whole = search.search_space
 

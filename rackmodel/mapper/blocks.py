@@ -1,14 +1,15 @@
 """Every point of a space, in blocks: which of them fit, and what their figures are at least.
 
-A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded by the devices' own work alone, first for
-families of plans (mapper/families), then where that leaves a point worth looking at for itself; what is left then by the longest of all
-paths (cost/step/bounds/bound). So most points cost no more than their memory, which is exact: which of them fit is found out once.
+A block is points of one group, pipeline depth, schedule and chunk count. Seconds are bounded by what the devices themselves do and what
+their lanes move, first for families of plans (mapper/families), then where that leaves a point worth looking at for itself; what is left
+then by the longest of all paths (cost/step/bounds/bound). So most points cost no more than their memory, which is exact: which of them fit
+is found out once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -38,6 +39,8 @@ Ints = NDArray[np.int64]
 Cells = tuple[Ints, Ints]  # of a shape: plans, and places among its columns
 Wanted = Callable[[Array, Array, Array], NDArray[np.bool_]]
 """(seconds, joules, memory) of points, at least → whether they are worth a look."""
+Value = Callable[[Array, Array, Array], Array]
+"""The same → what is minimised, at least."""
 CELLS = 16_384  # points of one block: an array of them fits the processor's cache
 FIRST = 32  # points of a pipeline that are looked at before the others
 BEST = 512  # points that are looked at together at first
@@ -100,6 +103,26 @@ class _Shape(_Open):
     looked: NDArray[np.bool_]
 
 
+def _branches(some: Sequence[tuple[_Shape, Cells]]) -> Iterable[list[int]]:
+    """Numbers of the shapes of each group whose cuts are alike in what branches, of those that have points."""
+    found: dict[object, list[int]] = {}
+    for number, (shape, (plans, _)) in enumerate(some):
+        if len(plans):
+            found.setdefault((shape.group, branch(shape.cut, shape.schedule)), []).append(number)
+    return found.values()
+
+
+def _where(which: NDArray[np.bool_]) -> Cells:
+    """The cells of a shape that a mask [plans, columns] says."""
+    plans, places = np.nonzero(which)
+    return plans, places
+
+
+def _some(cells: Cells, which: NDArray[np.bool_]) -> Cells:
+    """Some of the cells."""
+    return cells[0][which], cells[1][which]
+
+
 class Blocks:
     """The blocks of a space. counts: points, and how many of them could run · infeasible: why the others cannot → points · nearest: the
     point of least memory; of all groups that a walk has seen · room: of an accelerator's memory · capacity: bytes that it may hold
@@ -144,13 +167,13 @@ class Blocks:
         group to begin with."""
         return self._rounds(((shape, self._cells(shape, wanted)) for shape in self._known() if shape.group >= first), wanted)
 
-    def walk_best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[Block]:
+    def walk_best_first(self, wanted: Wanted, value: Value) -> Iterator[Block]:
         """The same, those of least value first, and of each its best points before the others, which fewer may be wanted of then."""
         return self._rounds(self._best_first(wanted, value), wanted)
 
-    def _best_first(self, wanted: Wanted, value: Callable[[FamilyBound], Array]) -> Iterator[tuple[_Shape, Cells]]:
+    def _best_first(self, wanted: Wanted, value: Value) -> Iterator[tuple[_Shape, Cells]]:
         """A few points of every shape, which tell what is worth a look, then the others."""
-        known, later = [(value(shape.least), shape) for shape in self._known()], list[tuple[_Shape, NDArray[np.bool_]]]()
+        known, later = [(value(*shape.least.figures), shape) for shape in self._known()], list[tuple[_Shape, NDArray[np.bool_]]]()
         known.sort(key=lambda pair: float(pair[0].min()))
         for values, shape in known:
             plans, places = self._cells(shape, wanted)
@@ -178,10 +201,9 @@ class Blocks:
 
     def _cells(self, shape: _Shape, wanted: Wanted, among: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
         """(plans, places of columns) of a shape's points that fit and are wanted. among: [plans, columns] which to look at."""
-        worth = wanted(shape.least.seconds, shape.least.joules, shape.least.memory)
+        worth = wanted(*shape.least.figures)
         here = worth[shape.least.of] & shape.fits if worth.any() else np.zeros_like(shape.fits)
-        plans, places = np.nonzero(here if among is None else here & among)
-        return plans, places
+        return _where(here if among is None else here & among)
 
     def _known(self) -> list[_Shape]:
         """The shapes of every group so far."""
@@ -209,7 +231,7 @@ class Blocks:
 
     # -- what is priced --------------------------------------------------------------------------------------------------------
 
-    def reach(self, value: Callable[[FamilyBound], Array], most: int) -> float:
+    def reach(self, value: Value, most: int) -> float:
         """The value up to which about so many families on columns lie, of which some plan waits; inf where there are no more."""
         found: dict[int, Array] = {}
         for shape, values in self._waiting(value):
@@ -219,15 +241,21 @@ class Blocks:
         every = np.concatenate([values[values < np.inf] for values in found.values()]) if found else np.zeros(0)
         return float(np.partition(every, most)[most]) if len(every) > most else math.inf
 
-    def price_below(self, value: Callable[[FamilyBound], Array], most: float) -> None:
-        """Price every cell that fits somewhere and whose family's bound there is below `most`."""
-        wanted = {group: np.zeros_like(waiting) for group, waiting in self.outlined.waiting.items()}
-        for shape, values in self._waiting(value):
-            wanted[shape.group][:, shape.columns] |= values < most
-        for group, cells in wanted.items():
-            self._price(group, cells)
+    def price_below(self, value: Value, most: float, few: int) -> float:
+        """Price every cell that fits somewhere and is there below a value, by its family's bound and, where not too many are to be looked
+        at one by one, by its own outline. Returns that value: `most`, or the one below which so few points are."""
+        some = [(shape, _where(values < most)) for shape, values in self._waiting(value)]
+        if sum(len(plans) for _, (plans, _) in some) > CELLS:
+            self._find(self.outlined.price, some)
+            return most
+        self._find(self.outlined.move, some)
+        own = [value(*figures) for figures in self._own(some)]
+        every = np.concatenate(own) if own else np.zeros(0)
+        below = min(most, float(np.partition(every, few)[few])) if len(every) > few else most
+        self._find(self.outlined.price, [(shape, _some(cells, here < below)) for (shape, cells), here in zip(some, own, strict=True)])
+        return below
 
-    def _waiting(self, value: Callable[[FamilyBound], Array]) -> Iterator[tuple[_Shape, Array]]:
+    def _waiting(self, value: Value) -> Iterator[tuple[_Shape, Array]]:
         """The shapes of which something waits, and [plans, columns] what it is worth at least: inf where it is priced or does not fit."""
         for shape in self._known():
             waiting = self.outlined.waiting.get(shape.group)
@@ -235,11 +263,17 @@ class Blocks:
                 continue
             here = waiting[:, shape.columns] & shape.fits
             if here.any():
-                yield shape, np.where(here, value(shape.least)[shape.least.of], np.inf)
+                yield shape, np.where(here, value(*shape.least.figures)[shape.least.of], np.inf)
 
-    def _price(self, group: int, cells: NDArray[np.bool_]) -> None:
-        if self.outlined.price(group, cells):
-            self.layers[group] = Layers.of(self.prices[group].sections, self.layers[group].choices)
+    def _find(self, of: Callable[[int, NDArray[np.bool_]], bool], some: Sequence[tuple[_Shape, Cells]]) -> None:
+        """Find out more of the cells of some shapes. of: of those of a group, whether there was any more."""
+        asked = {group: np.zeros_like(waiting) for group, waiting in self.outlined.waiting.items()}
+        for shape, (plans, places) in some:
+            if shape.group in asked:
+                asked[shape.group][plans, shape.columns[places]] = True
+        for group, cells in asked.items():
+            if of(group, cells):
+                self.layers[group] = Layers.of(self.prices[group].sections, self.layers[group].choices)
 
     def _pieces(self, stages: Ints, rows: int) -> Iterator[tuple[int, Ints]]:
         """Columns of equal pipeline depth, in pieces whose arrays of so many rows stay in the processor's cache."""
@@ -344,32 +378,31 @@ class Blocks:
 
     def _blocks(self, some: Sequence[tuple[_Shape, Cells]], wanted: Wanted) -> Iterator[Block]:
         """The blocks of some points of each of some shapes. Cuts that are alike in what branches are bounded together."""
-        for group in self.outlined.waiting:
-            self._price_looked_at(group, [one for one in some if one[0].group == group])
-        alike: dict[object, list[int]] = {}
-        for number, (shape, (plans, places)) in enumerate(some):
+        for shape, (plans, places) in some:
             shape.looked[plans, places] = True
-            alike.setdefault((shape.group, branch(shape.cut, shape.schedule)), []).append(number)
+        left = [one for one in self._left(some, wanted) if len(one[1][0])]
+        self._find(self.outlined.price, left)
         found: dict[int, Block] = {}
-        for numbers in alike.values():
-            left = self._left([some[number] for number in numbers], wanted)
-            there = [place for place, (_, (plans, _)) in enumerate(left) if len(plans)]
-            found |= zip((numbers[place] for place in there), self._together([left[place] for place in there]), strict=True)
+        for numbers in _branches(left):
+            found |= zip(numbers, self._together([left[number] for number in numbers]), strict=True)
         for number in sorted(found):
             yield found[number]
 
     def _left(self, some: Sequence[tuple[_Shape, Cells]], wanted: Wanted) -> list[tuple[_Shape, Cells]]:
-        """The points that are wanted by what their own devices do: their families were."""
-        steps, own = self._steps(some)
-        seconds, memory = steps.quick().min(axis=-1), np.concatenate([shape.memory[cells] for shape, cells in some])
-        keep = wanted(seconds, steps.joules() + self.static_w * seconds, memory)
-        return [(shape, (plans[keep[mine]], places[keep[mine]])) for (shape, (plans, places)), mine in zip(some, own, strict=True)]
+        """The points that are wanted by what their own devices and lanes do: their families were."""
+        return [(shape, _some(cells, wanted(*own))) for (shape, cells), own in zip(some, self._own(some), strict=True)]
 
-    def _price_looked_at(self, group: int, some: Sequence[tuple[_Shape, Cells]]) -> None:
-        asked = np.zeros_like(self.outlined.waiting[group])
-        for shape, (plans, places) in some:
-            asked[plans, shape.columns[places]] = True
-        self._price(group, asked)
+    def _own(self, some: Sequence[tuple[_Shape, Cells]]) -> list[tuple[Array, Array, Array]]:
+        """Of the points of each shape what they are at least by what their own devices and lanes do: seconds, joules, memory."""
+        found = [(np.zeros(0),) * 3] * len(some)
+        for numbers in _branches(some):
+            steps, own = self._steps([some[number] for number in numbers])
+            seconds = steps.quick().min(axis=-1)
+            joules = steps.joules() + self.static_w * seconds
+            for number, mine in zip(numbers, own, strict=True):
+                shape, cells = some[number]
+                found[number] = seconds[mine], joules[mine], shape.memory[cells]
+        return found
 
     def _steps(self, some: Sequence[tuple[_Shape, Cells]]) -> tuple[Pipelines, list[slice]]:
         """(points of one group whose cuts are of one branch, which of them each shape has)."""
@@ -389,8 +422,6 @@ class Blocks:
 
     def _together(self, some: Sequence[tuple[_Shape, Cells]]) -> list[Block]:
         """Blocks of one group, whose cuts are of one branch."""
-        if not some:
-            return []
         steps, own = self._steps(some)
         seconds = steps.seconds()
         joules = steps.joules()[:, None] + self.static_w * seconds

@@ -33,6 +33,11 @@ class FamilyBound:
     joules: Array
     memory: Array
 
+    @property
+    def figures(self) -> tuple[Array, Array, Array]:
+        """seconds, joules, memory."""
+        return self.seconds, self.joules, self.memory
+
     @classmethod
     def each(cls, of: Ints, steps: Pipelines, memory: Sequence[tuple[int, Array]], static_w: float) -> list[FamilyBound]:
         """Of rows of steps whose plans are families. memory: a row, and under it [plans, columns] exact bytes of every plan."""

@@ -27,7 +27,6 @@ from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
-from rackmodel.mapper.families import FamilyBound
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
 from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_memory, unknown
@@ -50,7 +49,8 @@ Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
 PAIR = 2  # that take about as long as one
-FIRST_CELLS = 512  # families on columns that are priced first, of a space that is outlined
+FIRST_CELLS = 512  # families on columns whose lanes are outlined first, of a space that is outlined
+FEWER = 4  # times as few points, the best of these by their own outlines, are priced then
 POWER = "power"
 NO_NEST = "no loop nest"
 PRUNED = ("layouts covered by the solver", "bounded with others", "timed", "cut")  # what a certificate says of how few points were run
@@ -254,8 +254,8 @@ class _Search:
         keep, cells, run, exact, below = KEPT + top, FIRST_CELLS, set[tuple[int, ...]](), list[Point](), self.question.below
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else below
-            reach = self.blocks.reach(self._least_of, cells)
-            self.blocks.price_below(self._least_of, min(least, reach))
+            reach = self.blocks.reach(self._at_least, cells)
+            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), cells // FEWER))
             points, cutoff = self._candidates(keep, least, reach)
             if not points and not exact and cutoff >= below:
                 return []
@@ -320,7 +320,7 @@ class _Search:
         """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
         points: list[Point] = []
         cutoff, self.worst = reach, most
-        for block in self.blocks.walk_best_first(lambda *least: self._at_least(*least) < min(self.worst, reach), self._least_of):
+        for block in self.blocks.walk_best_first(lambda *least: self._at_least(*least) < min(self.worst, reach), self._at_least):
             if points and self.watch.over():
                 cutoff = 0.0  # blocks that were not looked at
                 break
@@ -339,10 +339,6 @@ class _Search:
             self.watch.say(f"{int(self.blocks.counts['space'])} mappings bounded")
         points.sort(key=lambda point: (point.bound, point.order))
         return points, min(cutoff, self.worst)
-
-    def _least_of(self, least: FamilyBound) -> Array:
-        """[families, columns] what none of their points is below."""
-        return self._at_least(least.seconds, least.joules, least.memory)
 
     def _at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""

@@ -90,7 +90,8 @@ class Plan:
         told = {name: home for name, home in self.homes.items() if home != (RESIDENT if name == "weights" else self.home("weights"))}
         choices = tuple(self.choices[name] for name in workload.ops)
         edges = tuple(self.boundary.get(name) for name in (*workload.inputs, *workload.outputs))
-        return (self._homes_key(told), self.axes, choices, edges, tuple(self.flat.items()), *self._others)
+        homes = self.at_home if len(told) == len(self.homes) else self._homes_key(told)
+        return (homes, self.axes, choices, edges, tuple(self.flat.items()), *self._others)
 
     @cached_property
     def rest(self) -> tuple[object, ...]:

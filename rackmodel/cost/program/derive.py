@@ -13,20 +13,16 @@ from math import inf
 
 import numpy as np
 
+from rackmodel.cost.program.around import Around, around
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
-    backward_ops,
-    backward_reads,
     cast_ops,
     forward_op,
-    halo,
     head_ops,
     ordered_op,
-    statistics_axes,
     statistics_rows,
-    wants_gradient,
 )
 from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
@@ -36,7 +32,7 @@ from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import sent_bytes
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, grad_need
+from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
@@ -94,15 +90,15 @@ class _Derivation:
     # -- forward ------------------------------------------------------------------------------------------------------
 
     def _forward(self, op: Op, phase: str, epoch: str) -> None:
-        stage = self.plan.stages[op.name]
-        after = [self._copy(epoch, phase, (a.tensor, stage), self.plan.needs(op, i, self.workload)) for i, a in enumerate(op.ins)]
-        after += [self._halo(op, i, phase, after[i]) for i in range(len(op.ins))]
+        stage, beside = self.plan.stages[op.name], around(op, self.plan, self.workload)
+        after = [self._copy(epoch, phase, (a.tensor, stage), layout) for a, layout in zip(op.ins, beside.needs, strict=True)]
+        after += [self._halo(op, i, beside, phase, start) for i, start in enumerate(after)]
         after = self._cast(op, phase, after)
         local_op = forward_op(op, self.plan, self.workload)
         done = self._local_op(op, phase, local_op, after)
         done = self._statistics(op, phase, op.kind.statistics[0], done)
         if epoch == "forward" or op.out.tensor in self.recompute.made:
-            self.ready[(epoch, (op.out.tensor, stage), self.plan.leaves(op))] = done
+            self.ready[(epoch, (op.out.tensor, stage), beside.leaves)] = done
 
     def _inside(self, op: Op) -> None:
         """What the attention's backward kernel makes again by itself: no traffic of its own, arithmetic at that kernel's rate."""
@@ -118,6 +114,8 @@ class _Derivation:
 
     def _cast(self, op: Op, phase: str, after: list[int]) -> list[int]:
         """Casts of the operands of a product of low precision, and kernels around attention, before it."""
+        if op.kind.name != "einsum":
+            return after
         backward = phase == "backward"
         for found in (cast_ops, head_ops):
             for local_op in found(op, self.plan, self.workload, backward=backward):
@@ -129,20 +127,20 @@ class _Derivation:
         return self._emit(Task("op", phase, op.name, local_op.written, self.plan.stages[op.name], action, _ids(after), local_op=local_op))
 
     def _statistics(self, op: Op, phase: str, numbers: int, after: int) -> int:
-        axes = statistics_axes(op, self.plan)
-        if not axes or not numbers:
+        axes = around(op, self.plan, self.workload).statistics if numbers else ()
+        if not axes:
             return after
         rows = statistics_rows(op, self.plan, self.workload)
         volume = replace(rows, total=rows.total * numbers * STATISTIC_BYTES)
         stage = self.plan.stages[op.name]
         return self._emit(Task("collective", phase, op.name, op.out.tensor, stage, "all_reduce", _ids([after]), axes=axes, volume=volume))
 
-    def _halo(self, op: Op, position: int, phase: str, after: int) -> int:
-        overlap = halo(op, position, self.plan, self.workload)
-        if overlap is None or overlap[1].empty:
+    def _halo(self, op: Op, position: int, beside: Around, phase: str, after: int) -> int:
+        found = beside.halos[position]
+        if found is None:
             return after
-        tensor, stage = op.ins[position].tensor, self.plan.stages[op.name]
-        return self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=overlap[0], volume=overlap[1]))
+        (axes, volume), tensor, stage = found, op.ins[position].tensor, self.plan.stages[op.name]
+        return self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=axes, volume=volume))
 
     def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
         """The task after which `layout` of a tensor is there, making the copy (and its sources) if need be."""
@@ -343,26 +341,18 @@ class _Derivation:
         return self._emit(Task("op", last.phase, last.einsum, last.tensor, max(stages), "join", ids, channel="link"))
 
     def _backward(self, op: Op) -> None:
-        stage = self.plan.stages[op.name]
-        local_ops = backward_ops(op, self.plan, self.workload)
+        stage, beside = self.plan.stages[op.name], around(op, self.plan, self.workload)
+        local_ops = self.places.backward(op)
         if not local_ops:
             return
-        target = tuple(grad_need(op, choice) for choice in self.plan.choices[op.name])
         self._receive(op.out.tensor, stage)
-        ready = self._gradient((op.out.tensor, stage), target)
-        after = [ready]
-        for access in backward_reads(op, self.workload):
-            if self.workload.tensors[access.tensor].bits == 0:
-                continue
-            position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
-            layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
-            after.append(self._copy("back", "backward", (access.tensor, stage), layout))
-        wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
+        after = [self._gradient((op.out.tensor, stage), beside.gradient)]
+        after += [self._copy("back", "backward", (tensor, stage), layout) for tensor, layout in beside.reads]
         after = self._cast(op, "backward", [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))])
         for number, local_op in enumerate(local_ops):
             done = self._local_op(op, "backward", local_op, after)
-            for position in wanting if len(local_ops) == 1 else [wanting[number]]:
-                end = self._add(op, position, self._halo(op, position, "backward", done))
+            for position in beside.wanting if len(local_ops) == 1 else [beside.wanting[number]]:
+                end = self._add(op, position, self._halo(op, position, beside, "backward", done))
                 self._contribute(op, position, end)
 
     def _add(self, op: Op, position: int, after: int) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackmodel.cost.program.local_ops import backward_ops, forward_op, has_backward, held_between
+from rackmodel.cost.program.local_ops import forward_op, has_backward, held_between
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import kept_bytes, sent_bytes
@@ -78,7 +78,7 @@ class _Footprint:
     def _passes(self, op: Op) -> tuple[LocalOp, ...]:
         """Those that need most room: the backward ones, where there are any."""
         if self.workload.backward:
-            return backward_ops(op, self.plan, self.workload)
+            return self.places.backward(op)
         return (forward_op(op, self.plan, self.workload),)
 
     def _hold_between(self, op: Op, passes: Sequence[LocalOp]) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from rackmodel.cost.program.local_ops import backward_reads, has_backward
+from rackmodel.cost.program.around import around
+from rackmodel.cost.program.local_ops import backward_ops
 from rackmodel.cost.program.recompute import Recompute
+from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.cost.program.traffic import TensorTraffic, tensor_traffic
 from rackmodel.model.copies import resolved
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Op, Workload
 
 Place = tuple[str, int]  # tensor and stage
 
@@ -27,14 +29,15 @@ class Places:
         self.workload, self.plan, self.recompute = workload, plan, recompute
         self.wanted: dict[Place, list[Layout]] = {}
         self.read_back: dict[Place, list[Layout]] = {}
+        self._backward: dict[str, tuple[LocalOp, ...]] = {}
         self._want()
         self.traffic: dict[Place, TensorTraffic] = {place: self.traffic_of(place) for place in self.wanted}
 
     def _want(self) -> None:
         for op in self.workload.ops.values():
             stage = self.plan.stages[op.name]
-            for position, access in enumerate(op.ins):
-                self.wanted.setdefault((access.tensor, stage), []).append(self.plan.needs(op, position, self.workload))
+            for access, layout in zip(op.ins, around(op, self.plan, self.workload).needs, strict=True):
+                self.wanted.setdefault((access.tensor, stage), []).append(layout)
             self.wanted.setdefault((op.out.tensor, stage), [])
         for tensor in self.workload.outputs:
             stage = self.plan.stages[self.workload.producer[tensor]]
@@ -49,21 +52,19 @@ class Places:
 
     def _read_back(self) -> None:
         for op in self.workload.ops.values():
-            stage = self.plan.stages[op.name]
-            if not has_backward(op, self.workload):
-                continue
-            for access in backward_reads(op, self.workload):
-                position = next((i for i, operand in enumerate(op.ins) if operand is access), None)
-                layout = self.plan.leaves(op) if position is None else self.plan.needs(op, position, self.workload)
-                if self.workload.tensors[access.tensor].bits > 0:
-                    self.read_back.setdefault((access.tensor, stage), []).append(layout)
+            for tensor, layout in around(op, self.plan, self.workload).reads:
+                self.read_back.setdefault((tensor, self.plan.stages[op.name]), []).append(layout)
         for name in (*self.recompute.rerun, *self.recompute.inside):
             op = self.workload.ops[name]
-            for position, access in enumerate(op.ins):
+            for access, layout in zip(op.ins, around(op, self.plan, self.workload).needs, strict=True):
                 if access.tensor not in self.recompute.made:
-                    self.read_back.setdefault((access.tensor, self.plan.stages[name]), []).append(
-                        self.plan.needs(op, position, self.workload)
-                    )
+                    self.read_back.setdefault((access.tensor, self.plan.stages[name]), []).append(layout)
+
+    def backward(self, op: Op) -> tuple[LocalOp, ...]:
+        """The backward passes of an operation."""
+        if op.name not in self._backward:
+            self._backward[op.name] = backward_ops(op, self.plan, self.workload)
+        return self._backward[op.name]
 
     def stage_of(self, tensor: str) -> int | None:
         """Stage of the operation that writes a tensor; None for inputs and weights."""

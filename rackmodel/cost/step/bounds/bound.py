@@ -26,7 +26,7 @@ from rackmodel.cost.step.bounds.cut_rows import CutRows, least_of
 from rackmodel.cost.step.bounds.device_times import Layers, longest
 from rackmodel.cost.step.bounds.figures import AnyFigures
 from rackmodel.cost.step.bounds.memory import memory_of
-from rackmodel.cost.step.bounds.paths import Paths, total
+from rackmodel.cost.step.bounds.paths import MOVED, Paths, total
 from rackmodel.cost.step.cut import Cut
 
 Array = NDArray[np.float64]
@@ -93,8 +93,9 @@ def step_joules(sections: Sequence[AnyFigures], sends: Sends, stages: Any, hops:
 
 
 def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
-    """Least seconds from the devices' own work alone: the way in of each, its passes, and the way out through the devices before it, where
-    no passes of weight gradients fill that. Quick, and never above `least_seconds`."""
+    """Least seconds from the devices' own work, and from what their lanes move, alone: the way in of each device, its passes, the way out
+    through the devices before it, where no passes of weight gradients fill that, and its optimizer. Quick, and never above
+    `least_seconds`."""
     if not layers.back:
         return _forward_alone(layers, sends, rows, micro_batches) * (1 - 2 * ROUNDING)
     times = layers.times(split=rows.split)
@@ -104,7 +105,13 @@ def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: I
     forward = [one.forward for one in times]
     both = [one.forward + one.backward for one in times]
     ways, hops = (forward, 1) if rows.split and rows.piped else (both, 2)
-    found = [total(of.before, ways) + hops * of.last * send + m * (total(of.busy, both) + waits) for of in rows.kinds]
+    update = layers.lane("update")
+    found = [
+        total(of.before, ways) + hops * of.last * send + m * (total(of.busy, both) + waits) + total(of.busy, update) for of in rows.kinds
+    ]
+    if layers.has & MOVED:
+        paths = Paths(layers, rows, m, send)
+        found += [paths.lanes(of) + total(of.busy, update) for of in rows.kinds]
     return longest(found) * (1 - 2 * ROUNDING)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -217,10 +217,11 @@ class SharedFigures:
 
         return self._figures({name: least(name, one) for name, one in self._arrays.items()}, {})
 
-    def filled(self, some: SharedFigures, plans: Ints, columns: Ints) -> SharedFigures:
-        """With the figures of some of its plans on some columns in their place (what is held is known)."""
+    def filled(self, some: SharedFigures, plans: Ints, columns: Ints, names: Collection[str] = ARRAYS) -> SharedFigures:
+        """With the figures of some of its plans on some columns in their place (what is held is known). names: of those figures."""
         where, arrays = np.ix_(plans, columns), dict(self._arrays)
-        for name, one in some._arrays.items():
+        for name in names:
+            one = some._arrays[name]
             if not arrays[name].alike or one.rows.any():
                 arrays[name] = Rows(self._own(name), np.arange(self.plan_count))
                 arrays[name].rows[where] = one.rows[one.of]

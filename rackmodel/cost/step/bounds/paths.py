@@ -18,6 +18,8 @@ from rackmodel.cost.step.bounds.cut_rows import Counts, CutRows, Devices
 from rackmodel.cost.step.bounds.device_times import NONE, DeviceTimes, Layers, longest, shortest
 
 Array = NDArray[np.float64]
+MOVED = frozenset({"forward_gather", "backward_gather", "reduce", "forward_reduce", "spread", "tail", "up", "home"})
+"""Figures of what lanes beside the device move."""
 
 
 def total(counts: Counts, values: Sequence[Array]) -> Array:
@@ -175,7 +177,7 @@ class Paths:
         def lane(*names: str) -> Array:
             return sum((total(of.busy, self.layers.lane(name)) for name in names if name in has), NONE)
 
-        if not has & {"forward_gather", "backward_gather", "reduce", "forward_reduce", "spread", "tail", "up", "home"}:
+        if not has & MOVED:
             return NONE
         gathered = self.m * lane("forward_gather", "backward_gather") + lane("spread")
         reduced = self.m * lane("reduce", "forward_reduce") + lane("tail")

@@ -1,21 +1,23 @@
-"""What a layer takes at least, found out before it is priced: what its device does in every micro-batch, and all that it holds.
+"""What a layer takes at least, found out before it is priced: what its device does in every micro-batch, and all that it holds; then,
+where that leaves a layer worth a look, what the lane of weights moves (parameters and gradients on their way), and the optimizer.
 
-What other lanes do (parameters and gradients on their way), what happens once a step, and what is waited for are left out. So no
-figure is above that of the layer priced in full (of what windows hide: it is the same), and what is held is the same to the last byte.
+What other lanes do, what else happens once a step, and what is waited for are left out. So no figure is above that of the
+layer priced in full (of what windows hide: it is the same), and what is held is the same to the last byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.tasks import Program, Task
+from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.step.tasks.items import launched
-from rackmodel.cost.step.tasks.jobs import launches, roles_of
+from rackmodel.cost.step.tasks.jobs import DEVICE, launches, roles_of
 from rackmodel.cost.step.tasks.layer_cost import LayerCost
+from rackmodel.cost.step.tasks.layer_tasks import HeldBytes
 from rackmodel.cost.step.tasks.layers import LayerPricer, part_of
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.cost.step.tasks.windows import hidable
@@ -24,6 +26,8 @@ from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
 Array = NDArray[np.float64]
+MOVING = frozenset({"gather", "reduce", "tail", "spread", "update"})
+"""Roles of what the lane of weights moves, and of the optimizer."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,14 @@ class OutlinePricer(LayerPricer):
         return self.costs[key]
 
     def _outlined(self, section: Section, program: Program) -> LayerCost:
-        spent, waits = self._spent(program, section.workload), self.profile.host != Host()
-        parts = {number: part_of(program.tasks[number], "device", section.workload) for number in spent}
+        roles, waits = self._roles(program), self.profile.host != Host()
+        spent = self._spent(program, section.workload, roles)
+        parts = {number: part_of(program.tasks[number], role, section.workload) for number, role in roles.items()}
         seconds: dict[tuple[str, str], Array] = {}
         started: dict[str, Array | float] = {}
-        joules = np.zeros(self.pricer.n)
+        joules = self.none
         for number, one in spent.items():
-            key, joules = ("device", parts[number]), joules + one.joules
+            key, joules = (roles[number], parts[number]), joules + one.joules
             seconds[key] = seconds[key] + one.seconds if key in seconds else one.seconds
             if waits:
                 started[key[1]] = started.get(key[1], 0) + one.launches
@@ -81,14 +86,18 @@ class OutlinePricer(LayerPricer):
             launches=started,
         )
 
-    def _spent(self, program: Program, workload: Workload) -> dict[int, Spent]:
-        """Number → what each task takes that holds the device in every micro-batch."""
+    def _roles(self, program: Program) -> dict[int, str]:
+        """Number → role of the tasks that are outlined: those that hold the device in every micro-batch."""
+        return {number: role for number, role in _with_roles(program) if role == DEVICE and not program.tasks[number].once}
+
+    def _spent(self, program: Program, workload: Workload, numbers: Iterable[int]) -> dict[int, Spent]:
+        """Number → what each of some tasks takes."""
         merged, tasks = self.run_as_one(workload, program)[0], program.tasks
         return {
             number: self._spent_as_one(tasks[number], [tasks[member] for member in merged[number]])
             if number in merged
             else self._spent_alone(tasks[number])
-            for number in _on_device(program)
+            for number in numbers
         }
 
     def _spent_alone(self, task: Task) -> Spent:
@@ -116,7 +125,19 @@ class OutlinePricer(LayerPricer):
         return found
 
 
-def _on_device(program: Program) -> list[int]:
-    """Numbers of the tasks that hold the device in every micro-batch."""
-    listed = enumerate(zip(program.tasks, roles_of(program.tasks), strict=True))
-    return [number for number, (task, role) in listed if role == "device" and not task.once and not task.joins]
+class MovedPricer(OutlinePricer):
+    """Outlines of layers what the lane of weights moves, and the optimizer, alone: no passes, and nothing that is held."""
+
+    def _roles(self, program: Program) -> dict[int, str]:
+        return {number: role for number, role in _with_roles(program) if role in MOVING}
+
+    def _hidden(self, program: Program, workload: Workload, parts: dict[int, str], spent: dict[int, Spent]) -> dict[str, Array]:
+        return {}
+
+    def _held(self, held: Iterable[Held], degrees: Degrees) -> HeldBytes:
+        return {}, {}, {}
+
+
+def _with_roles(program: Program) -> list[tuple[int, str]]:
+    """(number, role) of the tasks that take time."""
+    return [(number, role) for number, role in enumerate(roles_of(program.tasks)) if not program.tasks[number].joins]
