@@ -113,8 +113,8 @@ def search(
 ) -> Answer:
     """The best mapping, with a certificate. minimize: an objective, or several in order · top: how many to return · limits: 'power' (W),
     'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon', 'total_carbon' (g), 'money' (usd), 'edp', 'tcdp', numbers or text with a unit ·
-    front: figures of a Pareto front to return as well ('latency,energy', or a list) · time_limit: seconds, or text ('2 min'), after which the
-    best found is returned, with its gap. Raises InputError, InfeasibleError."""
+    front: figures of a Pareto front to return as well ('latency,energy', or a list) · time_limit: seconds, or text such as '2 min', after
+    which the best found is returned, with its gap. Raises InputError, InfeasibleError."""
     watch, goal = Watch(_seconds(time_limit)), minimize if minimize is None or isinstance(minimize, str) else ",".join(minimize)
     front = [name.strip() for name in front.split(",")] if isinstance(front, str) else front
     texts = _texts(architecture, workload, mapper)
