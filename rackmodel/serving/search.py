@@ -141,7 +141,11 @@ def search_service(
 def _check_asked(service: Service, space: ServingSpace, figures: Sequence[str], prompts_on: Service | None) -> None:
     """Raise InputError for what contradicts itself or the model. figures: what is minimised, then what is limited."""
     if space.rates and (space.clients is not None or prompts_on is not None):
-        fact = "says who sends requests, as --concurrency does: keep one of the two" if prompts_on is None else "is of replicas: pools have clients"
+        fact = (
+            "says who sends requests, as --concurrency does: keep one of the two"
+            if prompts_on is None
+            else "is of replicas: pools have clients"
+        )
         raise InputError(fact, path="--rate")
     if service.output <= 1.0 and "tpot" in figures:
         raise InputError("an answer of one token has none after it", path="--minimize" if figures[0] == "tpot" else "--limit")
