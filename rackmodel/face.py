@@ -230,16 +230,12 @@ def _show_in_notebooks() -> None:
     def shown(maker: str) -> Any:
         return lambda one: getattr(import_module("rackmodel.report.notebook"), maker)(one)
 
-    for kind, name in ((Result, "result"), (Answer, "answer"), (Ledger, "ledger"), (Points, "points")):
-        for method, form in (("__repr__", "text"), ("_repr_html_", "html")):
-            setattr(kind, method, shown(f"{name}_{form}"))
-    for kind, name in (
-        (Architecture, "architecture"),
-        (Workload, "workload"),
-        (Mapper, "mapper"),
-    ):  # their repr is a key of what is remembered
-        for method, form in (("__str__", "text"), ("_repr_html_", "html")):
-            setattr(kind, method, shown(f"{name}_{form}"))
+    inputs = {Architecture: "architecture", Workload: "workload", Mapper: "mapper"}  # whose repr is a key of what is remembered
+    answers = {Result: "result", Answer: "answer", Ledger: "ledger", Points: "points"}
+    for kinds, text in ((inputs, "__str__"), (answers, "__repr__")):
+        for kind, name in kinds.items():
+            for method, form in ((text, "text"), ("_repr_html_", "html")):
+                setattr(kind, method, shown(f"{name}_{form}"))
 
 
 _show_in_notebooks()

@@ -526,5 +526,5 @@ def test_a_file_that_trains_may_go_forward_alone_by_set_or_by_one_that_extends_i
     (tmp_path / "w.yaml").write_text(text)
     (tmp_path / "v.yaml").write_text("workload: v\nextends: w.yaml\nphases: [forward]\n")
     assert read_workload(tmp_path / "v.yaml").phases == ("forward",)
-    with pytest.raises(InputError, match="--set workload.optimizer=adam: optimizer: optimizer is none of the phases"):
+    with pytest.raises(InputError, match="optimizer is none of the phases"):
         read_workload(tmp_path / "v.yaml", ["workload.optimizer=adam"])

@@ -218,3 +218,29 @@ def test_columns_that_are_asked_for_are_shown_beside_charts_whose_numbers_are_sh
     assert "mfu" not in plain
     assert max(len(word) for line in plain.splitlines()[1:] for word in line.split()[:1]) <= 10
     assert "mfu" in run("sweep", study + chart, "--columns", "mfu")[1]
+
+
+def test_a_mesh_that_nothing_divides_is_told_by_what_was_tried(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(Of all meshes of 5 accelerators the first one's axis was blamed, whose degree is free; a micro-batch was blamed on the axes.)"""
+    monkeypatch.chdir(tmp_path)
+    free = MAPPER.replace("{dp: {degree: free}}", "{dp: {degree: free}, tp: {degree: free}}").replace("[n]", "[n], tp: [u]")
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.yaml").write_text(text.replace("[2, 2]", "[5, 2]").replace("count: 4", "count: 10"), encoding="utf-8")
+    (tmp_path / "free.yaml").write_text(free, encoding="utf-8")
+    err = run("search", "own.yaml", "ownw.yaml", "free.yaml", "--set", "accelerators=5")[2]
+    assert (
+        "free.yaml:2:7: axes: no mesh of 5 accelerators divides this model's sizes and batch (2 by uneven split; axis tp: degree 5" in err
+    )
+    (tmp_path / "small.yaml").write_text(MAPPER + "micro_batch: 3\n", encoding="utf-8")
+    err = run("search", "own.yaml", "ownw.yaml", "small.yaml", "--set", "accelerators=2", "--set", "workload.batch_rank=n")[2]
+    assert "small.yaml:6:14: micro_batch: no mesh of 2 accelerators" in err
+
+
+def test_a_latency_by_one_of_several_memories_says_which(run) -> None:
+    """By hand: the first product reads and writes each element of its operands at 1 GB/s a processing element, most of the time."""
+    slow = ("--set", "pe.memory.bandwidth=1 GB/s", "--set", "chip.memory.bandwidth=100 GB/s")
+    line = next(
+        line for line in run("search", "edge3", "ffn", "data", "--set", "m=64", *slow)[1].splitlines() if line.startswith("latency:")
+    )
+    assert "; memory pe alone " in line
+    assert "alone" not in run("search", "rack_paper", "ffn", "data", "--set", "accelerators=4")[1]

@@ -173,7 +173,8 @@ def machine_exchange(
 
 def read_study(name: str | Path) -> Any:
     """A study (a studies.study.StudySpec), which knows where its paths start. Raises InputError."""
-    return READERS["study"](load("study", name)).read_from(folder_of("study", name))
+    found: Any = READERS["study"](load("study", name))
+    return found.read_from(folder_of("study", name))
 
 
 def build_architecture(raw: Marked) -> Architecture:
