@@ -53,6 +53,12 @@ ALSO_CALLED = {
     "gpus": ("accelerators",),
     "devices": ("accelerators",),
     "ways": ("degree",),
+    "swish": ("silu",),
+    "seq": ("s",),
+    "sequence": ("s",),
+    "seq_len": ("s",),
+    "seq_length": ("s",),
+    "sequence_length": ("s",),
     "link": ("network",),
     "interconnect": ("network",),
 }

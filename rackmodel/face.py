@@ -32,6 +32,7 @@ from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.studies.ask import Inputs, sweep_points
 from rackmodel.studies.run import Points, Progress
+from rackmodel.units import parse_quantity
 from rackmodel.watch import Watch
 
 __all__ = [
@@ -107,14 +108,15 @@ def search(
     profile: str | None = None,
     top: int = 1,
     limits: Mapping[str, float | str] | None = None,
-    front: Sequence[str] = (),
-    time_limit: float | None = None,
+    front: str | Sequence[str] = (),
+    time_limit: float | str | None = None,
 ) -> Answer:
     """The best mapping, with a certificate. minimize: an objective, or several in order · top: how many to return · limits: 'power' (W),
     'memory' (bytes), 'latency' (s), 'energy' (J), 'carbon', 'total_carbon' (g), 'money' (usd), 'edp', 'tcdp', numbers or text with a unit ·
-    front: figures of a Pareto front to return as well · time_limit: seconds after which the best found is returned, with its gap.
-    Raises InputError, InfeasibleError."""
-    watch, goal = Watch(time_limit), minimize if minimize is None or isinstance(minimize, str) else ",".join(minimize)
+    front: figures of a Pareto front to return as well ('latency,energy', or a list) · time_limit: seconds, or text such as '2 min', after
+    which the best found is returned, with its gap. Raises InputError, InfeasibleError."""
+    watch, goal = Watch(_seconds(time_limit)), minimize if minimize is None or isinstance(minimize, str) else ",".join(minimize)
+    front = [name.strip() for name in front.split(",")] if isinstance(front, str) else front
     texts = _texts(architecture, workload, mapper)
     if texts is not None:
         return api.search(*texts, sets=_sets(set), minimize=goal, profile=profile, top=top, limits=limits, front=front, watch=watch)
@@ -130,9 +132,9 @@ def compare(
     set: Settings | None = None,
     minimize: str | Sequence[str] | None = None,
     profile: str | None = None,
-    time_limit: float | None = None,
+    time_limit: float | str | None = None,
 ) -> list[Result]:
-    """The best mapping of each mapper, in their order. time_limit: seconds, of each. Raises InputError, InfeasibleError."""
+    """The best mapping of each mapper, in their order. time_limit: as `search`, of each. Raises InputError, InfeasibleError."""
     asked: dict[str, Any] = {"set": set, "minimize": minimize, "profile": profile, "time_limit": time_limit}
     several = [mappers] if isinstance(mappers, (str, Path, Mapping, Mapper)) else mappers
     return [search(architecture, workload, mapper, **asked).result for mapper in several]
@@ -189,6 +191,16 @@ def price(
     return api.price(machine, graph, [m if isinstance(m, MappingSpec) else read_mapping(_text(m)) for m in several], profile=profile)
 
 
+def _seconds(said: float | str | None) -> float | None:
+    """Seconds of a time limit. Raises InputError."""
+    if not isinstance(said, str):
+        return said
+    try:
+        return parse_quantity(said.strip(), "second")
+    except ValueError as problem:
+        raise InputError(str(problem), path="time_limit") from None
+
+
 def _texts(*inputs: Any) -> list[Any] | None:
     """The inputs as names, paths or texts, whose faults have a place; None where one is an object already."""
     if any(isinstance(one, (Architecture, Workload, Mapper, MappingSpec)) for one in inputs):
@@ -218,9 +230,12 @@ def _show_in_notebooks() -> None:
     def shown(maker: str) -> Any:
         return lambda one: getattr(import_module("rackmodel.report.notebook"), maker)(one)
 
-    for kind, name in ((Result, "result"), (Answer, "answer"), (Ledger, "ledger"), (Points, "points")):
-        for method, form in (("__repr__", "text"), ("_repr_html_", "html")):
-            setattr(kind, method, shown(f"{name}_{form}"))
+    inputs = {Architecture: "architecture", Workload: "workload", Mapper: "mapper"}  # whose repr is a key of what is remembered
+    answers = {Result: "result", Answer: "answer", Ledger: "ledger", Points: "points"}
+    for kinds, text in ((inputs, "__str__"), (answers, "__repr__")):
+        for kind, name in kinds.items():
+            for method, form in ((text, "text"), ("_repr_html_", "html")):
+                setattr(kind, method, shown(f"{name}_{form}"))
 
 
 _show_in_notebooks()

@@ -295,18 +295,18 @@ def _one(value: Any, unit: str) -> float:
 
 def byte_unit(size: float) -> tuple[float, str]:
     """(bytes, name) of the unit in which sizes about as large as `size` read well."""
-    return (1e9, "GB") if size >= 1e8 else (1e6, "MB") if size >= 1e5 else (1e3, "kB")
+    return (1e12, "TB") if size >= 1e13 else (1e9, "GB") if size >= 1e8 else (1e6, "MB") if size >= 1e5 else (1e3, "kB")
 
 
 def bytes_text(size: float) -> str:
-    """'48 kB', '3909 GB'."""
+    """'48 kB', '3909 GB', '11.9 TB'."""
     unit, name = byte_unit(size)
     return f"{size / unit:.4g} {name}"
 
 
 def capacity_text(size: float) -> str:
     """The least capacity of at least `size` bytes, rounded up to a thousandth of its unit or less, as an input reads it."""
-    unit, name = (1e6, "MB") if size >= 1e8 else (1e3, "kB") if size >= 1e5 else (1.0, "byte")
+    unit, name = (1e9, "GB") if size >= 1e13 else (1e6, "MB") if size >= 1e8 else (1e3, "kB") if size >= 1e5 else (1.0, "byte")
     return f"{math.ceil(size / unit)} {name}"
 
 

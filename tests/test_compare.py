@@ -38,6 +38,9 @@ def test_a_mapper_runs_on_every_machine_in_order_or_on_the_one_after_its_at() ->
     found = places(api.cells("cs2:16,dgx_a100:64", "ffn", ["data", "stream@cs2", "tensor@dgx_a100"]))
     assert found == [("cs2", 16, "data"), ("dgx_a100", 64, "data"), ("cs2", 16, "stream"), ("dgx_a100", 64, "tensor")]
     assert places(api.cells(["cs2:16", "dgx_a100:64"], "ffn", ["data"])) == found[:2]
+    assert places(api.cells("cs2:16,dgx_a100:64", "ffn", ["data, stream@cs2", "tensor@dgx_a100"])) == found
+    with pytest.raises(InputError, match="MAPPER: a mapper is missing beside a comma"):
+        api.cells("cs2:16", "ffn", ["data,"])
     assert places(api.cells(" cs2:16 , dgx_a100", "ffn", ["data"])) == [("cs2", 16, "data"), ("dgx_a100", 512, "data")]  # 512 by its file
 
 

@@ -23,6 +23,7 @@ from rackmodel.model.workload import Op, Workload
 from rackmodel.report.flags import FRAMEWORKS, launch_flags, translation
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.report.launch.shape import model_shape
+from tests.conftest import FIXED
 
 GPT, LLAMA, MOE = (read_workload(name) for name in ("gpt", "llama3_70b", "moe_llama"))
 CORE = ("QK", "softmax", "drop_scores", "AV")
@@ -447,11 +448,34 @@ def test_search_and_evaluate_print_the_same_flags_after_the_result(shell, tmp_pa
     assert data["framework"] == "megatron"
 
 
-def test_what_arguments_cannot_say_is_refused_before_anything_is_printed_or_written(shell, tmp_path: Path) -> None:
+def test_an_answer_that_no_arguments_start_is_told_and_written_and_then_why_there_are_none(shell, tmp_path: Path) -> None:
     code, out, err = shell("search", "--flags", "torchtitan", "-o", str(tmp_path / "new"))
-    assert (code, out) == (2, "")
-    assert "torchtitan has no arguments for this mapping" in err
-    assert not list((tmp_path / "new").glob("*"))
+    assert code == 2
+    assert "latency" in out
+    assert "launch flags" not in out
+    assert "--flags: torchtitan has no arguments for this mapping: ZeRO-1" in err
+    assert (tmp_path / "new" / "mapping.yaml").is_file()
+    assert not (tmp_path / "new" / "torchtitan.txt").exists()
+    code, out, _ = shell("search", "--flags", "torchtitan", "--json")
+    assert code == 2
+    assert list(json.loads(out)) == ["error"]
+
+
+def test_where_the_best_has_no_arguments_those_of_the_best_that_has_are_given_with_its_figures(run, tmp_path: Path) -> None:
+    homes = "[{axes: [dp], state: shard}, {axes: [dp], state: shard, grad: shard, param: shard}]"
+    (tmp_path / "both.yaml").write_text(FIXED.replace("{axes: [dp], state: shard}", homes), encoding="utf-8")
+    asked = ("dgx_a100", "gpt", str(tmp_path / "both.yaml"), "--set", "b=64", "--set", "accelerators=64")
+    code, out, _ = run("search", *asked, "--flags", "deepspeed", "--top", "10", "-o", str(tmp_path / "new"))
+    head, _, tail = out.partition("launch flags for deepspeed:\n")
+    assert code == 0
+    assert "ZeRO-3" in head.splitlines()[1]
+    assert tail.startswith("# of number 2 of the best mappings, pp 8 × dp 2 × tp 4, ZeRO-1 over dp")
+    assert "# the best has no arguments: DeepSpeed refuses ZeRO-3 with a pipeline" in tail
+    mapping = str(tmp_path / "new" / "deepspeed.mapping.yaml")
+    again = run("evaluate", "dgx_a100", "gpt", mapping, "--set", "b=64", "--flags", "deepspeed")[1]
+    figures = next(line for line in again.splitlines() if line.startswith("latency ")).partition(", carbon")[0]
+    assert figures in tail.splitlines()[0]
+    assert "\n".join(again.partition("launch flags for deepspeed:\n")[2].splitlines()) == "\n".join(tail.splitlines()[2:])
 
 
 def test_a_wrong_framework_is_refused_before_the_search(shell) -> None:

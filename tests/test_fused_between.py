@@ -26,7 +26,7 @@ MACHINE = {
 }
 """Four of the machine that is small enough for brute force."""
 DEGREE = 2
-WIDTHS = {"activation": "16 bit", "weight": "16 bit", "gradient": "32 bit"}
+WIDTHS = {"activation": "16 bit", "weight": "16 bit"}
 SMALL = ["m=32", "f=16", "d=16"]
 DECLARED = [{"einsums": ["FC1", "FC2"]}]
 COLUMN_ROW, OVER_SUM = {"split": {"tp": ["f"]}}, {"split": {"tp": ["d"]}}

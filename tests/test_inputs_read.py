@@ -497,3 +497,34 @@ def test_an_index_of_a_size_said_twice_walks_the_rank_that_another_made():
     assert twice.aliases == short.aliases == {"t": "s"}
     chain = read_workload("ffn")  # whose indices each make what others read
     assert chain.aliases == {}
+
+
+TRAINED = "workload: w\nphases: {phases}\nsizes: {{n: 8, c: 8, u: 8}}\neinsums: {{up: 'U[n,u] = X[n,c] * W[c,u]'}}\n{more}\n"
+
+
+@pytest.mark.parametrize(
+    ("phases", "more", "said"),
+    [
+        ("[forward]", "optimizer: sgd", ":5:12: optimizer: optimizer is none of the phases [forward]: this changes nothing"),
+        ("[forward, backward]", "precision: {state: 64 bit}", ":5:20: precision.state: optimizer is none of the phases"),
+        ("[forward]", "precision: {gradient: 16 bit}", ":5:23: precision.gradient: backward is none of the phases [forward]"),
+        ("[forward, optimizer]", "", ":2:9: phases: optimizer without backward"),
+        ("[backward]", "", ":2:9: phases: backward without forward"),
+        ("[forward, forward]", "", ":2:9: phases: 'forward' is there twice"),
+        ("[forward, recompute]", "", ":2:9: phases: recompute is a mapper's choice"),
+    ],
+)
+def test_what_counts_in_no_phase_is_refused_at_its_place(phases: str, more: str, said: str) -> None:
+    with pytest.raises(InputError) as problem:
+        read_workload(TRAINED.format(phases=phases, more=more))
+    assert said in str(problem.value)
+
+
+def test_a_file_that_trains_may_go_forward_alone_by_set_or_by_one_that_extends_it(tmp_path: Path) -> None:
+    text = TRAINED.format(phases="[forward, backward, optimizer]", more="optimizer: sgd\nprecision: {state: 64 bit, gradient: 16 bit}")
+    assert read_workload(text, ["phases=[forward]"]).phases == ("forward",)
+    (tmp_path / "w.yaml").write_text(text)
+    (tmp_path / "v.yaml").write_text("workload: v\nextends: w.yaml\nphases: [forward]\n")
+    assert read_workload(tmp_path / "v.yaml").phases == ("forward",)
+    with pytest.raises(InputError, match="optimizer is none of the phases"):
+        read_workload(tmp_path / "v.yaml", ["workload.optimizer=adam"])

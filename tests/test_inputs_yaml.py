@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from rackmodel import units
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs import library_names
-from rackmodel.inputs.read import read_architecture, read_collectives, read_profile
+from rackmodel.inputs.read import check, read_architecture, read_collectives, read_profile
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.inputs.yaml_marks import MAX_DEPTH, MAX_SCALAR, compose, compose_value, read_yaml
 from tests import samples
@@ -283,3 +284,24 @@ def test_files_of_the_library_are_read_without_it(monkeypatch):
         assert read_collectives(name).calls or read_collectives(name).exchanges
     for name in library_names()["profile"]:
         assert read_profile(name).kernels
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "mapper: m\nsplit:\n  dp: [b]\n   tp: [f]\n",
+            ":4:4: is not YAML: while parsing a block mapping, did not find expected key; is the line indented",
+        ),
+        ("mapper: m\nsplit: {dp: [b}\nsolver: auto\n", ":2:13: is not YAML: while parsing a flow sequence"),
+        ('mapper: m\nprofile: "ideal\nsolver: auto\n', ":2:10: is not YAML: while scanning a quoted scalar"),
+        ("phases: [forward]\n", "its first key is its kind, with its name, such as 'workload: mine'\n  known: architecture"),
+        ("maper: m\n", "did you mean 'mapper'?"),
+    ],
+)
+def test_what_is_no_yaml_is_told_where_it_began_and_what_to_look_at(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(text)
+    with pytest.raises(InputError) as problem:
+        check(tmp_path / "m.yaml")
+    assert said in str(problem.value)
+    assert "papers'?" not in str(problem.value)

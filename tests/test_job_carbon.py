@@ -140,11 +140,13 @@ def test_what_is_no_grid_is_refused(said: str) -> None:
 
 @pytest.fixture(scope="module")
 def places() -> dict[str, Any]:
-    return told("carbon", *WORDS, "--tokens", "1e9", "--grid", "sweden,us,300 g/kWh")["job"]
+    found = told("carbon", *WORDS, "--tokens", "1e9", "--grid", "sweden,us,300 g/kWh")
+    return found["job"] | {"title": found["work"]["title"]}
 
 
 def test_a_run_on_three_grids_is_the_run_of_search_on_each(places: dict[str, Any], step: dict[str, Any]) -> None:
     assert [one["grid"] for one in places["places"]] == ["sweden_2025", "us", "300 g/kWh"]
+    assert places["title"].endswith(", sweden_2025")  # a pass is told on the first of them
     run = step["run"]["carbon"]  # on the site's grid, the world's 301 g/kWh
     for one, g_per_kwh in zip(places["places"], (27, 380, 300), strict=True):
         assert one["use"]["mid"] == pytest.approx(run["use"]["mid"] * g_per_kwh / 301, rel=1e-9)

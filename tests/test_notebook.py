@@ -56,6 +56,27 @@ def test_a_sweep_shows_itself_in_a_line_and_a_table() -> None:
     assert len(shown) < 2000
 
 
+@pytest.mark.parametrize(("name", "told"), [("rack_paper", "thread x4"), ("llama3_8b", "  QK: "), ("megatron", "  micro_batch: free")])
+def test_an_input_that_was_read_shows_itself_as_the_command_line_does(name: str, told: str) -> None:
+    """(The machine was 3,000 letters in one line.)"""
+    found = rm.read(name)
+    assert told in str(found)
+    assert found._repr_html_().startswith("<pre>")  # type: ignore[union-attr]
+    assert all(len(line) < 200 for line in str(found).splitlines())
+
+
+def test_times_and_fronts_may_be_text_as_on_the_command_line() -> None:
+    """(A time limit of text was a TypeError, a front of text was read letter by letter.)"""
+    asked: dict[str, Any] = {"set": {"accelerators": 4}}
+    said = rm.search("rack_paper", "ffn", "auto", front="latency, energy", time_limit="2 min", **asked)
+    plain = rm.search("rack_paper", "ffn", "auto", front=("latency", "energy"), time_limit=120.0, **asked)
+    assert [one.mapping for one in said.front] == [one.mapping for one in plain.front]
+    with pytest.raises(rm.InputError, match="time_limit: '3 GB' has the wrong dimension: want a time"):
+        rm.search("rack_paper", "ffn", "auto", time_limit="3 GB", **asked)
+    with pytest.raises(rm.InputError, match="did you mean 'energy'"):
+        rm.search("rack_paper", "ffn", "auto", front="latency,enrgy", **asked)
+
+
 def test_names_from_files_are_escaped() -> None:
     data = {"workload": "<img src=x onerror=alert(1)>", "sizes": {"m": 8, "k": 8, "n": 8}, "einsums": {"Y": "Y[m,n] = X[m,k] * W[k,n]"}}
     shown = rm.search("rack_paper", data, "data", set={"accelerators": 2}).result._repr_html_()  # type: ignore[attr-defined]

@@ -185,3 +185,62 @@ def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file
     assert isinstance(found.exception, InputError)
     assert str(found.exception).startswith(place)
     assert not list(Path("out").glob("*"))
+
+
+def test_paths_of_a_study_start_from_its_folder(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows from anywhere, called as the study calls its files; a name that is there and here means the study's."""
+    (tmp_path / "deep").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / "deep" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "ownm.yaml").write_text("nonsense: here\n", encoding="utf-8")
+    study = "study: st\narchitecture: own.yaml\nworkload: ../deep/ownw.yaml\nmapper: ownm\nruns: [{set: {accelerators: [2, 4]}}]\n"
+    charts = "charts: {c: {kind: scatter, x: latency_s, y: energy_j, series: [mapper], where: {mapper: ownm}}}\ncolumns: [mfu]\n"
+    (tmp_path / "deep" / "st.yaml").write_text(study + charts, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "deep")
+    inside = run("sweep", "st.yaml")
+    monkeypatch.chdir(tmp_path)
+    outside = run("sweep", "deep/st.yaml")
+    assert inside[0] == 0
+    assert inside[1] == outside[1]
+    assert "ownm" in outside[1]
+    (tmp_path / "own.yaml").write_text(MACHINE, encoding="utf-8")
+    (tmp_path / "deep" / "own.yaml").unlink()
+    code, _, err = run("sweep", "deep/st.yaml")
+    assert code == 2
+    assert "deep/own.yaml: architecture: no such file, and this path starts from the study's folder, not from here" in err
+
+
+def test_columns_that_are_asked_for_are_shown_beside_charts_whose_numbers_are_short(run) -> None:
+    """(They were dropped without a word where a study had charts; x of a scatter had 17 digits.)"""
+    study = "study: st\narchitecture: rack_paper\nworkload: ffn\nmapper: data\nruns: [{set: {accelerators: [4, 8]}, profile: ideal}]\n"
+    chart = "charts: {c: {kind: scatter, x: latency_s, y: energy_j, where: {workload: ffn}}}\n"
+    plain = run("sweep", study + chart)[1]
+    assert "mfu" not in plain
+    assert max(len(word) for line in plain.splitlines()[1:] for word in line.split()[:1]) <= 10
+    assert "mfu" in run("sweep", study + chart, "--columns", "mfu")[1]
+
+
+def test_a_mesh_that_nothing_divides_is_told_by_what_was_tried(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(Of all meshes of 5 accelerators the first one's axis was blamed, whose degree is free; a micro-batch was blamed on the axes.)"""
+    monkeypatch.chdir(tmp_path)
+    free = MAPPER.replace("{dp: {degree: free}}", "{dp: {degree: free}, tp: {degree: free}}").replace("[n]", "[n], tp: [u]")
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.yaml").write_text(text.replace("[2, 2]", "[5, 2]").replace("count: 4", "count: 10"), encoding="utf-8")
+    (tmp_path / "free.yaml").write_text(free, encoding="utf-8")
+    err = run("search", "own.yaml", "ownw.yaml", "free.yaml", "--set", "accelerators=5")[2]
+    assert (
+        "free.yaml:2:7: axes: no mesh of 5 accelerators divides this model's sizes and batch (2 by uneven split; axis tp: degree 5" in err
+    )
+    (tmp_path / "small.yaml").write_text(MAPPER + "micro_batch: 3\n", encoding="utf-8")
+    err = run("search", "own.yaml", "ownw.yaml", "small.yaml", "--set", "accelerators=2", "--set", "workload.batch_rank=n")[2]
+    assert "small.yaml:6:14: micro_batch: no mesh of 2 accelerators" in err
+
+
+def test_a_latency_by_one_of_several_memories_says_which(run) -> None:
+    """By hand: the first product reads and writes each element of its operands at 1 GB/s a processing element, most of the time."""
+    slow = ("--set", "pe.memory.bandwidth=1 GB/s", "--set", "chip.memory.bandwidth=100 GB/s")
+    line = next(
+        line for line in run("search", "edge3", "ffn", "data", "--set", "m=64", *slow)[1].splitlines() if line.startswith("latency:")
+    )
+    assert "; memory pe alone " in line
+    assert "alone" not in run("search", "rack_paper", "ffn", "data", "--set", "accelerators=4")[1]

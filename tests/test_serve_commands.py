@@ -20,8 +20,9 @@ from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import SERVERS, launches_of, serving_launch
 from rackmodel.serving.offers import Load, Offer, Service, Widths, offers_of, token_money
 from rackmodel.serving.pool_search import PoolsOffer
-from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service
+from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service, within
 from rackmodel.serving.trace_file import read_trace
+from rackmodel.units import parse_quantity
 
 MODEL = "llama3_8b_decoder"
 SMALL = ServingSpace(tensor=(1, 4), pipeline=(1,), clients=(16.0, 64.0), budgets=(2048, 8192))
@@ -95,6 +96,11 @@ def test_limits_leave_only_what_keeps_them(answer: ServingAnswer) -> None:
     assert found.best.figures["tpot"] <= most
     with pytest.raises(InfeasibleError, match="no deployment keeps the limits; the least alone: ttft"):
         search_service(_service("accelerators=4"), SMALL, limits={"ttft": 1e-6})
+    limits = {"ttft": 1e-6, "tpot": most / 100}
+    with pytest.raises(InfeasibleError) as problem:
+        within(answer.offers, limits)
+    change = dict(re.findall(r"--limit (\w+)='([^']+)'", problem.value.change))
+    assert within(answer.offers, {name: parse_quantity(text, "second") for name, text in change.items()})
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,9 @@ def _work(
     except InputError as problem:
         raise inputs.place(problem)
     check_finite([result])
-    return machine, {"work": work, "job": job_data(machine, _amounts(result, words, inputs), asked)}
+    job = job_data(machine, _amounts(result, words, inputs), asked)
+    title = f"{work['title']}, {job['places'][0]['grid']}"
+    return machine, {"work": work | {"title": title}, "job": job}
 
 
 def _amounts(result: Result, words: RunWords | None, inputs: Inputs) -> Amounts:

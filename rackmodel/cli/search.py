@@ -45,6 +45,7 @@ from rackmodel.cli.written import write_mapping, write_results
 
 if TYPE_CHECKING:
     from rackmodel.api import Answer
+    from rackmodel.model.result import Result
 
 
 def search(
@@ -85,9 +86,15 @@ def search(
     run: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
     words = beside_words(flags, trace, **run, failures=failures, restart=restart)
     where = folder(output)
+
+    def ranked(count: int) -> Sequence[Result]:
+        """So many of the best mappings."""
+        with watching(time_limit(time)) as watch:
+            return api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked | {"top": count, "front": ()}).top
+
     with watching(time_limit(time)) as watch:
         answer = api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked)
-    beside = words.of(answer.result, profile, lambda: read_inputs(architecture, workload, mapper=mapper, sets=sets or ()))
+    beside = words.of(answer.result, profile, lambda: read_inputs(architecture, workload, mapper=mapper, sets=sets or ()), ranked)
     check_finite([answer.result, *answer.top, *answer.front])
     front = front_of(answer) if answer.front else None
     notes = carbon_lines([answer.result])
@@ -98,9 +105,13 @@ def search(
         if beside.trace:
             write(beside.trace)
         if as_json:
+            if beside.refused is not None:
+                raise beside.refused
             print_json(_data(answer, front, fronted=pareto is not None) | beside.to_dict())
             return
         _print(answer, notes, front, beside, whole=verbose)
+    if beside.refused is not None:
+        raise beside.refused
 
 
 def _print(answer: Answer, notes: Sequence[str], front: Mapping[str, Any] | None, beside: Beside, *, whole: bool) -> None:

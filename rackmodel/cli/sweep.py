@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, MinimizeOption, OutOption, ProfileOption, SetOption, folder, objective
+from rackmodel.cli.options import MOST_WORKERS, JsonOption, MinimizeOption, ProfileOption, SetOption, folder, objective
 from rackmodel.cli.printing import echo, print_json, tell
 from rackmodel.cli.progress import PointsLine
 
@@ -50,7 +50,10 @@ def sweep(
         str | None, typer.Option("--export", metavar="FORMAT", help="Write the table of points: csv, parquet or json.")
     ] = None,
     as_json: JsonOption = False,
-    output: OutOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Keep the points in this folder, with charts, points.csv and findings.csv."),
+    ] = None,
 ) -> None:
     """Run a study: its figures as tables (and charts with -o), its findings with verdicts. With -o it goes on where it stopped."""
     from rackmodel.errors import InputError
@@ -227,7 +230,7 @@ def _nested(ask: Ask) -> bool:
     from rackmodel.inputs import read_mapper
 
     said = ask.settings.get("inside.model")
-    return (read_mapper(ask.mapper).inside.model if said is None else said) == "loopnest"
+    return (read_mapper(ask.file("mapper")).inside.model if said is None else said) == "loopnest"
 
 
 @contextmanager
@@ -288,14 +291,14 @@ def _point(point: Any) -> dict[str, Any]:
 
 
 def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any]) -> None:
-    """The charts as tables and the verdicts; of a study without either the points."""
+    """The charts as tables and the verdicts; the points too, where columns of theirs are asked for or there is neither."""
     from rackmodel.report.printing import print_findings, print_series
 
     for name, chart in spec.charts.items():
         print_series(f"{name}: {chart.title}", chart.x, tables[name], chart.y)
     if spec.findings:
         print_findings(found)
-    if not spec.charts and not spec.findings:
+    if spec.columns or not (spec.charts or spec.findings):
         from rackmodel.report.points import points_table, unshown
         from rackmodel.report.tables import console
 

@@ -6,7 +6,7 @@ ARCH[:N][,ARCH...]     :N uses N accelerators              MAPPER[@ARCH]...     
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
     sets: an override of a machine holds for the machines that have it, any other for all. Raises InputError.
     """
     machines = _machines(architecture)
-    pairs = [(mapper, machine) for word in mappers for mapper, machine in _placed(word, machines)]
+    pairs = [(mapper, machine) for word in _apart(mappers, machines) for mapper, machine in _placed(word, machines)]
     check_once([mapper if len(machines) == 1 else f"{mapper}@{machine}" for mapper, machine in pairs], "MAPPER")
     read: dict[tuple[str, str], Marked] = {}
 
@@ -116,6 +116,16 @@ def saying(problem: InputError, more: str) -> InputError:
     """The same error with more words; what it tells besides stays."""
     first, *others = problem.problems
     return InputError(first.message + more, where=first.where, path=first.path, known=first.known, given=first.given, more=others)
+
+
+def _apart(mappers: Sequence[str], machines: Iterable[str]) -> Iterator[str]:
+    """Mappers one by one, also where commas join them as they join machines. Raises InputError."""
+    for said in mappers:
+        odd = "\n" in said or _is_file(said) or any("," in machine and said.endswith(f"@{machine}") for machine in machines)
+        words = [said] if odd else [word.strip() for word in said.split(",")]
+        if not all(words) and len(words) > 1:
+            raise InputError("a mapper is missing beside a comma", path="MAPPER")
+        yield from words
 
 
 def _placed(word: str, machines: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, together
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.model.einsum import parse_statement
@@ -27,7 +27,7 @@ WIDTHS = set(Precision.model_fields) - {"recipe"}
 
 def build_graph(raw: Marked) -> Workload:
     """The workload of a tree; one that was built lately is not built again. Raises one InputError that tells all problems."""
-    said = json.dumps([raw.plain(), _asked_sizes(raw)])
+    said = json.dumps([raw.plain(), _asked_sizes(raw), _asked_of_phases(raw)])
     if said not in _LATELY:
         if len(_LATELY) >= MOST_LATELY:
             _LATELY.clear()
@@ -51,6 +51,7 @@ def _built(raw: Marked) -> Workload:
     try:
         made = build_workload(spec)
         check_counted(spec, _asked_sizes(raw))
+        _check_phases(spec, _asked_of_phases(raw))
         return made
     except InputError as problem:
         raise placed(problem, raw)
@@ -65,6 +66,34 @@ def _asked_sizes(raw: Marked) -> list[str]:
     sizes = {} if table is None or not isinstance(table.value, dict) else table.mapping
     given = [name for name, node in sizes.items() if node.where.file.startswith("--set")]
     return given or [name for name, node in sizes.items() if node.where.file == raw.where.file]
+
+
+OF_PHASES = {"optimizer": "optimizer", "precision.state": "optimizer", "precision.gradient": "backward"}
+"""Keys that count in one phase alone → the phase."""
+
+
+def _asked_of_phases(raw: Marked) -> list[str]:
+    """Of the keys of one phase those that must count: that --set gives, or that stand in the file which says the phases. (A file that
+    trains keeps them where --set or a file that extends it goes forward alone.)"""
+    phases, found = raw.child("phases"), []
+    for path in OF_PHASES:
+        node: Marked | None = raw
+        for step in path.split("."):
+            node = None if node is None or not isinstance(node.value, dict) else node.child(step)
+        if node is None:
+            continue
+        file = node.where.file
+        if file.startswith("--set") or (file == raw.where.file and (phases is None or phases.where.file == file)):
+            found.append(path)
+    return found
+
+
+def _check_phases(spec: WorkloadSpec, asked: Sequence[str]) -> None:
+    """Raise one InputError for what counts in a phase that the workload has not."""
+    told = f"is none of the phases [{', '.join(spec.phases)}]: this changes nothing, leave it out"
+    idle = [InputError(f"{OF_PHASES[path]} {told}", path=path) for path in asked if OF_PHASES[path] not in spec.phases]
+    if idle:
+        raise together(idle)
 
 
 def _operations(raw: Marked) -> list[tuple[str, Marked]]:

@@ -93,6 +93,25 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
     raise InputError(f"no {kind} called '{short(text)}'{hint}", known=names(kind), given=text)
 
 
+def from_folder(kind: str, name: str, folder: str) -> str:
+    """What a file in a folder means by an input: a name of the library and a text as they are, else the path from here."""
+    if not folder or "\n" in name or not name.strip() or "\0" in name:
+        return name
+    if is_path(name):
+        return str(Path(folder) / name)
+    if name in names(kind):
+        return name
+    own = (Path(folder) / f"{name}{suffix}" for suffix in ("", *SUFFIXES))
+    return next((str(path) for path in own if exists(path)), name)
+
+
+def folder_of(kind: str, name: str | Path) -> str:
+    """The folder of an input's file; '' for a text and for what is of the library. Raises InputError."""
+    if isinstance(name, str) and ("\n" in name or (not is_path(name) and name in names(kind))):
+        return ""
+    return str(resolve(kind, name).path.parent)
+
+
 def _file(kind: str, text: str, beside: Path | None) -> Source:
     path = (beside or Path()) / text
     shown = show(path) if beside else text

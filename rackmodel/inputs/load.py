@@ -5,6 +5,7 @@ Mappings merge key by key, everything else replaces; levels merge by name. Marks
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
 from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml
 
+LIKE_A_KIND = 0.8  # a first key is seldom a kind that is misspelt, often another key
 MOST_FILES = 32
 DEEPEST_PARTS = 4
 MOST_PARTS = 256
@@ -50,7 +52,9 @@ def kind_in(raw: Marked) -> str:
     later = next((key for key in raw.mapping if key in FOLDERS), None)
     hint = f": put '{later}' first (it is at line {raw.keys[later].line})" if later else ""
     known = () if later else list(FOLDERS)
-    raise InputError(f"begins with '{word}', which is no kind of file{hint}", where=raw.keys.get(first), known=known, given=word)
+    hint = hint or ": its first key is its kind, with its name, such as 'workload: mine'"
+    meant = word if difflib.get_close_matches(word.lower(), FOLDERS, cutoff=LIKE_A_KIND) else None
+    raise InputError(f"begins with '{word}', which is no kind of file{hint}", where=raw.keys.get(first), known=known, given=meant)
 
 
 def _extended(kind: str, source: Source, above: tuple[Path, ...]) -> Marked:

@@ -261,9 +261,17 @@ def _unknown(word: str, roles: Sequence[_Role], where: Where, name: str) -> Inpu
     levels = [f"{level}.{name}" for role in roles for level, path in role.levels.items() if word in _node_of(role, path).mapping]
     if levels and "." in name:
         raise InputError(f"'{short(word)}' is a key of a level: say of which", where=where, path=name, known=levels)
+    if any(word in _axes(role) for role in roles) and name == word:
+        raise InputError(f"'{short(word)}' is an axis of the mapper: say axes.{word}.degree", where=where, path=name)
     batch = _batch_rank(roles) if word in BATCH_WORDS else ""
     known = [key for role in roles for key in (*role.keys, *role.levels, *role.sizes) if key not in ("source", "note")]
     return InputError(f"nothing is called '{short(word)}'", where=where, path=name, known=list(dict.fromkeys(known)), given=batch or word)
+
+
+def _axes(role: _Role) -> list[str]:
+    """Names of a mapper's axes."""
+    axes = role.raw.child("axes") if role.index == 2 else None
+    return list(axes.mapping) if axes else []
 
 
 def _node_of(role: _Role, path: Sequence[Step]) -> Marked:

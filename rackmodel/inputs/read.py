@@ -21,7 +21,7 @@ from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import schema
 from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of, unknown_names
 from rackmodel.inputs.graph import build_graph
-from rackmodel.inputs.library import FOLDERS, Source, a, exists, is_path, names, resolve
+from rackmodel.inputs.library import FOLDERS, Source, a, exists, folder_of, is_path, names, resolve
 from rackmodel.inputs.load import kind_in, load, load_source, with_own_tables, with_parts
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.nest_shape import NestsSpec
@@ -172,8 +172,9 @@ def machine_exchange(
 
 
 def read_study(name: str | Path) -> Any:
-    """A study (a studies.study.StudySpec). Raises InputError."""
-    return READERS["study"](load("study", name))
+    """A study (a studies.study.StudySpec), which knows where its paths start. Raises InputError."""
+    found: Any = READERS["study"](load("study", name))
+    return found.read_from(folder_of("study", name))
 
 
 def build_architecture(raw: Marked) -> Architecture:

@@ -41,6 +41,10 @@ def model_of(allowed: Sequence[Any]) -> type[BaseModel] | None:
     return next((one for one in allowed if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
 
+FEW_KEYS = 6
+"""Keys that are listed where a mapping of them is wanted."""
+
+
 def keys_of(allowed: Sequence[Any]) -> list[str] | None:
     """Keys a mapping may have here; None = any, [] = no mapping is allowed."""
     model = model_of(allowed)
@@ -126,6 +130,9 @@ def _kind(one: Any) -> str:
         return f"a list of {len(letters)}, [{', '.join(letters)}]"
     if origin in (list, tuple):
         return "a list [a, b]"
-    if origin is dict or one is dict or (isinstance(one, type) and issubclass(one, BaseModel)):
+    if isinstance(one, type) and issubclass(one, BaseModel):
+        keys = [key for key in keys_of([one]) or [] if key not in ("source", "note")]
+        return "a mapping {key: value}" + (f" of {', '.join(keys)}" if len(keys) <= FEW_KEYS else "")
+    if origin is dict or one is dict:
         return "a mapping {key: value}"
     return "one of the known words" if origin is Literal else ""

@@ -25,6 +25,10 @@ MAX_DEPTH = 64
 MAX_NODES = 50_000
 MAX_KEPT = 100_000  # characters of a text whose tree is kept
 _DEEPER = f"nested deeper than {MAX_DEPTH} levels"
+UNCLOSED = ("quoted scalar", "flow sequence", "flow mapping")
+"""What a parser was in where a bracket or quote is missing: the place to look at is where it began."""
+INDENTED = ("did not find expected key", "mapping values are not allowed in this context", "did not find expected '-' indicator")
+"""What a parser says of a line that is indented otherwise than those beside it."""
 _TOO_DEEP = "maximum nesting depth"  # what libyaml says, from 0.2.6 on, where it looks ahead through so many brackets
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -148,12 +152,14 @@ class _Composer:
         try:
             yield from yaml.parse(text, Loader=_LOADER)
         except yaml.MarkedYAMLError as problem:
-            mark = problem.problem_mark or problem.context_mark
+            unclosed = problem.context_mark is not None and any(word in str(problem.context) for word in UNCLOSED)
+            mark = problem.context_mark if unclosed else problem.problem_mark or problem.context_mark
             where = Where(self.file, mark.line + 1, mark.column + 1) if mark and self.marks else Where(self.file)
             fact = ", ".join(part for part in (problem.context, problem.problem) if part)
             if _TOO_DEEP in fact:
                 raise InputError(_DEEPER, where=where)
-            raise InputError(f"is not YAML: {short(fact, 160)}", where=where)
+            hint = "; is it closed?" if unclosed else "; is the line indented as those beside it?" if problem.problem in INDENTED else ""
+            raise InputError(f"is not YAML: {short(fact, 160)}{hint}", where=where)
         except (yaml.YAMLError, ValueError, OverflowError) as problem:
             raise InputError(f"is not YAML: {short(problem, 160)}", where=Where(self.file))
 

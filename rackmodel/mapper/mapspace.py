@@ -45,6 +45,9 @@ Ints = NDArray[np.int64]
 Splits: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], str]
 PER_LAYER = ("none", "selective", "full")
 
+MICRO_BATCH = "micro-batch that does not divide"
+"""Why a mesh is left out: no micro-batch that the mapper lists divides the batch of a rank."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
@@ -164,7 +167,7 @@ class MeshBuilder:
             else:
                 groups += self._groups(meshes, pattern)
         if not groups and not problems:
-            raise self.first or InputError(self._nothing(), path="axes")
+            raise self._nothing()
         layers = self.workload.layers
         chunks = divisors(layers) if self.mapper.interleave == "free" else _listed(self.mapper.interleave)
         return Mapspace(
@@ -178,9 +181,14 @@ class MeshBuilder:
             schedules=tuple(_words(self.mapper.schedule)),
         )
 
-    def _nothing(self) -> str:
+    def _nothing(self) -> InputError:
+        """Why no mesh is left: of one mesh its own reason, of several how many each left out and the first one's reason."""
+        if self.first is not None and sum(self.skipped.values()) == 1:
+            return self.first
         why = ", ".join(f"{v:g} by {k}" for k, v in self.skipped.items()) or "none tried"
-        return f"no mesh of {self.accelerators} accelerators divides this model's sizes and batch ({why})"
+        such = "" if self.first is None else f"; {self.first.message}"
+        fact = f"no mesh of {self.accelerators} accelerators divides this model's sizes and batch ({why}{such})"
+        return InputError(fact, path="micro_batch" if set(self.skipped) == {MICRO_BATCH} else "axes")
 
     def _skip(self, why: str, problem: InputError | None = None) -> None:
         self.skipped[why] = self.skipped.get(why, 0.0) + 1
@@ -289,7 +297,7 @@ class MeshBuilder:
                 return [(fullest, 1)], ""
             return [], "batch does not divide"
         sizes = [local] if said == "whole" else divisors(local) if said == "free" else [s for s in _listed(said) if local % s == 0]
-        return [(size, local // size) for size in sizes], "" if sizes else "micro-batch does not divide"
+        return [(size, local // size) for size in sizes], "" if sizes else MICRO_BATCH
 
     def shared_out(self, splits: Splits, axes: Sequence[str], flat: dict[str, tuple[str, ...]]) -> list[SharedOut]:
         """What has to divide, where an uneven share is an error, and what an operation has of a flattening: parts of heads that begin

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Mapping as AbcMapping
 from dataclasses import replace
 
-from rackmodel.errors import InputError, together
+from rackmodel.errors import InputError, check_once, together
 from rackmodel.model.einsum import Access, parse_statement
 from rackmodel.model.gradients import with_gradients
 from rackmodel.model.listing import in_order
@@ -270,8 +270,7 @@ def _inside(said: TensorSpec) -> TensorSpec:
 def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], section: AbcMapping[str, int] | None = None) -> Workload:
     ordered = in_order(ops, spec.tensors, section)
     tensors = _tensors(spec, ordered, sizes)
-    if "backward" in spec.phases and "forward" not in spec.phases:
-        raise InputError("backward without forward", path="phases")
+    _check_phases(spec.phases)
     repeat = spec.repeat if isinstance(spec.repeat, int) else whole_size(spec.repeat, sizes, "repeat")
     if repeat < 1:
         raise InputError("repeat must be at least 1", path="repeat")
@@ -309,6 +308,16 @@ def _aliases(spec: WorkloadSpec, ops: Iterable[Op]) -> dict[str, str]:
                     found[i] = j
         made.setdefault(op.out.tensor, op.out)
     return found
+
+
+def _check_phases(phases: Sequence[str]) -> None:
+    """Raise InputError for phases that no step has."""
+    check_once(phases, "phases")
+    if "recompute" in phases:
+        raise InputError("recompute is a mapper's choice (its key `recompute`), no phase to ask for", path="phases")
+    for phase, before in (("backward", "forward"), ("optimizer", "backward")):
+        if phase in phases and before not in phases:
+            raise InputError(f"{phase} without {before}", path="phases")
 
 
 def _serving(spec: WorkloadSpec) -> Serving | None:

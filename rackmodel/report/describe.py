@@ -134,7 +134,20 @@ def mapper_lines(mapper: MapperSpec) -> list[str]:
             + (f"level {home.at}" if home.at else f"parameter {home.param}, gradient {home.grad}, state {home.state}" + _over(home.axes))
             for home in homes_of(said)
         ] or [f"  home of {name}: free"]
-    return lines
+    return [*lines, *(line for key, value in _searched(mapper).items() for line in _value_lines(key, value))]
+
+
+def _searched(mapper: MapperSpec) -> dict[str, object]:
+    """What else a mapper states, as its file writes it."""
+    told = {"name", "axes", "split", "homes", "uneven", "profile", "solver", "minimize", "source", "note"}
+    return {key: value for key, value in mapper.model_dump(mode="json", exclude_defaults=True).items() if key not in told}
+
+
+def _value_lines(key: str, value: object) -> list[str]:
+    """'  recompute: [none, full]'; a mapping of mappings a line each."""
+    if isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values()):
+        return [f"  {key}:", *(f"    {name}: {_yaml(inner)}" for name, inner in value.items())]
+    return [f"  {key}: {_yaml(value)}"]
 
 
 def _over(axes: Sequence[str]) -> str:
@@ -167,7 +180,7 @@ def space_lines(space: Mapspace) -> list[str]:
         mesh = _mesh_text(problem.mesh.axes[:-1], problem.mesh.degrees[:-1], problem.mesh.strides[:-1], 1)
         shown[mesh] = shown.get(mesh, 0.0) + problem.size
     for mesh, count in list(shown.items())[:MESHES]:
-        lines.append(f"  {mesh}: {count:.6g} {'layout' if count == 1 else 'layouts'}")
+        lines.append(f"  {mesh}: {count:.6g} {'mapping' if count == 1 else 'mappings'}")
     if len(shown) > MESHES:
         lines.append(f"  and {len(shown) - MESHES} more meshes")
     for reason, count in space.skipped.items():

@@ -1,4 +1,4 @@
-"""What a notebook shows of a result, an answer, a ledger, a sweep: short tables, not the records themselves.
+"""What a notebook shows of a result, an answer, a ledger, a sweep, an input: short tables, not the records themselves.
 
 `face` hands these to the classes, which know nothing of reports.
 """
@@ -9,8 +9,12 @@ import html
 from typing import Any
 
 from rackmodel.cost.ledger import Ledger
+from rackmodel.model.architecture import Architecture
+from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.result import Result
+from rackmodel.model.workload import Workload
 from rackmodel.report.beside import asked_columns, front_data
+from rackmodel.report.describe import graph_lines, mapper_lines, tree_lines
 from rackmodel.report.page import html_table
 from rackmodel.report.points import points_table
 from rackmodel.report.tables import amount, format_objective, format_percent, format_si, mapping_words, rate_words, render, result_lines
@@ -24,6 +28,36 @@ def result_text(result: Result) -> str:
     figures = f"{format_si(result.latency_s, 's')}, {format_si(result.energy_j, 'J')}"
     words = mapping_words(result.mapping)
     return f"<Result {result.workload} on {result.architecture}, {words}: {figures}, {result.certificate.status}>"
+
+
+def architecture_text(architecture: Architecture) -> str:
+    """A machine as `rackmodel show` prints it."""
+    return "\n".join(tree_lines(architecture))
+
+
+def architecture_html(architecture: Architecture) -> str:
+    """The same, preformatted."""
+    return f"<pre>{html.escape(architecture_text(architecture))}</pre>"
+
+
+def workload_text(workload: Workload) -> str:
+    """A workload as `rackmodel show` prints it."""
+    return "\n".join(graph_lines(workload))
+
+
+def workload_html(workload: Workload) -> str:
+    """The same, preformatted."""
+    return f"<pre>{html.escape(workload_text(workload))}</pre>"
+
+
+def mapper_text(mapper: MapperSpec) -> str:
+    """A mapper as `rackmodel show` prints it."""
+    return "\n".join(mapper_lines(mapper))
+
+
+def mapper_html(mapper: MapperSpec) -> str:
+    """The same, preformatted."""
+    return f"<pre>{html.escape(mapper_text(mapper))}</pre>"
 
 
 def result_html(result: Result) -> str:

@@ -73,11 +73,11 @@ def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> 
     if _least_columns(xs if turned else series, series if turned else [x, *xs], cells.values()) > out.width:
         _print_listed(out, table, x, rows, y)
         return
-    table.add_column("series" if turned else x)
+    table.add_column(f"by {x}" if turned else x)
     for name in xs if turned else series:
-        table.add_column(str(name), justify="right")
+        table.add_column(_at(name), justify="right")
     for row in series if turned else xs:
-        table.add_row(str(row), *(cells.get((column, row) if turned else (row, column), "") for column in (xs if turned else series)))
+        table.add_row(_at(row), *(cells.get((column, row) if turned else (row, column), "") for column in (xs if turned else series)))
     out.print(table)
     out.print()
 
@@ -85,7 +85,12 @@ def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> 
 def _least_columns(heads: Sequence[Any], names: Sequence[Any], cells: Collection[str]) -> int:
     """Columns of a table of series in which nothing is cut."""
     widest = max(map(len, cells), default=0)
-    return max((len(str(name)) for name in names), default=0) + sum(1 + max(widest, len(str(head))) for head in heads)
+    return max((len(_at(name)) for name in names), default=0) + sum(1 + max(widest, len(_at(head))) for head in heads)
+
+
+def _at(value: Any) -> str:
+    """An x as a table shows it: of a scatter it is a measured number."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _print_listed(out: Console, table: Table, x: str, rows: Sequence[dict[str, Any]], y: str) -> None:
@@ -94,9 +99,8 @@ def _print_listed(out: Console, table: Table, x: str, rows: Sequence[dict[str, A
     for head in (*(["series"] if named else []), x, y):
         table.add_column(head, justify="left" if head == "series" else "right", no_wrap=head != "series")
     for row in rows:
-        at = f"{row['x']:.6g}" if isinstance(row["x"], float) else str(row["x"])
         value = "" if row["y"] is None else format_si(row["y"], UNITS.get(y, row.get("unit", "")))
-        table.add_row(*([str(row["series"])] if named else []), at, value)
+        table.add_row(*([str(row["series"])] if named else []), _at(row["x"]), value)
     out.print(table)
     out.print()
 

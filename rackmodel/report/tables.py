@@ -320,12 +320,23 @@ def result_lines(result: Result) -> list[str]:
     for figure, name in (("joules", "energy"), ("exposed_seconds", "latency")):
         found = {part: share for part, share in shares(result.ledger, figure).items() if share}
         if found:
-            lines.append(f"{name}: " + ", ".join(f"{part} {format_percent(share)}" for part, share in found.items()))
+            most = _most_of(result) if figure == "exposed_seconds" else ""
+            lines.append(f"{name}: " + ", ".join(f"{part} {format_percent(share)}" for part, share in found.items()) + most)
     lines += [_repetition(one) for one in result.repeated]
     lines += [] if result.pipelined is None else [_full(result.pipelined)]
     lines.append(_proof(result.certificate))
     lines.append(f"profile {mapping.profile}" + (f": {result.certificate.note}" if result.certificate.note else ""))
     return wrapped(lines)
+
+
+def _most_of(result: Result) -> str:
+    """'; memory pe alone 99 %': the level that is waited for most, where several of its kind are."""
+    first = result.limited_by
+    kind = "" if first is None else first.what.partition(" ")[0]
+    if first is None or result.machine is None or kind not in ("memory", "network"):
+        return ""
+    several = sum(getattr(level, kind) is not None for level in result.machine.tree.walk()) > 1
+    return f"; {first.what} alone {format_percent(first.share)}" if several else ""
 
 
 def wrapped(lines: Iterable[str]) -> list[str]:

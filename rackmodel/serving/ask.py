@@ -39,7 +39,11 @@ def service_of(
     profile = read_profile(engine, of_profile) if isinstance(engine, str) else engine
     of_model = [one for one in sets if one.startswith("workload.")]
     of_machine = [one for one in sets if not one.startswith("workload.")]
-    architecture = _machine(machine, of_machine, accelerators)
+    try:
+        architecture = _machine(machine, of_machine, accelerators)
+    except InputError:
+        _check_model_names(model, of_machine)
+        raise
     if any(wired_of(pool) is not None for pool in architecture.pools):
         way = f"rackmodel search {machine} WORKLOAD hardwired"
         words = f"its weights are wires, which no engine deals to workers; the rate of its pipeline: {way}"
@@ -63,6 +67,17 @@ def _check_sizes(serving: Serving, sets: Sequence[str]) -> None:
             raise InputError(f"is of one step, and a server's steps have what is asked by {asked_by[name]}", path=f"--set {one}")
 
 
+def _check_model_names(model: str, sets: Sequence[str]) -> None:
+    """Raise InputError for a size of the model among what is said of the machine."""
+    workload = read_workload(model)
+    for one in sets:
+        name = one.partition("=")[0].strip().removesuffix("*")
+        if name in workload.sizes:
+            if workload.serving is not None:
+                _check_sizes(workload.serving, [one])
+            raise InputError(f"is a size of the model: say workload.{name}", path=f"--set {one}")
+
+
 def _machine(name: str, sets: Sequence[str], replica: int | None) -> Architecture:
     """A machine, of which as many accelerators are used as an override says, whatever it calls them. replica: how many are wanted.
 
@@ -78,5 +93,6 @@ def _machine(name: str, sets: Sequence[str], replica: int | None) -> Architectur
         return machine.model_copy(update={"accelerators": min(machine.used, ACCELERATORS)})
     machine = build_architecture(tree)
     if replica is not None and machine.used != replica:
-        raise InputError(f"{machine.used} accelerators, where the degrees of the replica make {replica}", path="accelerators")
+        fact = f"one replica runs, and its degrees make {replica} accelerators, not {machine.used}: leave it out, or say other degrees"
+        raise InputError(fact, path="--set accelerators")
     return machine

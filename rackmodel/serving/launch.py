@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_workload
+from rackmodel.inputs.library import SUFFIXES
 from rackmodel.model.exchanges import GATHERED
 from rackmodel.report.launch.arguments import Launch
 from rackmodel.serving.engine import engine_facts
@@ -77,7 +78,9 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     arguments, config = [*arguments, *more], config + lines
     config_name = "engine.yaml" if config else ""
     other = [*_priced_otherwise(name, service), *_formats_of_the_checkpoint(name, offer), *_layouts_without(name, offer.deployment)]
-    notes = (f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each", *other, *cannot)
+    head = f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each"
+    own = [f"{model} is a file of rackmodel: put the checkpoint's path or name in its place"] if model.endswith(SUFFIXES) else []
+    notes = (head, *other, *cannot, *own)
     return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
 
 

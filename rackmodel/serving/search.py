@@ -141,7 +141,11 @@ def search_service(
 def _check_asked(service: Service, space: ServingSpace, figures: Sequence[str], prompts_on: Service | None) -> None:
     """Raise InputError for what contradicts itself or the model. figures: what is minimised, then what is limited."""
     if space.rates and (space.clients is not None or prompts_on is not None):
-        fact = "says who sends requests, as --concurrency does" if prompts_on is None else "is of replicas: pools have clients"
+        fact = (
+            "says who sends requests, as --concurrency does: keep one of the two"
+            if prompts_on is None
+            else "is of replicas: pools have clients"
+        )
         raise InputError(fact, path="--rate")
     if service.output <= 1.0 and "tpot" in figures:
         raise InputError("an answer of one token has none after it", path="--minimize" if figures[0] == "tpot" else "--limit")
@@ -235,11 +239,27 @@ def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]
     if found:
         return found
     least = {name: min(one.figures[name] for one in offers) for name in limits}
-    told = ", ".join(f"{name} {least[name]:.3g} s of at most {limits[name]:.3g}" for name in limits)
+    told = ", ".join(f"{name} {seconds_text(least[name])} of at most {seconds_text(limits[name])}" for name in limits)
+    nearest = min(offers, key=lambda one: max(one.figures[name] / most for name, most in limits.items()))
+    over = {name: nearest.figures[name] for name, most in limits.items() if nearest.figures[name] > most}
     worst = max(limits, key=lambda name: least[name] / limits[name])
     raise InfeasibleError(
-        f"no deployment keeps the limits; the least alone: {told}", resource=worst, need=least[worst], have=limits[worst], unit="s"
+        f"no deployment keeps the limits; the least alone: {told}",
+        resource=worst,
+        need=least[worst],
+        have=limits[worst],
+        unit="s",
+        change=" ".join(f"--limit {name}='{seconds_text(value, up=True)}'" for name, value in over.items()),
     )
+
+
+def seconds_text(seconds: float, *, up: bool = False) -> str:
+    """'4.96 ms', '1.2 s': three digits, or two rounded up."""
+    scale, unit = (1.0, "s") if seconds >= 1 else (1e3, "ms")
+    if not up or seconds <= 0:
+        return f"{seconds * scale:.3g} {unit}"
+    step = 10.0 ** (math.floor(math.log10(seconds * scale)) - 1)
+    return f"{math.ceil(seconds * scale / step) * step:.3g} {unit}"
 
 
 def pareto(offers: Sequence[Offered]) -> tuple[Offered, ...]:

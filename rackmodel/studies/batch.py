@@ -77,7 +77,7 @@ class SolvedPoint:
 
 def read_point(shared: SharedInputs, ask: Ask) -> SharedPoint:
     """The inputs of a point, not yet built. Raises InputError."""
-    return shared.read(ask.architecture, ask.workload, ask.mapper, profile=ask.profile, sets=ask.sets)
+    return shared.read(*ask.files, profile=ask.profile_file, sets=ask.sets)
 
 
 def key_of(shared: SharedInputs, ask: Ask) -> tuple[str, str, InputError | None]:
@@ -141,7 +141,7 @@ def batches(asks: Mapping[str, Ask], shared: SharedInputs, columns: Sequence[str
         trees: dict[tuple[str, str], Marked] = {}
         for ask in own.values():
             try:
-                trees |= shared.named(ask.architecture, ask.workload, ask.mapper, ask.profile)
+                trees |= shared.named(*ask.files, ask.profile_file)
             except InputError:
                 continue  # reading it again says so
         made.append(Batch(own, tuple(columns), trees))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from rackmodel.cost.ledger import FIGURES, KEYS
 from rackmodel.errors import InputError, together
 from rackmodel.inputs import library_path
+from rackmodel.inputs.comparison import saying
+from rackmodel.inputs.library import exists
 from rackmodel.studies.metrics import METRICS, metric
 from rackmodel.studies.plan import Ask
 from rackmodel.studies.study import ChartSpec
@@ -18,12 +21,15 @@ def check_names(asks: Sequence[Ask]) -> None:
     """Raise InputError, with all of them, for inputs that are no name of the library and no file."""
     problems = []
     for kind in POINT_COLUMNS[1:]:
-        for name in dict.fromkeys(getattr(ask, kind) for ask in asks):
-            if name is not None and "\n" not in str(name):
+        for name, file in {getattr(ask, kind): ask.file(kind) for ask in asks if getattr(ask, kind) is not None}.items():
+            if "\n" not in name:
                 try:
-                    library_path(kind, name)
+                    library_path(kind, file)
                 except InputError as problem:
-                    problems.append(problem.at(problem.where, kind))
+                    elsewhere = (
+                        ", and this path starts from the study's folder, not from here" if file != name and exists(Path(name)) else ""
+                    )
+                    problems.append(saying(problem, elsewhere).at(problem.where, kind))
     if problems:
         raise together(problems)
 

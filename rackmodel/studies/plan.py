@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackmodel.errors import InputError, check_once
+from rackmodel.inputs.library import from_folder
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.studies.study import RangeSpec, RunSpec, StudySpec, Value
@@ -33,7 +34,7 @@ _QUANTITY = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*
 
 @dataclass(frozen=True)
 class Ask:
-    """One point: what is to be searched. number: its place in the study · settings: as --set, in order."""
+    """One point: what is to be searched. number: its place in the study · settings: as --set, in order · folder: where paths start."""
 
     number: int
     run: str
@@ -43,6 +44,21 @@ class Ask:
     settings: Mapping[str, Value] = field(default_factory=dict)
     minimize: str | None = None
     profile: str | None = None
+    folder: str = ""
+
+    def file(self, kind: str) -> str:
+        """What to read for an input: the path from here of a file beside the study."""
+        return from_folder(kind, getattr(self, kind), self.folder)
+
+    @property
+    def files(self) -> tuple[str, str, str]:
+        """What to read for architecture, workload and mapper."""
+        return self.file("architecture"), self.file("workload"), self.file("mapper")
+
+    @property
+    def profile_file(self) -> str | None:
+        """What to read for the profile."""
+        return None if self.profile is None else self.file("profile")
 
     @property
     def sets(self) -> list[str]:
@@ -72,7 +88,7 @@ def plan_points(study: StudySpec, sets: Sets | None = None) -> list[Ask]:
         try:
             for point in _points_of(study, run, sets or {}):
                 inputs = {name: point.pop(name) for name in (*INPUTS, "minimize", "profile")}
-                asks.append(Ask(len(asks), run.name, settings=point, **inputs))
+                asks.append(Ask(len(asks), run.name, settings=point, folder=study.folder, **inputs))
                 if len(asks) > MOST:
                     raise InputError(f"more than {MOST:,} points")
         except InputError as problem:

@@ -15,6 +15,7 @@ from rackmodel.carbon.tables import CarbonTables
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.carbon_tables import carbon_tables, tables_of
+from rackmodel.inputs.library import from_folder
 from rackmodel.inputs.load import at_override
 from rackmodel.studies.plan import Sets
 from rackmodel.studies.study import StudySpec
@@ -47,7 +48,7 @@ def _of_machine(study: StudySpec, said: list[str]) -> CarbonTables:
         return carbon_tables()
     if not isinstance(study.architecture, str):
         raise InputError("want one machine, whose fab it is", path="architecture")
-    return tables_of(read_architecture(study.architecture, said))
+    return tables_of(read_architecture(from_folder("architecture", study.architecture, study.folder), said))
 
 
 def _with(tables: CarbonTables, facts: Mapping[str, Any]) -> CarbonTables:

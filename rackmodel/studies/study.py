@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PositiveInt, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from rackmodel.model.mapping import Objective
 from rackmodel.model.schema import Spec
@@ -164,6 +164,18 @@ class StudySpec(Spec):
     charts: dict[str, ChartSpec] = Field(default_factory=dict, description="figures")
     inputs: dict[str, InputSpec] = Field(default_factory=dict, description="name → what verdicts may rest on, varied by --ranges")
     findings: str | dict[str, FindingSpec] | None = Field(default=None, description="a set of findings to check, or findings of its own")
+    _folder: str = PrivateAttr(default="")
+
+    @property
+    def folder(self) -> str:
+        """Where its paths start: the folder of its file; '' = the working folder."""
+        return self._folder
+
+    def read_from(self, folder: str) -> StudySpec:
+        """The same study, its file in a folder."""
+        found = self.model_copy()
+        found._folder = folder
+        return found
 
     @model_validator(mode="after")
     def _whole(self) -> StudySpec:

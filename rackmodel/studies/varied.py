@@ -85,8 +85,8 @@ def varied_inputs(study: StudySpec, checks: Sequence[Check], tables: CarbonTable
     read of the carbon tables, with the printed figures there, to see what rests on them. Raises InputError."""
     if study.inputs:
         return [_named(study, name, said, tables) for name, said in study.inputs.items()]
-    machines = dict.fromkeys(ask.architecture for ask in plan_points(study))
-    found = [_of_fact(fact, machine, len(machines) > 1) for machine in machines for fact in ranged_facts(machine)]
+    machines = {ask.architecture: ask.file("architecture") for ask in plan_points(study)}
+    found = [_of_fact(fact, machine, len(machines) > 1) for machine, file in machines.items() for fact in ranged_facts(file)]
     read = _read(checks, tables)
     ranged = {path: value for path, value in changed.ranged_facts(tables).items() if _is_read(path, read)}
     return [*found, *(_of_table(path, value) for path, value in ranged.items()), *_printed(tables, ranged, read["figures"])]
@@ -177,7 +177,7 @@ def _fact(study: StudySpec, path: str, where: dict[str, tuple[Any, ...]], name: 
         architecture, settings = ask.architecture, ask.settings
         columns = {"run": ask.run, "architecture": architecture, "workload": ask.workload, "mapper": ask.mapper}
         if all(columns[key] in values for key, values in where.items() if key in columns):
-            of_machine = fact_at(path, architecture, ask.workload, ask.mapper)
+            of_machine = fact_at(path, *ask.files)
             if "architecture" not in where:
                 where = {**where, "architecture": (architecture,)}
             return (Fact(path, str(settings[path])) if path in settings else of_machine), where

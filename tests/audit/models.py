@@ -35,19 +35,23 @@ def graph(pick: random.Random) -> Data:
     sizes = {i: pick.choice([1, 2, 4, 8, 64, 256]) for i in "bsdf"} | {"t": "s"}
     walked = {index for text in ops.values() for index in re.findall(r"\b[bsdft]\b", text)}
     sizes = {index: size for index, size in sizes.items() if index in walked}
-    return {"workload": "random", "phases": pick.choice(PHASES), "sizes": sizes, "einsums": ops, "precision": precision(pick)}
+    phases = pick.choice(PHASES)
+    return {"workload": "random", "phases": phases, "sizes": sizes, "einsums": ops, "precision": precision(pick, phases)}
 
 
-def precision(pick: random.Random) -> Data:
-    """Widths of tensors."""
-    return {"activation": "16 bit", "weight": "16 bit", "gradient": pick.choice(["16 bit", "32 bit"]), "state": "96 bit"}
+def precision(pick: random.Random, phases: list[str]) -> Data:
+    """Widths of tensors, of those that the phases have."""
+    gradient = pick.choice(["16 bit", "32 bit"])
+    found = {"activation": "16 bit", "weight": "16 bit"} | ({"gradient": gradient} if "backward" in phases else {})
+    return found | ({"state": "96 bit"} if "optimizer" in phases else {})
 
 
 def feed_forward(pick: random.Random, *, phases: list[str] | None = None) -> Data:
     """Two contractions of rows m."""
     sizes = {"m": pick.choice([16, 64, 512]), "d": pick.choice([8, 64]), "f": pick.choice([16, 128])}
     ops = {"FC1": "H[m,f] = X[m,d] * W1[d,f]", "FC2": "Y[m,d] = H[m,f] * W2[f,d]"}
-    return {"workload": "random", "phases": phases or pick.choice(PHASES), "sizes": sizes, "einsums": ops, "precision": precision(pick)}
+    said = phases or pick.choice(PHASES)
+    return {"workload": "random", "phases": said, "sizes": sizes, "einsums": ops, "precision": precision(pick, said)}
 
 
 def dense(pick: random.Random) -> Data:
@@ -57,7 +61,7 @@ def dense(pick: random.Random) -> Data:
     sizes |= {"e": 64, "f": pick.choice([256, 2048]), "v": pick.choice([512, 4096, 32768])}
     name = pick.choice(["gpt", "llama"])
     sizes |= {"h": pick.choice([4, 8])} if name == "gpt" else {"g": pick.choice([2, 4]), "q": pick.choice([1, 2])}
-    return {"workload": "random", "extends": name, "sizes": sizes, "precision": precision(pick)}
+    return {"workload": "random", "extends": name, "sizes": sizes, "precision": precision(pick, PHASES[-1])}
 
 
 def experts(pick: random.Random) -> Data:
