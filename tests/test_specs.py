@@ -30,6 +30,7 @@ NUMBERLESS = {
     "striped",
     "process",
     "packages",
+    "hosts",  # a count, of which the source of `static_power` beside it tells
 }
 
 

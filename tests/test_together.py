@@ -30,7 +30,7 @@ from tests.step_points import draw, job_under, priced, space_called
 POINTS = 12
 
 
-@pytest.mark.parametrize("name", ["gpt", "offload", "port"])
+@pytest.mark.parametrize("name", ["gpt", "slow", "experts", "offload", "port"])
 @pytest.mark.parametrize("profile", range(2))
 def test_no_plan_is_below_the_bound_of_its_family(name: str, profile: int) -> None:
     space = space_called(name)[1]
@@ -62,6 +62,7 @@ def test_no_plan_is_below_the_bound_of_its_family(name: str, profile: int) -> No
         for figure in ("seconds", "joules", "memory"):
             assert (getattr(least, figure)[families.of] <= getattr(own, figure)).all(), figure
         assert (least.seconds[families.of][..., None] <= steps.seconds()).all()
+        assert (steps.quick() <= steps.seconds()).all()  # of a plan's own figures, too
         assert (own.memory == memory).all()
         for family, held in enumerate(least.memory):
             assert (held == memory[families.of == family].min(axis=0)).all()

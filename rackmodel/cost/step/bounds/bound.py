@@ -94,8 +94,8 @@ def step_joules(sections: Sequence[AnyFigures], sends: Sends, stages: Any, hops:
 
 def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: Ints) -> Array:
     """Least seconds from the devices' own work, and from what their lanes move, alone: the way in of each device, its passes, the way out
-    through the devices before it, where no passes of weight gradients fill that, and its optimizer. Quick, and never above
-    `least_seconds`."""
+    through the devices before it, where no passes of weight gradients fill that, and the first one's optimizer, or its own optimizer
+    right behind its passes. Quick, and never above `least_seconds`."""
     if not layers.back:
         return _forward_alone(layers, sends, rows, micro_batches) * (1 - 2 * ROUNDING)
     times = layers.times(split=rows.split)
@@ -106,9 +106,12 @@ def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: I
     both = [one.forward + one.backward for one in times]
     ways, hops = (forward, 1) if rows.split and rows.piped else (both, 2)
     update = layers.lane("update")
-    found = [
-        total(of.before, ways) + hops * of.last * send + m * (total(of.busy, both) + waits) + total(of.busy, update) for of in rows.kinds
-    ]
+    outermost = total(rows.kinds[0].first_busy, update) if ways is both else np.zeros(1)
+    found = []
+    for of in rows.kinds:
+        passes, own = m * (total(of.busy, both) + waits), total(of.busy, update)
+        found.append(total(of.before, ways) + hops * of.last * send + passes + outermost)
+        found.append(total(of.before, forward) + of.last * send + passes + own)
     if layers.has & MOVED:
         paths = Paths(layers, rows, m, send)
         found += [paths.lanes(of) + total(of.busy, update) for of in rows.kinds]
