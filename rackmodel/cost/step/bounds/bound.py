@@ -104,14 +104,15 @@ def device_seconds(layers: Layers, sends: Sends, rows: CutRows, micro_batches: I
     waits = 0.0 if layers.choices.profile.overlap.sends else 2.0 * rows.chunks * send
     forward = [one.forward for one in times]
     both = [one.forward + one.backward for one in times]
-    ways, hops = (forward, 1) if rows.split and rows.piped else (both, 2)
-    update = layers.lane("update")
-    outermost = total(rows.kinds[0].first_busy, update) if ways is both else np.zeros(1)
+    update, returns = layers.lane("update"), not (rows.split and rows.piped)
+    outermost = total(rows.kinds[0].first_busy, update)
     found = []
     for of in rows.kinds:
-        passes, own = m * (total(of.busy, both) + waits), total(of.busy, update)
-        found.append(total(of.before, ways) + hops * of.last * send + passes + outermost)
-        found.append(total(of.before, forward) + of.last * send + passes + own)
+        passes = m * (total(of.busy, both) + waits)
+        if returns:
+            found.append(total(of.before, both) + 2.0 * of.last * send + passes + outermost)
+        if not returns or (of.last > 0).any():  # (of the first device it is the same)
+            found.append(total(of.before, forward) + of.last * send + passes + total(of.busy, update))
     if layers.has & MOVED:
         paths = Paths(layers, rows, m, send)
         found += [paths.lanes(of) + total(of.busy, update) for of in rows.kinds]
