@@ -46,7 +46,7 @@ def result_of(
     """The result of one mapping. held: bytes by what holds them on the fullest accelerator · certificate: of the search that found it ·
     warnings: what a reader must know of it."""
     architecture, workload = step.job.setting.architecture, step.job.workload
-    warnings = (*misspelt_operands(workload), *warnings)
+    warnings = (*workload.idle, *misspelt_operands(workload), *warnings)
     ledger = step_ledger(step)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
     certificate = certificate or _priced_alone(latency, step.job.profile.name)

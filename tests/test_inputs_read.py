@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rackmodel as rm
 import rackmodel.inputs as inputs
 from rackmodel.errors import InputError
 from rackmodel.inputs import check, kind_of, library_names, load, read_architecture, read_inputs, read_mapper, read_mapping, read_workload
@@ -499,6 +500,7 @@ def test_an_index_of_a_size_said_twice_walks_the_rank_that_another_made():
     assert chain.aliases == {}
 
 
+IDLE = (("gradient", "backward"), ("state", "optimizer"))
 TRAINED = "workload: w\nphases: {phases}\nsizes: {{n: 8, c: 8, u: 8}}\neinsums: {{up: 'U[n,u] = X[n,c] * W[c,u]'}}\n{more}\n"
 
 
@@ -506,8 +508,6 @@ TRAINED = "workload: w\nphases: {phases}\nsizes: {{n: 8, c: 8, u: 8}}\neinsums: 
     ("phases", "more", "said"),
     [
         ("[forward]", "optimizer: sgd", ":5:12: optimizer: optimizer is none of the phases [forward]: this changes nothing"),
-        ("[forward, backward]", "precision: {state: 64 bit}", ":5:20: precision.state: optimizer is none of the phases"),
-        ("[forward]", "precision: {gradient: 16 bit}", ":5:23: precision.gradient: backward is none of the phases [forward]"),
         ("[forward, optimizer]", "", ":2:9: phases: optimizer without backward"),
         ("[backward]", "", ":2:9: phases: backward without forward"),
         ("[forward, forward]", "", ":2:9: phases: 'forward' is there twice"),
@@ -518,6 +518,20 @@ def test_what_counts_in_no_phase_is_refused_at_its_place(phases: str, more: str,
     with pytest.raises(InputError) as problem:
         read_workload(TRAINED.format(phases=phases, more=more))
     assert said in str(problem.value)
+
+
+def test_widths_of_a_phase_that_a_file_lacks_are_told() -> None:
+    """A table of widths may say them all; --set says what is to change something."""
+    text = TRAINED.format(phases="[forward]", more="precision: {gradient: 16 bit, state: 64 bit}")
+    said = [f"precision.{key}: {phase} is none of the phases [forward]: this changes nothing" for key, phase in IDLE]
+    assert sorted(read_workload(text).idle) == sorted(said)
+    assert read_workload(TRAINED.format(phases="[forward, backward, optimizer]", more="precision: {state: 64 bit}")).idle == ()
+    assert rm.search("rack_paper", text, "data", set={"accelerators": 2, "split.dp": "[n]"}).result.warnings[:2] == tuple(
+        read_workload(text).idle
+    )
+    for key, phase in IDLE:
+        with pytest.raises(InputError, match=f"{phase} is none of the phases"):
+            read_workload(text, [f"workload.precision.{key}=32 bit"])
 
 
 def test_a_file_that_trains_may_go_forward_alone_by_set_or_by_one_that_extends_it(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ def check(
     for name in files:
         try:
             kind = check_file(name)
-            warnings = list(misspelt_operands(read_workload(name))) if kind == "workload" else []
+            workload = read_workload(name) if kind == "workload" else None
+            warnings = [*workload.idle, *misspelt_operands(workload)] if workload is not None else []
             rows.append({"file": name, "ok": True, "kind": kind, "error": None, "problems": [], "warnings": warnings})
         except InputError as problem:
             shown = [one.to_dict() for one in problem.problems[:MOST_SHOWN]] if as_json else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rackmodel.errors import InputError, together
 from rackmodel.inputs.marked import Marked, short
@@ -51,8 +52,7 @@ def _built(raw: Marked) -> Workload:
     try:
         made = build_workload(spec)
         check_counted(spec, _asked_sizes(raw))
-        _check_phases(spec, _asked_of_phases(raw))
-        return made
+        return replace(made, idle=_idle(spec, _asked_of_phases(raw)))
     except InputError as problem:
         raise placed(problem, raw)
     except (ValueError, ArithmeticError) as problem:
@@ -72,9 +72,9 @@ OF_PHASES = {"optimizer": "optimizer", "precision.state": "optimizer", "precisio
 """Keys that count in one phase alone → the phase."""
 
 
-def _asked_of_phases(raw: Marked) -> list[str]:
-    """Of the keys of one phase those that must count: that --set gives, or that stand in the file which says the phases. (A file that
-    trains keeps them where --set or a file that extends it goes forward alone.)"""
+def _asked_of_phases(raw: Marked) -> list[tuple[str, bool]]:
+    """(key, whether --set gives it) of the keys of one phase that are to count: that --set gives, or that stand in the file which says the
+    phases. (A file that trains keeps them where --set or a file that extends it goes forward alone.)"""
     phases, found = raw.child("phases"), []
     for path in OF_PHASES:
         node: Marked | None = raw
@@ -83,17 +83,21 @@ def _asked_of_phases(raw: Marked) -> list[str]:
         if node is None:
             continue
         file = node.where.file
-        if file.startswith("--set") or (file == raw.where.file and (phases is None or phases.where.file == file)):
-            found.append(path)
+        given = file.startswith("--set")
+        if given or (file == raw.where.file and (phases is None or phases.where.file == file)):
+            found.append((path, given))
     return found
 
 
-def _check_phases(spec: WorkloadSpec, asked: Sequence[str]) -> None:
-    """Raise one InputError for what counts in a phase that the workload has not."""
-    told = f"is none of the phases [{', '.join(spec.phases)}]: this changes nothing, leave it out"
-    idle = [InputError(f"{OF_PHASES[path]} {told}", path=path) for path in asked if OF_PHASES[path] not in spec.phases]
-    if idle:
-        raise together(idle)
+def _idle(spec: WorkloadSpec, asked: Sequence[tuple[str, bool]]) -> tuple[str, ...]:
+    """A sentence for each width of a file that counts in no phase of its workload (a table of widths may say them all). Raises one
+    InputError for what --set gives so, and for an optimizer."""
+    why = f"is none of the phases [{', '.join(spec.phases)}]: this changes nothing"
+    idle = [(path, f"{OF_PHASES[path]} {why}", given) for path, given in asked if OF_PHASES[path] not in spec.phases]
+    refused = [InputError(f"{fact}, leave it out", path=path) for path, fact, given in idle if given or path == "optimizer"]
+    if refused:
+        raise together(refused)
+    return tuple(f"{path}: {fact}" for path, fact, _ in idle)
 
 
 def _operations(raw: Marked) -> list[tuple[str, Marked]]:

@@ -31,7 +31,7 @@ tree:
     "workload": """\
 # {name}: a gated feed-forward layer as einsums. An index that the result lacks is summed; tensors called W... are weights.
 workload: {name}
-phases: [forward, backward, optimizer]            # [forward] alone for inference, without `gradient` and `state` below
+phases: [forward, backward, optimizer]            # [forward] alone for inference
 sizes: {{b: 64, s: 2048, d: 4096, f: 14336}}        # batch, sequence, features, hidden features
 einsums:
   gate: G[b,s,f] = X[b,s,d] * WG[d,f]

@@ -164,7 +164,8 @@ class Workload:
     routing: index of experts → (groups of them, of how many a token's are) ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
-    repeat: layers of that one section · declared: tensors of which the file says the kind.
+    repeat: layers of that one section · declared: tensors of which the file says the kind · idle: sentences on what the file says and is
+    in no phase.
     """
 
     name: str
@@ -187,6 +188,7 @@ class Workload:
     module: Workload | None = None
     routing: dict[str, tuple[int, int]] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
+    idle: tuple[str, ...] = ()
 
     @cached_property
     def producer(self) -> dict[str, str]:
