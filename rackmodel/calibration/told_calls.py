@@ -21,8 +21,8 @@ Array = NDArray[np.float64]
 
 LEFT_TO = "nccl"
 """The library that others leave large messages to."""
-LARGE = 8 * 1024.0**2  # bytes from which calls of any library may tell of larger ones: below, they have kernels of their own
-STEADY = 0.08  # of |log| of the two ratios, at most
+LARGE = 8 * 1024.0**2  # bytes from which calls of any library may tell of larger ones: below, they have kernels of their own (ASSUMED)
+STEADY = 0.08  # of |log| of the two ratios, at most (ASSUMED)
 
 
 def others_of(every: Sequence[CallCurves], one: CallCurves, members: int) -> tuple[Array, ...]:

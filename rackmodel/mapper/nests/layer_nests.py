@@ -6,6 +6,7 @@ waiting) asks here.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Self
@@ -31,7 +32,7 @@ from rackmodel.nests.problem import NestProblem
 from rackmodel.watch import UNWATCHED, Watch
 
 
-class LayerNests(LayerInside):
+class LayerNests(LayerInside, ABC):
     """Loop nests of a layer's contractions under one aim, and copies for other aims that share what is remembered.
 
     given: contraction → nest of a mapping file, instead of a search · rules: result tensor of a forward contraction → demands ·
@@ -81,22 +82,22 @@ class LayerNests(LayerInside):
         self.fronts: dict[str, NestFront] = {}  # of nests by all that is asked of them but the aim
         self.no_room: dict[Fused, InfeasibleError | None] = {}  # declared regions under layouts that are free; None: under some it has room
 
+    @abstractmethod
     def nest(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
         """The nest of a local operation at one mesh's degrees."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plain(self, architecture: Architecture, local_op: LocalOp, degrees: Any, watts: float) -> Nested:
         """The nest of a local operation on its own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def beside(self, asked: Canonical, watts: float, resident: tuple[str, ...]) -> dict[str, Any]:
         """The mapping and certificate of the best nest of a contraction some of whose tensors stay on chip. watts: static power. Raises
         InfeasibleError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def may_fuse(self, architecture: Architecture, degrees: Any) -> list[Fused]:
         """The regions that may be fused at one mesh's degrees."""
-        raise NotImplementedError
 
     @property
     def widest_gap(self) -> float:
