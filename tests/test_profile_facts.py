@@ -155,7 +155,17 @@ def test_rates_of_collectives_are_scaled() -> None:
 
 
 def test_another_micro_batchs_products_hide_an_all_to_all() -> None:
-    moe = {"model": "Qwen3_30B_a3B", "dataset": "nemo_megatron_bridge", "ep": "8", "layers": "", "hidden": "", "sharding": "", "notes": ""}
+    moe = {
+        "model": "Qwen3_30B_a3B",
+        "dataset": "nemo_megatron_bridge",
+        "ep": "8",
+        "layers": "",
+        "hidden": "",
+        "heads": "",
+        "ffn": "",
+        "sharding": "",
+        "notes": "",
+    }
     window = "profile.overlap.windows.all_to_all={beside: %s, share: 1}"
     alone, hidden = priced(window % "none", **moe), priced(window % "pass", **moe)
     slower = float(read_profile("nemo").overlap.contention)  # all that is left of it: what the products take longer beside it

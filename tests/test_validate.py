@@ -131,15 +131,59 @@ def test_rows_priced_in_arrays_are_what_a_search_of_their_mapping_finds() -> Non
     assert found.bins == pytest.approx({name: seconds for name, seconds in bins.items() if seconds}, rel=1e-9)
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1F1B", "zb-h1", "zb_h2"])
-def test_a_row_s_schedule_is_priced_as_a_search_of_it_is(schedule: str) -> None:
-    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1")])
-    sets = ["accelerators=8", "b=16", "s=1024", "d=1024", "h=16", "e=64", "f=4096", "layers=4", "axes.tp.degree=2"]
+@pytest.mark.parametrize(
+    ("schedule", "model"),
+    [("gpipe", "gpt"), ("1F1B", "gpt"), ("zb-h1", "gpt"), ("zb_h2", "gpt"), ("zb_v", "llama"), ("DualPipe-V", "llama")],
+)
+def test_a_row_s_schedule_is_priced_as_a_search_of_it_is(schedule: str, model: str) -> None:
+    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1", arch=model)])
+    sets = ["accelerators=8", "b=16", "s=1024", "d=1024", "e=64", "f=4096", "v=51200", "layers=4", "axes.tp.degree=2"]
     sets += ["axes.pp.degree=2", "axes.dp.degree=2", "micro_batch=1", "recompute=full", "precision.gradient=16 bit"]
-    sets += [f"schedule={schedule.lower().replace('-', '_')}"]
-    result = api.search("dgx_a100", "gpt", "megatron_tp", sets=sets, profile="megatron_2021").result
+    sets += [f"schedule={schedule.lower().replace('-', '_')}", *(["h=16"] if model == "gpt" else ["g=16", "q=1"])]
+    result = api.search("dgx_a100", model, "megatron_tp", sets=sets, profile="megatron_2021").result
     assert found.seconds == pytest.approx(result.latency_s, rel=1e-9)
     assert found.bytes == pytest.approx(result.memory_bytes_per_accelerator, rel=1e-9)
+
+
+def test_dualpipe_is_its_folded_schedule_on_half_of_the_stages() -> None:
+    both, folded = price_cases(
+        [
+            case(schedule="DualPipe", n_gpus="16", pp="4", dp="2", gbs="32", layers="8", arch="llama"),
+            case(schedule="dualpipe_v", n_gpus="16", pp="2", dp="4", gbs="32", layers="8", arch="llama"),
+        ]
+    )
+    assert both == folded
+    assert both.seconds > 0
+    (tied,) = price_cases([case(schedule="dualpipe_v", vpp="1")])
+    assert "both ends of the model on its first stage" in tied.refused
+
+
+def test_a_model_is_a_workload_by_name_or_path_whose_sizes_a_row_may_repeat(tmp_path: Path) -> None:
+    """Imported from a config.json too; what is no model that is trained, or of other sizes, is refused."""
+    own = tmp_path / "own.yaml"
+    own.write_text((library_root() / "workloads" / "moe_llama.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    run = {"arch": "", "layers": "", "hidden": "", "heads": "", "gpu": "H100", "vocab": "", "precision": "bf16", "ep": "2", "n_gpus": "8"}
+    named = validate_rows([row(**run, model=model) for model in ("Mixtral 8x7B", "moe_llama", str(own))])
+    assert [one.predicted for one in named] == [named[0].predicted] * 3
+    assert named[0].predicted > 0
+    alike = {**run, "model": str(own), "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336", "arch": "mine"}
+    (again,) = validate_rows([row(**alike)])
+    assert again.predicted == named[0].predicted
+    answer = CliRunner().invoke(app, ["import", "tests/data/configs/deepseek_v2.json", "--training", "-o", str(tmp_path / "latent.yaml")])
+    assert answer.exit_code == 0
+    (latent,) = validate_rows([row(**{**run, "model": str(tmp_path / "latent.yaml"), "tp": "1", "dp": "4"})])
+    assert latent.predicted > 0
+    wrong = {
+        "layers: 31, where": {**alike, "layers": "31"},
+        "kv_heads: 4, where": {**alike, "kv_heads": "4"},
+        "no such file": {**run, "model": str(tmp_path / "none.yaml")},
+        "is not trained": {**run, "model": "llama3_70b_decoder"},
+        "is a graph": {**run, "model": "ffn"},
+        "no model called 'Mixtral 8x8B' (nearest: mixtral 8x7b)": {**run, "model": "Mixtral 8x8B"},
+    }
+    for why, cells in wrong.items():
+        (found,) = validate_rows([row(**cells)])
+        assert why in found.refused
 
 
 RUNS = [
@@ -332,7 +376,7 @@ def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None
     ("cells", "why"),
     [
         ({"gpu": "A1000"}, "no GPU called 'A1000' (nearest: a100)"),
-        ({"arch": "MLA+MoE"}, "is no profile yet"),
+        ({"arch": "MLA+MoE"}, "no model called 'MLA+MoE'"),
         ({"arch": "rwkv"}, "no model called 'rwkv'"),
         ({"dp": "3"}, "not those of all GPUs"),
         ({"tp": ""}, "no degrees of parallelism"),
@@ -345,7 +389,10 @@ def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None
         ({"layers": "99999"}, "more than 10000 layers"),
         ({"vpp": "4"}, "more chunks than layers"),
         ({"schedule": "gpip"}, "no schedule called 'gpip' (nearest: gpipe)"),
-        ({"schedule": "dualpipe_v"}, "rows do not say how"),
+        ({"schedule": "dualpipe_v", "gbs": "6"}, "schedule dualpipe_v of 3 micro-batches on 2 stages"),
+        ({"schedule": "dualpipe_v", "vpp": "3"}, "with 3 chunks of a stage"),
+        ({"schedule": "zb_v", "layers": "1", "pp": "2"}, "more chunks than layers"),
+        ({"schedule": "dualpipe", "pp": "1", "dp": "4"}, "schedule dualpipe on 1 stages"),
         ({"schedule": "gpipe", "vpp": "2"}, "with several chunks"),
         ({"gbs": "1600000"}, "more than 20000 micro-batches"),
         ({"sharding": "ZeRO-7"}, "no sharding called"),

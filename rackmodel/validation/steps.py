@@ -15,10 +15,12 @@ from math import lcm
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InputError, NoKernelError
 from rackmodel.inputs import read_architecture, read_mapper
+from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.mapspace import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.workload import Workload
 from rackmodel.validation.priced_columns import priced_columns
 from rackmodel.validation.profile_columns import alike, profile_of
 from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
@@ -202,6 +204,10 @@ def _placed(
     try:
         said = "model", key.model, batch, layers, masked
         workload = shared.once((), said, lambda: model_of(key.model, batch, layers, masked=masked))
+        unfolded = {number: why for number in numbers for why in _not_folded(workload, cases[number].schedule)}
+        numbers = [number for number in numbers if number not in unfolded]
+        if not numbers:
+            return [], unfolded
         plan = key.experts, key.sequence, key.recompute, key.home
         known = shared.once((workload,), "plans", dict[object, dict[object, GivenShape]]).setdefault(plan, {})
         columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers], known)
@@ -216,7 +222,13 @@ def _placed(
         )
         for part in columns
     ]
-    return found, {numbers[place]: problem.message for place, problem in refused.items()}
+    return found, unfolded | {numbers[place]: problem.message for place, problem in refused.items()}
+
+
+def _not_folded(workload: Workload, schedule: str) -> Iterator[str]:
+    """Why a schedule whose stages hold both ends of the model is not for it."""
+    for problem in fold_problems(workload, [schedule], below=False, path="schedule"):
+        yield problem.message
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------------------

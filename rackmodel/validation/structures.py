@@ -9,6 +9,7 @@ from rackmodel.cost.program.fusion import scores
 from rackmodel.cost.step.cut import Cut, cut, even_cut
 from rackmodel.cost.step.exact import Structure
 from rackmodel.model.plan import Plan
+from rackmodel.model.schedules import FOLDED
 from rackmodel.model.workload import Workload
 from rackmodel.validation.training import TrainingCase
 from rackmodel.validation.training_models import layers_of
@@ -21,7 +22,7 @@ def shape_of(case: TrainingCase) -> tuple[int, int, int, int, str]:
 
 def structure_of(workload: Workload, plan: Plan, case: TrainingCase) -> tuple[Structure, tuple[str, ...]]:
     """What prices the rows that share a case's depth, stages, chunks and micro-batches; and what was assumed of the cut."""
-    made, note = cut_of_layers(workload, layers_of(case), case.mesh.degrees["pp"], case.chunks)
+    made, note = cut_of_layers(workload, layers_of(case), case.mesh.degrees["pp"], case.chunks, folded=case.schedule in FOLDED)
     structure = Structure(
         parts=tuple((number, plan) for number in range(len(workload.sections))),
         cut=made,
@@ -38,21 +39,23 @@ def _repeats(workload: Workload, layers: int) -> tuple[int, ...]:
     return tuple(layers if section.layer and alike else section.repeat for section in workload.sections)
 
 
-def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int) -> tuple[Cut, str]:
+def cut_of_layers(workload: Workload, layers: int, stages: int, chunks: int, *, folded: bool = False) -> tuple[Cut, str]:
     """The cut of a model so many layers deep, and what had to be assumed: where chunks do not divide the layers, the embedding and the
-    head count as a layer each, or the first chunks hold one layer more."""
+    head count as a layer each, or the first chunks hold one layer more. folded: a stage's second chunk is on the way back."""
     repeats = _repeats(workload, layers)
     flags, parts = tuple(section.layer for section in workload.sections), stages * chunks
-    even = even_cut(repeats, flags, stages, chunks)
+    even = even_cut(repeats, flags, stages, chunks, folded)
     if even is not None:
         return even, ""
     if (layers + 2) % parts == 0:
         each = (layers + 2) // parts
         counts = (each - 1, *([each] * (parts - 2)), each - 1)
-        return cut(repeats, flags, stages, chunks, counts), f"{layers} layers, the embedding and the head in {parts} chunks of {each}"
-    each, more = divmod(layers, parts)
-    counts = tuple(each + (chunk < more) for chunk in range(parts))
-    return cut(repeats, flags, stages, chunks, counts), f"{layers} layers in {parts} chunks: the first {more} hold one more (ASSUMED)"
+        note = f"{layers} layers, the embedding and the head in {parts} chunks of {each}"
+    else:
+        each, more = divmod(layers, parts)
+        counts = tuple(each + (chunk < more) for chunk in range(parts))
+        note = f"{layers} layers in {parts} chunks: the first {more} hold one more (ASSUMED)"
+    return cut(repeats, flags, stages, chunks, counts, folded), note
 
 
 def work_of(workload: Workload, macs: Sequence[tuple[float, float]], layers: int, case: TrainingCase) -> tuple[float, float]:

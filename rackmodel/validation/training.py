@@ -13,9 +13,10 @@ from typing import Literal
 
 from rackmodel.errors import nearest
 from rackmodel.mapper.given import GivenMesh
-from rackmodel.model.schedules import FOLDED, SCHEDULES
+from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
+from rackmodel.validation.model_files import stated_sizes
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.words import DatasetWords, Refused, SaidOfSome, ShardingWords, Words, look_up
+from rackmodel.validation.words import DatasetWords, ModelWords, Refused, SaidOfSome, ShardingWords, Words, look_up
 
 PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
@@ -26,6 +27,10 @@ OWN_KEYS = ("gpt", "mpt", "glm_130b")
 
 FSDP = re.compile(r"FSDP=(\d{1,9})", re.IGNORECASE)
 """How NeMo's rows say over how many ranks weights are sharded; 0 = none of them are."""
+
+BOTH_WAYS, FOLDED_BOTH_WAYS = "dualpipe", "dualpipe_v"
+"""DeepSeek's schedule of micro-batches in two directions, and that of half as many stages and twice the data-parallel ranks which runs
+the same passes in the same order (tests/test_folded_schedules.py)."""
 
 MOST_RUNS, MOST_LAYERS = 20_000, 10_000
 """Micro-batches of a step and layers of a model beyond which a cell is no cell."""
@@ -199,7 +204,9 @@ class _CaseReader:
     def case(self) -> TrainingCase:
         measured = self._measured()
         machine = self.words.machine(self.row.text("gpu"), self.row.dataset)
-        degrees = self._degrees()
+        schedule, degrees = self._order(), self._degrees()
+        if schedule == BOTH_WAYS:
+            schedule, degrees = FOLDED_BOTH_WAYS, self._folded(degrees)
         model, layers = self._model(degrees["tp"])
         mesh, batch = self._mesh(degrees)
         precision = look_up(self.words.precisions, "precision", self.cell("precision"), "precision")
@@ -218,7 +225,7 @@ class _CaseReader:
             home=(home.param, home.grad, home.state),
             experts=self._experts(degrees),
         )
-        chunks = self._chunks(layers, degrees["pp"], mesh.micro_batches)
+        chunks = FOLDS if schedule in FOLDED else self._chunks(layers, degrees["pp"], mesh.micro_batches)
         return TrainingCase(
             row=self.row,
             key=key,
@@ -229,7 +236,7 @@ class _CaseReader:
             measured=measured,
             precision=precision.words[0],
             assumptions=tuple(self.notes),
-            schedule=self._schedule(chunks),
+            schedule=self._schedule(schedule, layers, chunks, mesh),
             unit=precision.unit,
         )
 
@@ -322,35 +329,70 @@ class _CaseReader:
             raise Refused("interleaved, with micro-batches that the stages do not divide")
         return chunks
 
-    def _schedule(self, chunks: int) -> str:
-        """Of the pipeline: as the row says it, else 1F1B, of several chunks interleaved."""
-        text = self.row.text("schedule").lower().replace("-", "_") or "1f1b"
-        if text not in SCHEDULES:
-            close = nearest(text, SCHEDULES)
+    def _order(self) -> str:
+        """Of passes, as the row calls it."""
+        text = self.cell("schedule").lower().replace("-", "_") or "1f1b"
+        if text not in (*SCHEDULES, BOTH_WAYS):
+            close = nearest(text, [*SCHEDULES, BOTH_WAYS])
             raise Refused(f"no schedule called '{text[:40]}'" + (f" (nearest: {close})" if close else ""))
-        if text in FOLDED:
-            raise Refused(f"schedule {text}: rows do not say how its two chunks are cut")
-        if chunks > 1 and text not in ("1f1b", "interleaved"):
-            raise Refused(f"schedule {text} with several chunks of a stage")
-        return "interleaved" if chunks > 1 else "1f1b" if text == "interleaved" else text
+        return text
+
+    def _folded(self, degrees: Mapping[str, int]) -> dict[str, int]:
+        """Degrees of the folded schedule that runs what DualPipe runs: half of the stages, two copies of each made one."""
+        if degrees["pp"] % 2:
+            raise Refused(f"schedule {BOTH_WAYS} on {degrees['pp']} stages, which are no pairs")
+        return {**degrees, "pp": degrees["pp"] // 2, "dp": degrees["dp"] * 2}
+
+    def _schedule(self, said: str, layers: int, chunks: int, mesh: GivenMesh) -> str:
+        """Of the pipeline: as the row says it, of several chunks under 1F1B interleaved."""
+        if said in FOLDED:
+            stages = mesh.degrees["pp"]
+            if stages == 1 or not TABLE[said].takes(stages, mesh.micro_batches):
+                raise Refused(f"schedule {said} of {mesh.micro_batches} micro-batches on {stages} stages")
+            if layers and stages * chunks > layers + 2:
+                raise Refused("more chunks than layers")
+            if self.row.text("vpp") not in ("", "1", str(FOLDS)):
+                raise Refused(f"schedule {said} with {self.row.text('vpp')} chunks of a stage: it has {FOLDS}")
+            return said
+        if chunks > 1 and said not in ("1f1b", "interleaved"):
+            raise Refused(f"schedule {said} with several chunks of a stage")
+        return "interleaved" if chunks > 1 else "1f1b" if said == "interleaved" else said
 
     # -- the model ----------------------------------------------------------------------------------------------------------
 
     def _model(self, tp: int) -> tuple[ModelKey, int]:
         """The model without its layers, and those."""
-        named = bool(self.row.text("layers") and self.row.text("hidden"))
-        word = " ".join(filter(None, (self.cell("arch") if named else self.row.text("model"), self.variant)))
-        found = look_up(self.words.models, "model", word, "model")
+        found, family = self._named()
         if found.refused:
             raise Refused(found.refused)
         self.notes |= dict.fromkeys(text for text in (found.note,) if text)
-        sizes = {name: int(value) for name, value in found.sizes.items()} | (self._sizes(found.workload) if named else {})
+        sizes = {name: int(value) for name, value in found.sizes.items()}
+        if family:
+            sizes |= self._sizes(found.workload)
+        else:
+            self._compare(found)
         sizes["s"] = self.needed("seq_len")
         vocabulary = sizes.get("v") or self.whole("vocab")
         if vocabulary is not None:
             sizes["v"] = self._padded(vocabulary, tp)
         layers = sizes.pop("layers", 0)
         return ModelKey(found.workload, tuple(sorted(sizes.items())), "", self.said.layer), layers
+
+    def _named(self) -> tuple[ModelWords, bool]:
+        """What the row calls its model; whether that is a kind of models (column `arch`) whose sizes it gives."""
+        kind, name = self.cell("arch"), self.row.text("model")
+        sized = bool(self.row.text("layers") and self.row.text("hidden") and kind)
+        if sized and (kind.lower() in self.words.models or not name):
+            return look_up(self.words.models, "model", " ".join(filter(None, (kind, self.variant))), "arch"), True
+        return self.words.model(" ".join(filter(None, (name, self.variant))), "model"), False
+
+    def _compare(self, model: ModelWords) -> None:
+        """Raises Refused where a row says another size of a model that it names."""
+        known = stated_sizes(model.workload, model.sizes)
+        for column in known:
+            given = self.whole(column)
+            if given is not None and given not in (known[column], known[column] - model.further):
+                raise Refused(f"{column}: {given}, where {model.words[0]} has {known[column] - model.further}")
 
     def _sizes(self, workload: str) -> dict[str, int]:
         """Sizes that the row gives."""

@@ -8,47 +8,37 @@ from functools import cache
 
 from rackmodel.cost.program.fusion import scores
 from rackmodel.errors import InputError
-from rackmodel.inputs.load import load
-from rackmodel.inputs.problems import build
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
-from rackmodel.model.workload_spec import SectionSpec, TensorSpec, WorkloadSpec
+from rackmodel.model.workload_spec import TensorSpec
+from rackmodel.validation.model_files import depth_of, layer_sections, spec_of
 from rackmodel.validation.training import ModelKey, TrainingCase
 
-ENDS = ("embed", "head")
-"""Sections of the library's models that are no layers."""
 GRADIENT = "16 bit"
 """Of activations: products of low precision write their results, gradients among them, at 16 bit, and cast what they read (SOURCED:
 pytorch/ao 024fe94, torchao/float8/float8_linear.py: grad_input is the high-precision result of torch.mm)."""
 TWO_DEEP = 2
 
 
-@cache
-def _spec(name: str) -> WorkloadSpec:
-    return build(WorkloadSpec, load("workload", name))
-
-
 def layers_of(case: TrainingCase) -> int:
     """Layers of a case's model, of all its kinds."""
     if case.layers:
         return case.layers
-    spec, own = _spec(case.key.model.workload), dict(case.key.model.sizes)
-    counts = [section.repeat for section in _layer_specs(spec)]
-    return sum(int(own.get(str(count), spec.sizes.get(str(count), count))) for count in counts)
+    return depth_of(spec_of(case.key.model.workload), dict(case.key.model.sizes))
 
 
 @cache
 def _scores(name: str) -> frozenset[str]:
     """Attention's scores of a workload of the library."""
-    return frozenset(tensor for section in build_workload(_spec(name)).sections for tensor in scores(section.workload))
+    return frozenset(tensor for section in build_workload(spec_of(name)).sections for tensor in scores(section.workload))
 
 
 @cache
 def _attended(name: str) -> frozenset[str]:
     """Queries, keys and values of a workload of the library, as its attention reads them."""
     core = _scores(name)
-    ops = (op for section in build_workload(_spec(name)).sections for op in section.workload.ops.values())
+    ops = (op for section in build_workload(spec_of(name)).sections for op in section.workload.ops.values())
     inside = [op for op in ops if core & {op.out.tensor, *(access.tensor for access in op.ins)}]
     return frozenset(access.tensor for op in inside for access in op.ins) - core
 
@@ -56,7 +46,7 @@ def _attended(name: str) -> frozenset[str]:
 @cache
 def layer_kinds(name: str) -> frozenset[str]:
     """Kinds of the operations in layers of a workload of the library."""
-    layers = (section for section in build_workload(_spec(name)).sections if section.layer)
+    layers = (section for section in build_workload(spec_of(name)).sections if section.layer)
     return frozenset(op.kind.name for section in layers for op in section.workload.ops.values())
 
 
@@ -64,13 +54,13 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
     """The workload of a model, so many layers deep. masked: of its scores, half are made: models that predict the next token see what
     came before it, and fused kernels skip the blocks that a causal mask hides (Dao 2023, section 3.1), while products of unfused ones
     make them all."""
-    spec = _spec(key.workload)
+    spec = spec_of(key.workload)
     tensors = dict(spec.tensors)
     for name in _scores(key.workload) if masked else ():
         said = tensors.get(name, TensorSpec())
         tensors[name] = said.model_copy(update={"density": f"({said.density})/2"})
     if key.width != "16 bit":
-        for name in _operands(text for section in _layer_specs(spec) for text in section.einsums.values()):
+        for name in _operands(text for section in layer_sections(spec) for text in section.einsums.values()):
             if name in spec.tensors and spec.tensors[name].precision is not None:
                 continue  # (its recipe keeps it so)
             gradient = None if _weight(name) or width(key.width) >= width(GRADIENT) else GRADIENT
@@ -90,11 +80,6 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
     if key.gradient:
         update["precision"] = spec.precision.model_copy(update={"gradient": key.gradient})
     return build_workload(spec.model_copy(update=update))
-
-
-def _layer_specs(spec: WorkloadSpec) -> list[SectionSpec]:
-    """The sections of a model that are its layers: all but the embedding and the head."""
-    return [section for name, section in spec.sections.items() if name not in ENDS]
 
 
 def _operands(einsums: Iterable[str]) -> list[str]:

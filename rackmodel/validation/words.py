@@ -61,6 +61,7 @@ class ModelWords(Spec):
     words: list[str] = Field(description="what rows call the model, or its kind in the column `arch`")
     workload: str = Field(default="", description="workload of the library")
     sizes: dict[str, int | str] = Field(default_factory=dict, description="its sizes where rows do not give them")
+    further: int = Field(default=0, description="layers of the workload that rows do not count: those that predict further tokens")
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
 
@@ -384,6 +385,14 @@ class Words:
         else:
             machine = look_up(self.machines, "GPU", called, "gpu")
         return machine.model_copy(update={"set": machine.set | said.set}) if said.set else machine
+
+    def model(self, word: str, *columns: str) -> ModelWords:
+        """What rows call a model that is trained, or a workload by its name or path. columns: where they say it. Raises Refused with the
+        nearest word that is known."""
+        called = word.strip()
+        if called.lower() not in self.models and called and _is_file("workload", called):
+            return ModelWords(words=[called], workload=called)
+        return look_up(self.models, "model", word, *columns)
 
     def served_model(self, word: str, *columns: str) -> ServedWords:
         """What rows call a model that is served, or a workload by its name or path. columns: where they say it. Raises Refused with the
