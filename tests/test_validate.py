@@ -173,6 +173,11 @@ def test_a_model_is_a_workload_by_name_or_path_whose_sizes_a_row_may_repeat(tmp_
     assert answer.exit_code == 0
     (latent,) = validate_rows([row(**{**run, "model": str(tmp_path / "latent.yaml"), "tp": "1", "dp": "4"})])
     assert latent.predicted > 0
+    config = "tests/data/configs/mixtral_8x7b.json"
+    answer = CliRunner().invoke(app, ["import", config, "--training", "-o", str(tmp_path / "imported.yaml")])
+    assert answer.exit_code == 0
+    (imported,) = validate_rows([row(**{**run, "model": str(tmp_path / "imported.yaml")})])
+    assert imported.predicted == pytest.approx(named[0].predicted, rel=0.01)  # (its mask is in its densities, and leaves a diagonal)
     wrong = {
         "layers: 31, where": {**alike, "layers": "31"},
         "kv_heads: 4, where": {**alike, "kv_heads": "4"},

@@ -11,7 +11,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
-from rackmodel.model.workload_spec import TensorSpec
+from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
 from rackmodel.validation.model_files import depth_of, layer_sections, spec_of
 from rackmodel.validation.training import ModelKey, TrainingCase
 
@@ -53,12 +53,12 @@ def layer_kinds(name: str) -> frozenset[str]:
 def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool = False) -> Workload:
     """The workload of a model, so many layers deep. masked: of its scores, half are made: models that predict the next token see what
     came before it, and fused kernels skip the blocks that a causal mask hides (Dao 2023, section 3.1), while products of unfused ones
-    make them all."""
+    make them all. A file whose scores have a density by the length of the sequence, as imported ones do, says so itself."""
     spec = spec_of(key.workload)
     tensors = dict(spec.tensors)
-    for name in _scores(key.workload) if masked else ():
+    for name in _scores(key.workload):
         said = tensors.get(name, TensorSpec())
-        tensors[name] = said.model_copy(update={"density": f"({said.density})/2"})
+        tensors[name] = said.model_copy(update={"density": _seen(str(said.density), spec, masked=masked)})
     if key.width != "16 bit":
         for name in _operands(text for section in layer_sections(spec) for text in section.einsums.values()):
             if name in spec.tensors and spec.tensors[name].precision is not None:
@@ -80,6 +80,13 @@ def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool 
     if key.gradient:
         update["precision"] = spec.precision.model_copy(update={"gradient": key.gradient})
     return build_workload(spec.model_copy(update=update))
+
+
+def _seen(density: str, spec: WorkloadSpec, *, masked: bool) -> str:
+    """Share of the scores that are made. density: as a model's file says it."""
+    if set(re.findall(r"[A-Za-z]\w*", density)) & set(spec.sizes):
+        return density if masked else "1"
+    return f"({density})/2" if masked else density
 
 
 def _operands(einsums: Iterable[str]) -> list[str]:
