@@ -575,6 +575,12 @@ def test_a_missed_bar_of_a_file_fails_only_where_that_is_asked_for(tmp_path: Pat
     assert "missed korthikanti_table5" in answer.stdout
 
 
+def test_memory_of_a_data_set_has_a_bar_of_its_own() -> None:
+    said = words()
+    assert said.bar("torchtitan_memory") == said.datasets["torchtitan"].memory_bar != said.bar("torchtitan")
+    assert said.bar("vtrain_single_memory") is said.bar("mine") is None
+
+
 def test_rows_of_which_none_has_a_prediction_are_no_success(tmp_path: Path) -> None:
     rows = [{**RUN, "id": "a", "gpu": "Z9000"}, {**RUN, "id": "b"}]
     none, some = command("validate", str(table(tmp_path / "n.csv", rows[:1]))), command("validate", str(table(tmp_path / "s.csv", rows)))

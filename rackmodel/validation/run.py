@@ -178,6 +178,6 @@ def _report(name: str, rows: Sequence[ScoredRow]) -> DatasetReport:
         name=name,
         score=score(priced) if priced else None,
         cells={cell: score(own) for cell, own in sorted(cells.items())},
-        bar=words().datasets[name].bar if name in words().datasets else None,
+        bar=words().bar(name),
         refused=dict(Counter(row.refused for row in rows if row.refused)),
     )

@@ -13,7 +13,7 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import families, price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Alternative, TrainingCase, alternatives, training_case
-from rackmodel.validation.words import Refused, Words, words
+from rackmodel.validation.words import MEMORY, Refused, Words, words
 
 GIB = float(1 << 30)
 TERA = 1e12
@@ -136,7 +136,7 @@ def _scored(case: TrainingCase, step: PricedStep) -> Iterator[ScoredRow]:
     if gib:
         yield ScoredRow(
             id=f"{row.id} memory",
-            dataset=f"{row.dataset}_memory",
+            dataset=row.dataset + MEMORY,
             system=system,
             precision=case.precision,
             unit="GiB",

@@ -30,6 +30,8 @@ from rackmodel.validation.serving_words import (
     SettingWords,
 )
 
+MEMORY = "_memory"
+"""Behind the name of a data set: the memory that its rows tell."""
 Flops = Literal["model", "hardware"]
 Spread = Literal["replicate", "shard"]
 
@@ -240,6 +242,14 @@ class RivalWords(Spec):
     error: str = Field(description="how far it was off")
 
 
+class ShortWords(Spec):
+    """Where predictions are known to be off."""
+
+    what: str = Field(description="rows, and their data set")
+    off: str = Field(description="how far")
+    why: str = Field(description="what is known of the cause")
+
+
 class DatasetWords(Spec):
     """What the rows of a data set leave unsaid."""
 
@@ -266,6 +276,7 @@ class DatasetWords(Spec):
         default=None, alias="loop_gap", description="time that a GPU whose watts are taken waits between kernels of a loop; absent = as '*'"
     )
     bar: float | None = Field(default=None, description="mean absolute error in percent that a release may not exceed")
+    memory_bar: float | None = Field(default=None, description="the same of its rows' memory")
 
 
 class WordsSpec(Spec):
@@ -288,7 +299,7 @@ class WordsSpec(Spec):
     latent: LatentWords | None = Field(default=None, description="latent attention")
     datasets: dict[str, DatasetWords] = Field(default_factory=dict, description="data set ('*': any other) → what its rows leave unsaid")
     rivals: list[RivalWords] = Field(default_factory=list, description="what other tools say of their errors")
-    falls_short: list[str] = Field(default_factory=list, description="where predictions are known to be off, and why: for the page")
+    falls_short: list[ShortWords] = Field(default_factory=list, description="where predictions are known to be off, and why: for the page")
     engines: list[EngineWords] = Field(default_factory=list, description="serving engines")
     served: list[ServedWords] = Field(default_factory=list, description="models as they are served")
     formats: list[FormatWords] = Field(default_factory=list, description="quantised formats of served models")
@@ -354,7 +365,7 @@ class Words:
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
         self.rivals = tuple(one for file in every for one in file.rivals)
-        self.falls_short = tuple(text for file in every for text in file.falls_short)
+        self.falls_short = tuple(one for file in every for one in file.falls_short)
 
     def attention_kernel(self, word: str, machine: str, head: float) -> str:
         """The kernel that a row's word means on a machine for a head size. Raises Refused."""
@@ -368,6 +379,13 @@ class Words:
         if found is None:
             raise Refused(f"'{word}' has no kernel for heads of {head:g} on {machine}")
         return found.kernel
+
+    def bar(self, name: str) -> float | None:
+        """What the mean error of a data set, or of its memory, may not exceed; None = anything."""
+        own, of_memory = self.datasets.get(name), self.datasets.get(name.removesuffix(MEMORY))
+        if own is not None:
+            return own.bar
+        return of_memory.memory_bar if of_memory is not None else None
 
     def dataset(self, name: str) -> DatasetWords:
         """What is said of a data set, or of any other."""
