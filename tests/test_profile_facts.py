@@ -20,11 +20,12 @@ from rackmodel.model.calls import KNOWN_LIBRARIES
 from rackmodel.model.layout import REPLICATE
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.setting import setting_of
+from rackmodel.units import Quantity
 from rackmodel.validation.run import validate
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import alternatives, training_case
-from rackmodel.validation.unknowns import Interval, varied
+from rackmodel.validation.unknowns import NORMAL, Interval, varied
 from rackmodel.validation.words import words
 from tests.keys.cases import CASES, edited
 from tests.keys.mappers import _RING
@@ -368,6 +369,37 @@ def test_no_interval_reaches_below_nothing() -> None:
     facts = varied(read_architecture("dgx_h100"), read_profile("megatron_core"), 1)
     assert facts.interval([10.0, *([2.0, 11.0] * len(facts.unknowns))]).low == 0.0
     assert Interval(2.0, 11.0, {"a": 1.0}).beside("profile", 10.0, [3.0]).low == 0.0
+
+
+def test_facts_that_are_counted_in_launches_move_with_what_a_launch_takes() -> None:
+    """One host: what it takes for a launch is a cause of three facts, not three that may go either way each."""
+    machine, profile = read_architecture("dgx_a100"), read_profile("megatron_2021")
+    found = varied(machine, profile, 1)
+    names = [one.name for one in found.unknowns]
+    host, own = found.profile.host, profile.host
+    assert {"host.backward", "host.hand_over"}.isdisjoint(names)
+    place = 1 + 2 * names.index("host.launch")
+    for said, each in ((own.launch_s, host.launch_s), (own.backward_s, host.backward_s), (own.hand_over_s, host.hand_over_s)):
+        assert isinstance(said, Quantity)
+        assert (each[place], each[place + 1]) == (said.low, said.high)
+        assert set(np.delete(each, [place, place + 1])) == {float(said)}
+    certain = varied(machine, read_profile("megatron_2021", ["profile.host.launch=30 us"]), 1)
+    assert "host.backward" in {one.name for one in certain.unknowns}
+
+
+def test_an_interval_holds_how_far_one_operators_runs_are_from_anothers() -> None:
+    """The same step takes operators of one kind of machine times that differ by 3.1 %; nine of ten lie within 1.64 times it."""
+    from rackmodel.validation.runs import OPERATOR, training_rows
+
+    alone = price_cases([training_case(row(), words())])[0]
+    (found,) = training_rows([row()])
+    assert alone.interval is not None
+    assert found.interval is not None
+    away = NORMAL * 0.031 * alone.seconds
+    assert found.predicted == alone.seconds
+    assert found.interval.low == pytest.approx(alone.seconds - np.hypot(alone.seconds - alone.interval.low, away))
+    assert found.interval.high == pytest.approx(alone.seconds + np.hypot(alone.interval.high - alone.seconds, away))
+    assert 0 < found.interval.owed[OPERATOR] < 1
 
 
 def test_an_interval_holds_its_prediction_and_every_end_of_a_fact() -> None:

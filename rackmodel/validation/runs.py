@@ -13,11 +13,14 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import families, price_cases
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Alternative, TrainingCase, alternatives, training_case
+from rackmodel.validation.unknowns import NORMAL
 from rackmodel.validation.words import MEMORY, Refused, Words, words
 
 GIB = float(1 << 30)
 TERA = 1e12
 SHARES = 4  # of each of several processes, so that none waits long for the last
+OPERATOR = "operator"
+"""What an interval owes to whoever ran the row."""
 FAMILY, BRIEF = 50.0, 0.2  # work of any family, and of a case without an interval; one that has it is 1 (about 0.5 s, 2 and 10 ms)
 
 
@@ -43,7 +46,7 @@ def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, int
         if number in refused:
             found.append(ScoredRow(row.id, row.dataset, refused=refused[number]))
         else:
-            found += _scored(*_meant(priced[number]))
+            found += _scored(*_meant(priced[number], said.operators))
     return found
 
 
@@ -87,9 +90,10 @@ def _others(number: int, row: PublishedRow, said: Words) -> Iterator[Reading]:
             yield Reading(number, case if other.tuned else replace(case, brief=True), other)
 
 
-def _meant(readings: Sequence[tuple[Reading, PricedStep]]) -> tuple[TrainingCase, PricedStep]:
+def _meant(readings: Sequence[tuple[Reading, PricedStep]], operators: float) -> tuple[TrainingCase, PricedStep]:
     """The case and step of a row: what was tuned read as the fastest that fits, and the interval widened by what else it may be; readings
-    of other batches by what a sample takes."""
+    of other batches by what a sample takes. operators: by which share the same step differs from one operator to the next, of which nine
+    of ten lie within 1.64 times it."""
     case, step = readings[0][0].case, readings[0][1]
     others = [(reading, other) for reading, other in readings[1:] if reading.other is not None and not other.refused]
     if step.refused:
@@ -107,6 +111,7 @@ def _meant(readings: Sequence[tuple[Reading, PricedStep]]) -> tuple[TrainingCase
             more = other.seconds / reading.case.batch - middle
             apart.setdefault(reading.other.column, []).append(step.seconds + more * case.batch)
     interval = step.interval
+    apart[OPERATOR] = [step.seconds * (1.0 + side * NORMAL * operators) for side in (-1, 1)]
     for column, seconds in apart.items():
         interval = interval.beside(column, step.seconds, seconds) if interval is not None else None
     return case, replace(step, interval=interval)

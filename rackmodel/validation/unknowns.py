@@ -4,17 +4,19 @@
 
 A range is {low, mid, high} of a file: of a profile (overlap, host, variation) or of what an accelerator's kernels reach. Each fact is set
 to its low and to its high end, the others kept in the middle: two columns more for every mesh, so that all are priced in the same arrays.
-The facts are taken to be independent, and a range's ends to be about as likely for one as for the next (ASSUMED). What products last is
-off by the error of their fit on shapes that it did not see, too: as far as nine of ten sums of a layer's products are (`layers`), whose
-errors are alike. Where that is not known nine of ten steps of about five shapes are taken to lie within the mean error (DERIVED: normal
-errors whose mean is e have 1.25 e, five of them 0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step
-has one shape: within 1.64 times 1.25 of the mean of its two passes. No step takes less than nothing: where facts together would, low is 0.
+An interval aims at nine of ten measurements: squares of what nine of ten errors of each cause lie within add up to what nine of ten of
+their sum do (normal errors). The facts are taken to be independent, but those that are counted in another (`FOLLOWS`), and a range's ends
+to be as far as nine of ten lie (ASSUMED where its source does not say). What products last is off by the error of their fit on shapes that
+it did not see, too: as far as nine of ten sums of a layer's products are (`layers`), whose errors are alike. Where that is not known nine
+of ten steps of about five shapes are taken to lie within the mean error (DERIVED: normal errors whose mean is e have 1.25 e, five of them
+0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step has one shape: within 1.64 times 1.25 of the mean of its
+two passes. No step takes less than nothing: where facts together would, low is 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -42,18 +44,28 @@ KERNEL_FACTS = (
 OF_A_CAP = "cap_exponent"  # which counts where power is capped
 
 
-NINE_OF_TEN = 1.64 * 1.25  # times their mean size, normal errors lie within
+NORMAL = 1.64  # standard deviations within which nine of ten of a normal lie
+NINE_OF_TEN = NORMAL * 1.25  # times their mean size, normal errors lie within
 CAST = ("activation", "weight", "gradient", "again")
 """What is cast, as a profile tells it."""
 
 
+FOLLOWS = {"host.backward": "host.launch", "host.hand_over": "host.launch"}
+"""Fact → the fact that it is counted in, with which it moves: a host's time in a backward pass and at a hand-over is that of launches."""
+
+
 @dataclass(frozen=True)
 class Unknown:
-    """A fact that is a range. name: its path in its file."""
+    """A fact that is a range. name: its path in its file · along: facts that are counted in it → their ends beside its own."""
 
     name: str
     low: float
     high: float
+    along: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def ends(self, name: str) -> tuple[float, float] | None:
+        """Low and high of a fact; None where it does not move with this one."""
+        return (self.low, self.high) if name == self.name else self.along.get(name)
 
 
 @dataclass(frozen=True)
@@ -114,9 +126,14 @@ def settled(profile: ProfileSpec) -> Varied:
 
 
 def unknowns_of(machine: Architecture, profile: ProfileSpec) -> tuple[Unknown, ...]:
-    """Every range of a machine's kernels and a profile."""
+    """Every range of a machine's kernels and a profile, those that move together as one."""
     gpu = gpu_of(machine) if profile.kernels != "peak" else None
-    return tuple(unknown for unknown, _ in (*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ())))
+    every = {one.name: one for one, _ in (*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ()))}
+    for name, cause in FOLLOWS.items():
+        if name in every and cause in every:
+            own = every.pop(name)
+            every[cause] = replace(every[cause], along={**every[cause].along, name: (own.low, own.high)})
+    return tuple(every.values())
 
 
 def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int | None = None) -> Varied:
@@ -127,11 +144,12 @@ def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int 
     counts = [columns, *([columns if some is None else some] * 2 * len(unknowns))]
 
     def spread(name: str, value: float) -> Array | float:
-        place = next((number for number, one in enumerate(unknowns) if one.name == name), None)
-        if place is None:
+        found = [(number, ends) for number, one in enumerate(unknowns) if (ends := one.ends(name)) is not None]
+        if not found:
             return value
         blocks = np.full(1 + 2 * len(unknowns), float(value))
-        blocks[1 + 2 * place : 3 + 2 * place] = unknowns[place].low, unknowns[place].high
+        for place, ends in found:
+            blocks[1 + 2 * place : 3 + 2 * place] = ends
         return np.repeat(blocks, counts)
 
     return Varied(unknowns, _profile(profile, spread, sum(counts)), _kernels(gpu.facts, spread) if gpu is not None else None)

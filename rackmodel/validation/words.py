@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,7 @@ from rackmodel.inputs.problems import build
 from rackmodel.model.calls import LibraryCall
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
-from rackmodel.units import Seconds
+from rackmodel.units import Plain, Seconds
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
     BenchmarkedWords,
@@ -310,6 +310,9 @@ class WordsSpec(Spec):
     pooled: list[PooledWords] = Field(default_factory=list, description="pools that rows ran on, where they do not say them")
     draft_acceptance: list[AcceptanceWords] = Field(default_factory=list, description="of drafts that a plan names")
     shipped: list[str] = Field(default_factory=list, description="files that are run when none is named, beside the library")
+    operators: Annotated[Plain, Field(ge=0.0, le=1.0)] = Field(
+        default=0.0, description="standard deviation of a step's seconds among operators of one kind of machine, over their mean"
+    )
 
 
 Said = TypeVar(
@@ -364,6 +367,7 @@ class Words:
         self.latent = next((file.latent for file in every if file.latent is not None), None)
         self.datasets = {name: said for file in every for name, said in file.datasets.items()}
         self.shipped = tuple(name for file in every for name in file.shipped)
+        self.operators = max((float(file.operators) for file in every), default=0.0)
         self.rivals = tuple(one for file in every for one in file.rivals)
         self.falls_short = tuple(one for file in every for one in file.falls_short)
 
