@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,19 @@ import numpy as np
 import pytest
 
 from rackmodel.calibration import fit_products
-from rackmodel.calibration.fit_products import BEGIN, LATENCY_S, REUSE, Machine, _least_from, fit, forms_of, predict, spread_of_layers
+from rackmodel.calibration.fit_products import (
+    BEGIN,
+    LATENCY_S,
+    REUSE,
+    Machine,
+    _least_from,
+    fit,
+    forms_of,
+    layers_of,
+    predict,
+    spread_of_layers,
+    spread_of_sums,
+)
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.cost.inside.gpu import gpu_of
@@ -310,20 +321,19 @@ def test_measured_products_as_spreadsheets_write_them(tmp_path: Path) -> None:
 
 
 def test_sums_of_a_layers_products_say_how_far_its_fit_is_off() -> None:
-    """Six products with a side of 4,096 for each of three numbers of rows make 15 sums of four each; few rows, short sums and long ones
-    are of no layer. Errors of one number of rows alone: two thirds of the sums are 1, a third 1.1, so that half of the width is 0.05."""
-    shapes = [(4096.0, side) for side in (1024.0, 2048.0, 8192.0, 12288.0, 16384.0, 32768.0)]
+    """Five products with a side of 4,096 and five with one of 6,144, for each of four numbers of rows, make 40 sums of four; few rows,
+    short sums and long ones are of no layer. Errors of one side: its sums are 1.1 of what the other's say, and those 0.909 of its."""
+    shapes = [(width, side) for width in (4096.0, 6144.0) for side in (1024.0, 2048.0, 8192.0, 12288.0, 16384.0)]
     odd = [(1024.0, 4096.0, 4096.0), (8192.0, 4096.0, 512.0), (8192.0, 4096.0, 51200.0)]
-    m, n, k = np.array([*((m, n, k) for m in (2048.0, 4096.0, 8192.0) for n, k in shapes), *odd]).T
+    m, n, k = np.array([*((m, n, k) for m in (2048.0, 4096.0, 8192.0, 16384.0) for n, k in shapes), *odd]).T
     rows = ProductRows(gpu="g", precision="bf16", m=m, n=n, k=k, seconds=m * n * k, source="s")
-    ratio = np.where(m == 8192.0, 1.1, 1.0) * np.where(np.arange(len(m)) >= 18, 9.0, 1.0)
-    assert spread_of_layers(rows, ratio) == pytest.approx(0.05)
-    assert spread_of_layers(rows.only(m < 8192.0), ratio[m < 8192.0]) == 0.0  # 30 sums are too few to tell
-    wild = np.random.default_rng(0).uniform(0.5, 2.0, len(m))
-    sums = [
-        sum(wild[one] * m[one] * n[one] * k[one] for one in four) / sum(m[one] * n[one] * k[one] for one in four)
-        for first in (0, 6, 12)
-        for four in itertools.combinations(range(first, first + 6), 4)
-    ]
-    low, middle, high = np.percentile(sums, [5, 50, 95])
-    assert spread_of_layers(rows, wild) == pytest.approx((high - low) / 2 / middle)
+    layer = np.arange(len(m)) < 40
+    ratio = np.where(n == 6144.0, 1.1, 1.0) * np.where(layer, 1.0, 9.0)
+    assert [len(list(own)) for own in (layers_of(rows), layers_of(rows.only(n == 6144.0)))] == [40, 20]
+    assert spread_of_layers(rows, ratio) == pytest.approx(0.1)
+    assert spread_of_layers(rows.only(m < 16384.0), ratio[m < 16384.0]) == 0.0  # 30 sums are too few to tell
+    assert spread_of_sums(np.full(50, 4096.0), np.linspace(0.5, 2.0, 50)) == 0.0  # of one side alone, nothing tells of another
+    wild = np.random.default_rng(0).uniform(0.5, 2.0, 50)
+    one, other = np.median(wild[:25]), np.median(wild[25:])
+    away = np.abs(np.concatenate([wild[:25] / other, wild[25:] / one]) - 1)
+    assert spread_of_sums(np.repeat([4096.0, 6144.0], 25), wild) == pytest.approx(np.percentile(np.tile(away, 10), 90))

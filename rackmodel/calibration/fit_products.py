@@ -5,7 +5,7 @@ that they are most like, and the host's two times are fitted in their place. So 
 longer than the largest weights at that kind's. Which form rows have is found from them as its numbers are, in every fold anew.
 
 A step of training multiplies a layer's shapes, whose errors are alike: they have their rows and a side in common. How far sums of four
-such products lie from the fit's middle is told by shapes held out, too."""
+such products lie from the middle of layers of other sides is told by shapes held out, too."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
 CLEARLY = 0.85  # of the cost without, for products that a loop finds in the cache
 ROWS, SIDES = 2048, (1024, 32768)  # of products as a layer has them in a step of training: least; least and most
 OF_A_LAYER, MOST_SUMS, LEAST_SUMS = 4, 70, 40  # products of a layer; sums of one number of rows and side, and of all, most and least
+DEALS = 10  # ways in which sides are dealt to halves
 RANGES = {  # least and most that a fit may find
     "start_s": (0.1e-6, 30e-6),
     "rate": (0.2, 1.0),
@@ -87,7 +88,7 @@ class Form:
 @dataclass(frozen=True, kw_only=True)
 class Fit:
     """facts: fitted to all rows · inside: |predicted / measured - 1| of those rows · outside: the same of each row in a fit without the
-    rows of its (n, k) · layers: half of the width in which nine of ten layers' products lie then, over their median; 0 = too few rows."""
+    rows of its (n, k) · layers: what nine of ten layers' products are within then (`spread_of_sums`); 0 = too few rows."""
 
     facts: Products
     inside: Array
@@ -160,23 +161,32 @@ def _error(facts: Products, machine: Machine, rows: ProductRows) -> Array:
 
 
 def spread_of_layers(rows: ProductRows, ratio: Array) -> float:
-    """Half of the width in which nine of ten sums of a layer's products lie, over their median; 0 where rows make few such sums.
-    ratio: [rows] predicted over measured."""
-    sums = [float((rows.seconds[own] * ratio[own]).sum() / rows.seconds[own].sum()) for own in _layers(rows)]
-    if len(sums) < LEAST_SUMS:
-        return 0.0
-    low, middle, high = np.percentile(sums, [5, 50, 95])
-    return float((high - low) / 2 / middle)
+    """What nine of ten sums of a layer's products lie within (`spread_of_sums`); 0 where rows make few such sums. ratio: [rows] predicted
+    over measured."""
+    sums = [(side, float((rows.seconds[own] * ratio[own]).sum() / rows.seconds[own].sum())) for side, own in layers_of(rows)]
+    side, value = np.array(sums).reshape(-1, 2).T
+    return spread_of_sums(side, value) if len(sums) >= LEAST_SUMS else 0.0
 
 
-def _layers(rows: ProductRows) -> Iterator[list[int]]:
-    """Numbers of products that a layer may have: of equal rows, and of one side in common."""
+def spread_of_sums(side: Array, value: Array) -> float:
+    """What nine of ten sums lie within, about the middle of those that have other sides in common and over it: sides are dealt to two
+    halves, several times; 0 where all have one. side: [sums] that products have in common · value: [sums] predicted over measured."""
+    sides, away = np.unique(side), [np.zeros(1)]
+    for deal in range(DEALS if len(sides) > 1 else 0):
+        first = np.isin(side, np.random.default_rng(deal).permutation(sides)[::2])
+        away += [np.abs(value[tried] / np.median(value[~tried]) - 1) for tried in (first, ~first)]
+    return float(np.percentile(np.concatenate(away[-2 * DEALS :]), 90))
+
+
+def layers_of(rows: ProductRows) -> Iterator[tuple[float, list[int]]]:
+    """(side in common, numbers of products) that a layer may have: of equal rows, and of that side."""
     least, most = SIDES
     large = (rows.m >= ROWS) & (np.minimum(rows.n, rows.k) >= least) & (np.maximum(rows.n, rows.k) <= most)
     for m in np.unique(rows.m[large]):
         for width in np.unique(np.concatenate([rows.n[large], rows.k[large]])):
             alike = np.flatnonzero(large & (rows.m == m) & ((rows.n == width) | (rows.k == width)))
-            yield from (list(some) for some in itertools.islice(itertools.combinations(alike.tolist(), OF_A_LAYER), MOST_SUMS))
+            every = itertools.combinations(alike.tolist(), OF_A_LAYER)
+            yield from ((float(width), list(some)) for some in itertools.islice(every, MOST_SUMS))
 
 
 def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:

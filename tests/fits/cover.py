@@ -4,27 +4,24 @@ tried on shapes that they did not see.
     python tests/fits/cover.py gemm_perf.csv.gz          (NVIDIA aiconfigurator 095f58a51c4c)
 
 Prints the table of docs/calibration.md, in percent: single products within 2.05 times the mean error, as attention and collectives are
-taken; sums of four within `layers`, found on sums that have one half of the sides in common and tried on those of the other half.
+taken; sums of four that have one side in common within what `layers` is of the sums of all other sides.
 """
 
 from __future__ import annotations
 
-import itertools
 import sys
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.calibration.fit_products import _folds, _layers, _ratio, forms_of, nearest
+from rackmodel.calibration.fit_products import _folds, _ratio, forms_of, layers_of, nearest, spread_of_sums
 from rackmodel.calibration.part import machine_of, part_alone
 from rackmodel.calibration.product_rows import ProductRows, read_products
 from rackmodel.validation.unknowns import NINE_OF_TEN
 
 PARTS = {"l40s": "l40s", "rtx_pro_6000_server": "rtx_pro_6000", "gb200": "gb200_gpu", "gb300": "gb300_gpu"}
 """What the rows call a GPU → its part, where the name is another."""
-HALVES = 10  # ways of dealing sides to halves
-LEAST = 20  # sums of a half
 
 
 def held_out(rows: ProductRows, part: str) -> NDArray[np.float64]:
@@ -42,18 +39,15 @@ def single(ratio: NDArray[np.float64]) -> float:
 
 
 def sums(rows: ProductRows, ratio: NDArray[np.float64]) -> float:
-    """Share of sums that lie within what those of other shapes say, over many ways to deal the sides that products have in common to two
-    halves; NaN where they are too few."""
-    found = [(min(set.intersection(*({rows.n[one], rows.k[one]} for one in own))), own) for own in _layers(rows)]
+    """Share of the sums that have one side in common that lie within what the sums of all other sides say, about the middle of those; NaN
+    where they are too few."""
+    found = list(layers_of(rows))
     value = np.array([(rows.seconds[own] * ratio[own]).sum() / rows.seconds[own].sum() for _, own in found])
-    side = np.array([width for width, _ in found])
-    sides, inside = np.unique(side), []
-    for draw in range(HALVES):
-        first = np.isin(side, np.random.default_rng(draw).permutation(sides)[::2])
-        for known, tried in itertools.permutations((value[first], value[~first])):
-            if min(len(known), len(tried)) >= LEAST:
-                low, middle, high = np.percentile(known, [5, 50, 95])
-                inside.append(np.mean(np.abs(tried - middle) <= (high - low) / 2))
+    side, inside = np.array([width for width, _ in found]), []
+    for width in np.unique(side):
+        known = value[side != width]
+        within = spread_of_sums(side[side != width], known)
+        inside += (np.abs(value[side == width] / np.median(known) - 1) <= within).tolist()
     return float(np.mean(inside)) if inside else np.nan
 
 
