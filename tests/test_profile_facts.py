@@ -387,6 +387,16 @@ def test_facts_that_are_counted_in_launches_move_with_what_a_launch_takes() -> N
     assert "host.backward" in {one.name for one in certain.unknowns}
 
 
+def test_casts_by_kernels_that_are_alike_are_unsure_together() -> None:
+    """Along rows (operands of the forward pass) and along columns (what is cast again, gradients); without a cast again, all alike."""
+    machine = read_architecture("dgx_h100")
+    for name, apart in (("torchtitan_rowwise", {"activation", "again"}), ("nemo", {"activation"})):
+        found = varied(machine, read_profile(name), 1)
+        causes = {one.name: one for one in found.unknowns if one.name.startswith("casts.8 bit.")}
+        assert {one.removeprefix("casts.8 bit.") for one in causes} == apart
+        assert "casts.8 bit.gradient" in causes["casts.8 bit.again" if "again" in apart else "casts.8 bit.activation"].along
+
+
 def test_an_interval_holds_how_far_one_operators_runs_are_from_anothers() -> None:
     """The same step takes operators of one kind of machine times that differ by 3.1 %; nine of ten lie within 1.64 times it."""
     from rackmodel.validation.runs import OPERATOR, training_rows

@@ -5,12 +5,12 @@
 A range is {low, mid, high} of a file: of a profile (overlap, host, variation) or of what an accelerator's kernels reach. Each fact is set
 to its low and to its high end, the others kept in the middle: two columns more for every mesh, so that all are priced in the same arrays.
 An interval aims at nine of ten measurements: squares of what nine of ten errors of each cause lie within add up to what nine of ten of
-their sum do (normal errors). The facts are taken to be independent, but those that are counted in another (`FOLLOWS`), and a range's ends
-to be as far as nine of ten lie (ASSUMED where its source does not say). What products last is off by the error of their fit on shapes that
-it did not see, too: as far as nine of ten sums of a layer's products are (`layers`), whose errors are alike. Where that is not known nine
-of ten steps of about five shapes are taken to lie within the mean error (DERIVED: normal errors whose mean is e have 1.25 e, five of them
-0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step has one shape: within 1.64 times 1.25 of the mean of its
-two passes. No step takes less than nothing: where facts together would, low is 0.
+their sum do (normal errors). The facts are taken to be independent, but those that are counted in another (`HOST_FOLLOWS`, `CASTS_FOLLOW`),
+and a range's ends to be as far as nine of ten lie (ASSUMED where its source does not say). What products last is off by the error of their
+fit on shapes that it did not see, too: as far as nine of ten sums of a layer's products are (`layers`), whose errors are alike. Where that
+is not known nine of ten steps of about five shapes are taken to lie within the mean error (DERIVED: normal errors whose mean is e have 1.25
+e, five of them 0.56 e in a sum, 1.64 times that 0.92 e). So is fused attention, of which a step has one shape: within 1.64 times 1.25 of
+the mean of its two passes. No step takes less than nothing: where facts together would, low is 0.
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ CAST = ("activation", "weight", "gradient", "again")
 """What is cast, as a profile tells it."""
 
 
-FOLLOWS = {"host.backward": "host.launch", "host.hand_over": "host.launch"}
-"""Fact → the fact that it is counted in, with which it moves: a host's time in a backward pass and at a hand-over is that of launches."""
+HOST_FOLLOWS = (("backward", "launch"), ("hand_over", "launch"))
+"""(fact of a host, the one that it is counted in, with which it moves): a backward pass and a hand-over are so many launches."""
+CASTS_FOLLOW = (("weight", "activation"), ("gradient", "again"), ("gradient", "activation"))
+"""The same of casts, by kernels that are alike: along rows, and along columns; the first that is a range counts."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,18 @@ def unknowns_of(machine: Architecture, profile: ProfileSpec) -> tuple[Unknown, .
     """Every range of a machine's kernels and a profile, those that move together as one."""
     gpu = gpu_of(machine) if profile.kernels != "peak" else None
     every = {one.name: one for one, _ in (*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ()))}
-    for name, cause in FOLLOWS.items():
+    for name, cause in _follows(profile):
         if name in every and cause in every:
             own = every.pop(name)
             every[cause] = replace(every[cause], along={**every[cause].along, name: (own.low, own.high)})
     return tuple(every.values())
+
+
+def _follows(profile: ProfileSpec) -> Iterator[tuple[str, str]]:
+    """(fact, the one with which it moves where both are ranges)."""
+    yield from ((f"host.{name}", f"host.{cause}") for name, cause in HOST_FOLLOWS)
+    for operands in profile.casts:
+        yield from ((f"casts.{operands}.{name}", f"casts.{operands}.{cause}") for name, cause in CASTS_FOLLOW)
 
 
 def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int | None = None) -> Varied:
