@@ -16,6 +16,7 @@ from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.inputs.library import library_root
+from rackmodel.validation.run import validate
 from rackmodel.validation.unknowns import NINE_OF_TEN, unknowns_of
 
 DATA = Path(__file__).parent / "data" / "measured"
@@ -124,6 +125,23 @@ def test_nine_of_ten_products_of_a_layer_lie_where_the_interval_says_on_another_
     assert len(sums) > 100
     assert np.mean(np.abs(large / np.median(large) - 1) <= NINE_OF_TEN * facts.held_out) >= alone
     assert np.mean(np.abs(sums / np.median(sums) - 1) <= facts.layers) >= 0.88
+
+
+def test_a_product_in_a_loop_is_as_unsure_as_its_fit_and_its_watts_are_not_told(tmp_path: Path) -> None:
+    """H200, bf16: within 2.05 times 4.6 %; a product that is waited for has no fit that says how far it is off."""
+    file = tmp_path / "rows.csv"
+    head = "id,dataset,system,gemm_dtype,m,n,k,latency_us,power_w"
+    file.write_text(f"{head}\na,own,h200_sxm,bfloat16,4096,4096,4096,200,600\n", encoding="utf-8")
+    looped, watts = validate([file]).rows
+    assert looped.interval is not None
+    assert (looped.interval.low, looped.interval.high) == pytest.approx([looped.predicted * (1 + side * 2.05 * 0.046) for side in (-1, 1)])
+    assert looped.interval.widest == "kernels.products.bf16"
+    assert watts.unit == "W"
+    assert watts.interval is None
+    file.write_text("id,dataset,op,gpu,precision,m,n,k,time_ms\na,own,gemm,H200-SXM,fp16,4096,4096,4096,0.2\n", encoding="utf-8")
+    (queued,) = validate([file]).rows
+    assert queued.predicted > 0
+    assert queued.interval is None
 
 
 def test_what_attention_lasts_is_as_unsure_as_its_fit_on_lengths_that_it_did_not_see() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.gpu import gpu_of
-from rackmodel.cost.inside.kernels import eager_kernel_rows, isolated_kernel_rows, kernel_rows, looped_kernel_rows
+from rackmodel.cost.inside.kernels import eager_kernel_rows, isolated_kernel_rows, kernel_rows, looped_kernel_rows, product_kind
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Flow, LocalOp, Operand, Volume
 from rackmodel.model.architecture import Architecture
@@ -25,6 +25,7 @@ from rackmodel.validation.meter import Loop, readings
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
+from rackmodel.validation.unknowns import of_fit
 from rackmodel.validation.watts import gap_of, watts_row
 from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
 
@@ -164,7 +165,7 @@ def _priced_at_once(
     charges, seconds = price_local(machine, first.form, sizes, first.bits, timed=first.timed, family=first.family)
     joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
     bins = bins_of(charges, len(own))
-    gpu = gpu_of(machine)
+    gpu, fitted = gpu_of(machine), _fitted(machine, first)
     idle = machine.accelerator.static_power_w + gpu.facts.waiting_power_w if gpu else None
     found = {}
     for place, (number, (case, measured, precision)) in enumerate(own):
@@ -179,6 +180,7 @@ def _priced_at_once(
             predicted=float(seconds[place]),
             assumptions=notes,
             bins={name: float(value[place]) for name, value in bins.items()},
+            interval=of_fit(*fitted, float(seconds[place])),
         )
         graph = case.timed != "looped eager"
         power = watts_row(row, time, machine, float(joules[place]), graph=graph)
@@ -190,6 +192,15 @@ def _priced_at_once(
             loops[number] = Loop(power[0].predicted, time.predicted + gap_of(row, graph), products, waiting)
         found[number] = [time, *power]
     return found
+
+
+def _fitted(machine: Architecture, case: LocalCase) -> tuple[str, float]:
+    """(fact that prices products in a loop, mean error of its fit on shapes that it did not see); ('', 0) where none was fitted."""
+    gpu = gpu_of(machine)
+    if gpu is None or case.form != PRODUCT or case.timed not in ("looped", "looped eager"):
+        return "", 0.0
+    kind = product_kind(gpu.facts, replace(local_operation(case.form, dict(case.sizes), case.bits), family=case.family))
+    return ("", 0.0) if kind is None else (f"kernels.products.{kind}", gpu.facts.products[kind].held_out)
 
 
 def _case(row: PublishedRow) -> _Asked:

@@ -122,6 +122,12 @@ class Varied:
         return Interval(max(0.0, low), high, owed)
 
 
+def of_fit(name: str, held_out: float, seconds: float) -> Interval | None:
+    """Of one kernel that a fit prices. held_out: mean error of the fit where it saw nothing alike; 0 = not known, None."""
+    away = NINE_OF_TEN * held_out * seconds
+    return Interval(max(0.0, seconds - away), seconds + away, {name: 1.0}) if away else None
+
+
 def settled(profile: ProfileSpec) -> Varied:
     """Every range in its middle: one block of columns, no interval."""
     return Varied((), profile, None)

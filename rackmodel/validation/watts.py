@@ -38,5 +38,6 @@ def watts_row(row: PublishedRow, time: ScoredRow, machine: Architecture, joules:
             predicted=drawn,
             assumptions=(*time.assumptions, f"waits {gap * 1e6:.3g} us between kernels"),
             bins={},
+            interval=None,
         )
     ]
