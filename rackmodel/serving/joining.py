@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.serving.mixing import Queue, Train, wide
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm
 
@@ -35,7 +36,7 @@ Array = NDArray[np.float64]
 class Cycle:
     """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
     excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
-    come while a request decodes · still: steps of a decode in which no prompts come."""
+    come while a request decodes · still: steps of a decode in which no prompts come · train, waits: what comes, and what it waits in."""
 
     crowd: Crowd
     window: Array
@@ -43,6 +44,8 @@ class Cycle:
     excess: Array
     steps: Array
     still: Array
+    train: Train
+    waits: Queue
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ class Wait:
 
 @dataclass(frozen=True)
 class _Batches:
-    """Those that pass, [n] each. first: whether all clients come with one step, one of them before the others · seconds: from one to the
-    next · window: batches of the clump · count: that pass · met: share of them that are of the clump, too, `always`
+    """Those that pass, [n] each. first: how surely all clients come with one step, one of them before the others · seconds: from one
+    to the next · window: batches of the clump · count: that pass · met: share of them that are of the clump, too, `always`
     of them at least · more: of them for room."""
 
-    first: NDArray[np.bool_]
+    first: Array
     seconds: Array
     window: Array
     count: Array
@@ -91,11 +94,14 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
     prompts = under_way * np.maximum(_met(passing.window, passed), passing.always) * each
     behind = _on_their_way(beat, mixed, cycle, after, under_way * passing.count * passing.met)
+    behind = behind * (1.0 - _ordered(beat, after, schedule, cycle))
+    idle = cycle.still > after / beat.decode_s + schedule.before_join
+    fewer = np.where(idle, passing.first * 2.0 / (others + 1.0), 0.0)  # (of C that come one goes alone, and C - 1 with C - 2 others)
     wait = Wait(
         seconds=beat.group.wait_steps * beat.decode_s + under_way * (inside + alone) + behind * beat.drain_s,
         prompts=prompts * passed + behind,
         outside=prompts * (passed - schedule.before_join),
-        own_s=beat.own_s,
+        own_s=beat.own_s - fewer * np.maximum(beat.own_s - beat.one_s, 0.0),
     )
     return _in_order(wait, beat, requests, schedule, cycle)
 
@@ -104,18 +110,20 @@ def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle)
     """Batches that pass before a prompt may join one. Fewer others than stages go one by one: while prompts come, it finds one's batch."""
     comes, stages = schedule.before_s(requests) > 0, beat.group.stages
     others = np.maximum(cycle.crowd.clients, 1.0)
-    first = (requests.variation > 0) & (cycle.window * stages < 2.0)
-    window = np.where(first, 2.0, cycle.window * stages)
-    seconds = np.where(first, beat.one_s, beat.clump_s * stages) / np.minimum(others, stages)
+    alike = cycle.train.start / cycle.window / np.maximum(np.where(schedule.tokenize_s > 0, wide(requests, requests.prompt), 0.0), 1.0)
+    first = np.clip(2.0 - cycle.window * stages, 0.0, 1.0) * (1.0 - alike**others)
+    window = cycle.window * stages + first * (2.0 - cycle.window * stages)
+    seconds = (beat.clump_s * stages + first * (beat.one_s - beat.clump_s * stages)) / np.minimum(others, stages)
     more = np.where(comes, _exits_from(cycle.crowd, stages, schedule.before_s(requests) / seconds) - 1.0, 0.0)
     count = schedule.before_join + comes + more
     always = np.where(others < stages, cycle.window / np.maximum(cycle.window + cycle.still, 1e-300), 0.0)
+    met = (1.0 - first) * _met(window, count) + first * others / (others + 1.0) / np.maximum(count, 1.0)
     return _Batches(
         first=first,
         seconds=seconds,
         window=window,
         count=count,
-        met=np.maximum(np.where(first, others / (others + 1.0) / np.maximum(count, 1.0), _met(window, count)), always),
+        met=np.maximum(met, always),
         always=always,
         more=more,
     )
@@ -140,28 +148,38 @@ def _on_their_way(beat: Rhythm, mixed: NDArray[np.bool_], cycle: Cycle, after: A
 
 
 def _in_order(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> Wait:
-    """The same wait but of requests of equal lengths, which end as they began: m in a step, in steps that follow one another.
+    """The same wait but of requests that end as they began, m in a step, in steps that follow one another, as far as they do (mixing.py).
 
     The first of them is ready for a step K steps after its end, which have no prompts: those on its way, and those scheduled ahead. All
-    others have as many between end and step, and these have prompts but for those before the first one's: min(i, K) of the i-th step's, a
-    mean over C / m; its own step is full, too. Not of a pipeline, nor where fewer steps have no prompts than a request is on its way; nor
-    where K is at most one, so that prompts do not queue and those that a step has no whole room for go apart.
+    others have as many between end and step, and these have prompts but for those before the first one's: min(i, K) of the i-th step's; its
+    own step is full, too.
     """
-    group = beat.group
-    after = schedule.before_s(requests)
-    waiting = np.ceil(after / beat.decode_s - 1e-9) + schedule.before_join
-    groups = np.maximum((cycle.crowd.clients + 1.0) / group.most, 1.0)
-    full = np.where(waiting < groups, waiting - waiting * (waiting + 1.0) / (2.0 * groups), (groups - 1.0) / 2.0)
-    seconds = np.maximum(full * beat.full_s + (waiting - full) * beat.decode_s - after, 0.0)
-    ordered = (schedule.mixed > 0) & (group.stages == 1) & (requests.variation == 0) & (group.wait_steps == 0)
-    ordered = ordered & (groups > 1.0) & (waiting > 1.0) & (cycle.still > waiting)
+    group, after = beat.group, schedule.before_s(requests)
+    waiting, soon = (np.ceil(after / one - 1e-9) + schedule.before_join for one in (beat.decode_s, beat.full_s))
+    ordered = _ordered(beat, after, schedule, cycle)
+    left = cycle.train.order(cycle.waits, waiting, soon)
+    kept, full, queue = ordered * left.kept, ordered * left.full, ordered * (left.queue - cycle.queue)
+    seconds = np.maximum(full * beat.full_s + (kept * waiting - full) * beat.decode_s - kept * after, 0.0)
     joined = np.where(group.chunks > 1.0, 0.0, np.maximum(group.most - 1.0 - group.beside(cycle.crowd.queued), 0.0))
+    own_s = np.where(group.chunks <= 1.0, beat.full_s, wait.own_s)
     return Wait(
-        seconds=np.where(ordered, seconds, wait.seconds),
-        prompts=np.where(ordered, full * group.most + joined, wait.prompts),
+        seconds=seconds + (1.0 - kept) * wait.seconds + queue * beat.full_s,
+        prompts=full * group.most + kept * joined + (1.0 - kept) * wait.prompts,
         outside=wait.outside,
-        own_s=np.where(ordered & (group.chunks <= 1.0), beat.full_s, wait.own_s),
+        own_s=kept * own_s + (1.0 - kept) * wait.own_s,
     )
+
+
+def _ordered(beat: Rhythm, after: Array, schedule: Schedule, cycle: Cycle) -> Array:
+    """[n] whether prompts queue in order behind the first of a train, 1 or 0, or between where a train that grows leaves fewer steps
+    without prompts. Not of a pipeline, nor where no more of them are left than a request is on its way (after: [n] seconds); nor where
+    K is at most one, so that prompts do not queue and those that a step has no whole room for go apart."""
+    group, at_first = beat.group, cycle.train.decoding - cycle.train.start
+    waiting = np.ceil(after / beat.decode_s - 1e-9) + schedule.before_join
+    queues = (schedule.mixed > 0) & (group.stages == 1) & (group.wait_steps == 0) & (cycle.crowd.clients + 1.0 > group.most)
+    queues = queues & (waiting > 1.0) & (at_first > waiting)
+    left = (cycle.still - waiting) / np.where(queues, at_first - waiting, 1.0)
+    return np.asarray(np.where(queues, np.clip(left, 0.0, 1.0), 0.0))
 
 
 def _rest(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array, after: Array) -> Array:

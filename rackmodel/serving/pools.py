@@ -1,7 +1,9 @@
 """Prompts and decodes on pools of their own, which may be unlike machines: a closed loop through both, rate-matched by the loop itself.
 
     C clients = N at the decodes + X R prompts + X K on the way      X requests a second (Little)
-    prompts      P workers, each a queue of drain time d: R = own + its wait, that of steady.py with d for a step of it
+    prompts      P workers, each a queue of drain time d: R = own + its wait w, that of mixing.py with d for a step of it (requests that
+                 are dealt in turn to P workers vary by a P-th at each) + those behind it in its batch: what comes while it waits, or
+                 half of the others of a full batch
     transfer     K = a prompt's cache over the link + latency: charged to the first token, which the decode pool sends on
     decodes      D workers, to which requests are dealt in turn (routing.py): B of N make tokens, the others wait for a place.
                  TPOT = t(B / D, 0): nothing disturbs them; a request joins after the step under way, and those scheduled ahead
@@ -19,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.serving.mixing import Queue, Train
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
 from rackmodel.serving.routing import Dealt
-from rackmodel.serving.steady import queue_of, window_of
 from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import Served, Steps
 
@@ -92,13 +94,21 @@ class PoolsSteady:
 @dataclass(frozen=True)
 class _Prompts:
     """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · share: clients of a
-    worker · alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
+    worker · turns: workers that requests are dealt to in turn · most: prompts of a full batch · each_s: what one more adds to a batch ·
+    alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
 
     own_s: Array
     drain_s: Array
     share: Array
+    turns: Any
+    most: Array
+    each_s: Array
     alone: tuple[Array, Array]
     batched: tuple[Array, Array]
+
+    def behind_s(self, there: Array) -> Array:
+        """[n] seconds of those behind a prompt in its batch, half of the others, where there [n] of them wait together."""
+        return np.asarray(np.maximum(np.minimum(there, self.most) - 1.0, 0.0) / 2.0 * self.each_s)
 
     def work(self, per_s: Array) -> tuple[Array, Array]:
         """[n] seconds of a worker and joules of a prompt, of per_s [n] a second and worker: alone as long as there is time for all to be,
@@ -135,7 +145,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         tpot_s=busy / requests.gaps,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
         transfer_s=moving,
-        burst_s=at.own_s + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + moving + joins,
+        burst_s=at.own_s + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + at.behind_s(at.share) + moving + joins,
         decodes=there,
         outside=low - there,
         requests_per_s=per_s,
@@ -169,7 +179,8 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     gains = batched[0] < alone[0]
     batched = np.where(gains, batched[0], alone[0]), np.where(gains, batched[1], alone[1])
     drain, own_s = np.maximum(batched[0], moving), (stages + chunks - 1.0) / stages * own
-    return _Prompts(own_s, drain, np.maximum(clients / pool.workers, 1.0), alone, batched)
+    each_s = np.where(most > 1.0, np.clip((full / stages - alone[0]) / np.maximum(most - 1.0, 1e-9), 0.0, drain), 0.0)
+    return _Prompts(own_s, drain, np.maximum(clients / pool.workers, 1.0), pool.workers, most, each_s, alone, batched)
 
 
 def priced_batches(most: float) -> Array:
@@ -214,9 +225,11 @@ class _Decodes:
 def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) -> Array:
     """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window."""
     steps = schedule.decoding_steps(requests)
-    window = window_of(requests, steps, at.share * at.drain_s / step) * step
-    rest = window + np.maximum(at.own_s - at.drain_s, 0.0)
-    return np.asarray(at.own_s + np.where(requests.variation > 0, queue_of(at.drain_s, rest, at.share), 0.0))
+    train = Train.of(requests, steps, at.share * at.drain_s / step)
+    rest = np.maximum(at.own_s - at.drain_s, 0.0) / step
+    queue = train.queue(Queue(at.share, at.drain_s / step, rest, at.turns)) * step
+    behind_s = np.minimum(at.each_s * queue * at.share / (train.window * step), at.behind_s(at.share))
+    return np.asarray(at.own_s + queue + behind_s)
 
 
 def _joins(decodes: Pool, there: Array, clients: Array, step: Array) -> Array:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.serving.mixing import wide
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.steps import Served, StepFigures, Steps
 
@@ -207,12 +208,14 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
     step = plain + crowd.seen * prompt
     joules, busy = _joules(model, requests, schedule, crowd, dense, figures)
+    cut = np.where((stages == 1.0) & (schedule.chunked > 0), crowd.queued * (_cut_steps(requests, group) - group.own_steps), 0.0)
+    apart = np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)
     return Rhythm(
         group=group,
         decode_s=plain,
         step_s=step,
         prompt_s=prompt,
-        own_s=group.own_steps * (alone + np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)),
+        own_s=group.own_steps * (alone + apart) + cut * full,
         one_s=_of_one(requests.fresh / group.chunks, (own, alone), (group.room, full), np.where(mixed, plain, 0.0)),
         clump_s=dense.step_s / stages,
         full_s=full,
@@ -224,12 +227,21 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     )
 
 
+def _cut_steps(requests: Requests, group: Grouping) -> Array:
+    """[n] steps of a prompt of a full queue, of p steps, that begins at any moment of one: as many as it takes to the end of its last,
+    p + 1/2 in the mean. Those of as many tokens as whole steps have are not cut where all have as many."""
+    whole = (np.abs(group.parts - np.round(group.parts)) < 1e-9) / np.maximum(wide(requests, requests.prompt), 1.0)
+    return np.asarray(np.maximum(group.parts + (1.0 - whole) / 2.0, 1.0))
+
+
 def _of_one(tokens: Array, own: tuple[Array, Array], full: tuple[Array, Array], plain: Array) -> Array:
     """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own, and of a full
-    one. No less than those of the same step without any (plain), no more than of its own."""
+    one. No less than its tokens' share of what they add to the same step without any (plain), no more than of its own."""
     (some, seconds), (room, longer) = own, full
     slope = np.where(room > some, (longer - seconds) / np.maximum(room - some, 1e-12), seconds / some)
-    return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), np.minimum(plain, seconds), seconds))
+    floor = np.minimum(plain, seconds)
+    least = floor + (seconds - floor) * np.minimum(tokens / some, 1.0)
+    return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), least, seconds))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ mean-value analysis with one fixed point (Schweitzer 1979; the request in servic
     R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
 
 which is a quadratic in R, and tends to C d - Z' where the queue is the bottleneck. Z' is Z and everything else that a request waits for.
+That is of prompts that come at random; of those that keep their places more or less mixing.py has what is left of the queue.
 So B = C Z / (Z + S) of S steps to the first token: known before anything is priced. A prompt that waits R - d steps waits for full ones.
 Requests of equal lengths come back as they left, and wait for C d - Z' alone. Either way a cycle is C d steps at least. In a cycle every
 other client's prompt comes once: beside a prompt's own, with those that it waits for (m a step), in batches that pass before it may join
@@ -15,9 +16,9 @@ one, or else in a step that delays a sequence: these are m a step at most, so th
 without. No cycle is shorter than C prompts take in full steps, and all of it is before the first token where an answer has no other.
 Where prompts go first, decodes stand still: it waits for half of those that came with it and do not fit into its step.
 
-Clumps. The first prompts of all clients come at once, so the k-th ones come within W = sqrt(12 k) v Z steps, where v is the variation of
-lengths (the spread of a sum of k of them), and no sooner than the first ones were worked off: C / m steps, or one where decodes stand
-still. Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
+Clumps. The first prompts of all clients come at once, so the k-th ones come within W steps, which grow with the variation of lengths (the
+spread of a sum of k of them) from those in which the first ones were worked off: C / m steps, or one where decodes stand still
+(mixing.py). Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
 
 Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_runs.py). What the
 cache does not hold waits outside: R = C Z / B - Z.
@@ -32,6 +33,7 @@ from numpy.typing import NDArray
 
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
+from rackmodel.serving.mixing import Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
@@ -39,7 +41,6 @@ from rackmodel.serving.steps import Served, Steps
 
 Array = NDArray[np.float64]
 ROUNDS, MOST_ROUNDS = 8, 64
-MOST_WAVES = 32
 SHORT = 3.0
 """Tokens of an answer, up to which clients' groups stay as they fell."""
 MANY = 1e9
@@ -149,11 +150,13 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
         group = grouping(requests, schedule, decodes, most / window, most - 1.0)
         each = group.each_steps
         dealt = np.where(group.stages > 1, 1.0, 0.0)
-        window = window_of(requests, decoding, np.where(mixed, np.maximum(most * each, dealt), 1.0))
+        start = np.where(mixed, np.maximum(most * each, dealt), 1.0)
+        train = Train.of(requests, decoding, start)
+        window = train.window
         waits = group.wait_steps + schedule.before_join / np.where(mixed, 1.0, 1.0 + group.share)
         rest = window + waits + np.maximum(group.own_steps - each, 0.0)
         excess = np.where(mixed, np.maximum((most - 1.0) * each - rest, 0.0), 0.0)
-        queue = np.where(mixed & (requests.variation > 0), queue_of(each, rest, most), excess)
+        queue = np.where(mixed, train.queue(Queue(most, each, rest - window)), 0.0)
         first = waits + queue + np.where(mixed, group.own_steps, 0.0)
         found = most * decoding / (decoding + first)
         swings = np.abs(found - decodes) > SETTLED * decodes
@@ -175,25 +178,16 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
         clients=most - 1.0,
         queued=queued,
     )
-    return Cycle(crowd, window, queue, np.minimum(excess, queue), steps, np.maximum(decoding - window, 0.0))
-
-
-def window_of(requests: Requests, decoding: Array, start: Array) -> Array:
-    """[n] steps in which the prompts of all clients come, such that C / W is the mean over the waves after the first."""
-    waves = np.arange(1.0, MOST_WAVES + 1.0)[:, None]
-    spread = np.clip(np.sqrt(12.0 * waves) * np.minimum(requests.variation, 0.5) * decoding, np.minimum(start, decoding), decoding)
-    later = np.maximum(requests.waves - 1.0, 1.0)
-    counted = np.clip(later - waves + 1.0, 0.0, 1.0)
-    rest = np.maximum(later - MOST_WAVES, 0.0)
-    return np.asarray(later / ((counted / spread).sum(axis=0) + rest / spread[-1]))
-
-
-def queue_of(each: Array, rest: Array, most: Array) -> Array:
-    """[n] steps that a prompt waits for others: the quadratic above. each: steps of a prompt in a full queue · rest: of its other times."""
-    k = (most - 1.0) / most
-    half = (rest - k * most * each - each) / 2.0
-    through = -half + np.sqrt(half**2 + each * np.maximum(rest - k * most * each / 2.0, 0.0))
-    return np.asarray(np.maximum(through - each, 0.0))
+    return Cycle(
+        crowd=crowd,
+        window=window,
+        queue=queue,
+        excess=np.minimum(excess, queue),
+        steps=steps,
+        still=np.maximum(decoding - window, 0.0),
+        train=train,
+        waits=Queue(most, each, rest - window),
+    )
 
 
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
