@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import rackmodel as rm
 from rackmodel.cli.app import app
 from rackmodel.inputs import library_names, read_workload
-from rackmodel.model.misspelt import misspelt_operands
+from rackmodel.model.misspelt import doubtful_operands, misspelt_operands
 
 TEXT = """workload: own
 sizes: {m: 64, c: 32, u: 48}
@@ -44,7 +44,7 @@ def test_an_operand_nearly_called_as_what_is_made_is_told(old: str, new: str, sa
 
 
 def test_no_workload_of_the_library_is_told_of() -> None:
-    assert not [name for name in library_names()["workload"] if misspelt_operands(read_workload(name))]
+    assert not [name for name in library_names()["workload"] if doubtful_operands(read_workload(name))]
 
 
 def test_check_search_and_evaluate_tell_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,3 +56,52 @@ def test_check_search_and_evaluate_tell_it(tmp_path: Path, monkeypatch: pytest.M
     assert said in CliRunner().invoke(app, ["check", "own.yaml"]).output
     assert said in CliRunner().invoke(app, ["search", *asked, "data", *sets, "-o", "out"]).output
     assert said in CliRunner().invoke(app, ["evaluate", *asked, "out/mapping.yaml"]).output
+
+
+REPEATED = """repeat: 3
+einsums:
+  a: R[b,c,d] = TXT[b,c,e] * W1[e,d]
+  b: T[b,c,d] = R[b,c,e] * W3[e,d]
+  up: U[b,s,d] = X[b,s,e] * W2[e,d]
+  scores: A[b,s,c] = U[b,s,d] * T[b,c,d]
+  out: Y[b,s,d] = A[b,s,c] * T[b,c,d]
+"""
+
+
+def test_layers_take_the_input_in_the_shape_of_what_they_hand_on_whichever_comes_first() -> None:
+    head = "workload: own\nsizes: {b: 4, s: 64, c: 16, d: 32, e: d}\n"
+    for text in (REPEATED, "sections:\n  layer:\n" + "".join(f"    {line}\n" for line in REPEATED.splitlines())):
+        made = rm.read(head + text)
+        assert list(made.inputs) == ["TXT", "X"]
+        assert [one.stream_in for one in made.sections] == ["X"]
+        assert not doubtful_operands(made)
+
+
+TWO_STREAMS = """workload: own
+sizes: {b: 4, s: 8, t: 8, d: 32}
+sections:
+  encoder:
+    repeat: 3
+    einsums:
+      up: U[b,s,d] = silu(X[b,s,d])
+      res: E[b,s,d] = add(U[b,s,d], X[b,s,d])
+  decoder:
+    repeat: 2
+    einsums:
+      scores: A[b,s,t] = E[b,s,d] * S[b,t,d]
+      mixed: M[b,t,d] = A[b,s,t] * E[b,s,d]
+      sum: Z[b,t,d] = add(M[b,t,d], S[b,t,d])
+"""
+
+
+def test_a_second_input_in_the_shape_of_what_layers_hand_on_is_told() -> None:
+    made = rm.read(TWO_STREAMS)
+    assert [one.stream_in for one in made.sections] == ["X", "E"]
+    (told,) = doubtful_operands(made)
+    assert "the 2 layers of decoder hand on 'Z' as the next one's 'E'; 'S', of the same shape, is read by each of them from outside" in told
+    assert not doubtful_operands(rm.read(TWO_STREAMS + "tensors: {S: {kind: input}}\n"))
+
+
+def test_layers_that_cannot_be_a_chain_are_refused_with_the_names_of_both_streams() -> None:
+    with pytest.raises(rm.InputError, match=r"hands on Z\[b,t,d\], and takes E\[b,s,d\] from the section before; S has that shape"):
+        rm.read(TWO_STREAMS.replace("t: 8", "t: 16"))

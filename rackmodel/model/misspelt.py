@@ -7,6 +7,8 @@ a word: the tensor that was meant goes nowhere, and its gradient is gone. So suc
     7 on, or the same but for capitals and doubled letters (`Xx`, `x`: X); names that differ by their numbers alone (N1, N2) are meant
 
 and `tensors:` does not say its kind: `{Gatd: {kind: input}}` says that it is meant.
+
+So is an input in the shape of what a repeated section hands on beside the one that it takes: which of the two is handed on, no file says.
 """
 
 from __future__ import annotations
@@ -15,9 +17,26 @@ import re
 from itertools import groupby
 
 from rackmodel.model.mapper_check import distance
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Workload, streams_like_result
 
 _SHORT, _LONG = 3, 7
+
+
+def doubtful_operands(workload: Workload) -> tuple[str, ...]:
+    """A sentence for each operand that nothing makes and that may not be meant so."""
+    return *misspelt_operands(workload), *second_streams(workload)
+
+
+def second_streams(workload: Workload) -> tuple[str, ...]:
+    """A sentence for each input of repeated layers that has the shape of what they hand on, and is not what they take from one another."""
+    found = []
+    for section in (one for one in workload.sections if one.repeat > 1 and one.stream_in):
+        handed = f"the {section.repeat:,} layers of {section.name} hand on '{section.stream_out}' as the next one's '{section.stream_in}'"
+        for name in streams_like_result(section.workload):
+            if name != section.stream_in and name not in workload.producer and name not in workload.declared:
+                kept = f"if it is meant say tensors: {{{name}: {{kind: input}}}}"
+                found.append(f"{handed}; '{name}', of the same shape, is read by each of them from outside ({kept})")
+    return tuple(found)
 
 
 def misspelt_operands(workload: Workload) -> tuple[str, ...]:

@@ -303,13 +303,26 @@ class Workload:
 def one_section(workload: Workload, repeat: int = 1) -> Workload:
     """A graph as a model of one section of `repeat` layers."""
     layer = replace(workload, repeat=1, sections=())
-    section = Section(workload.name, layer, repeat, next(streams(layer), ""), alone=True)
+    section = Section(workload.name, layer, repeat, first_stream(layer, repeat), alone=True)
     return replace(layer, repeat=repeat, sections=(section,))
 
 
 def streams(section: Workload) -> Iterator[str]:
     """The inputs of a section that move bytes."""
     return (name for name in section.inputs if section.tensors[name].bits > 0)
+
+
+def streams_like_result(section: Workload) -> Iterator[str]:
+    """Those of them that have the shape of what it hands on."""
+    handed = section.tensors[section.outputs[-1]]
+    return (name for name in streams(section) if _same_sizes(section.tensors[name], handed))
+
+
+def first_stream(layer: Workload, repeat: int) -> str:
+    """The input of an only section that the layer before wrote: of repeated layers the first in the shape of what they hand on (others are
+    read by every layer from outside: what a model is conditioned on). '' where there is no input."""
+    alike = next(streams_like_result(layer), "") if repeat > 1 else ""
+    return alike or next(streams(layer), "")
 
 
 @dataclass(frozen=True)
@@ -330,13 +343,17 @@ class Section:
             return True
         if not self.stream_in:
             return False
-        there, here = (self.workload.tensors[name].sizes for name in (self.stream_in, self.stream_out))
-        return len(there) == len(here) and all(_equal(one, other) for one, other in zip(there, here, strict=True))
+        return _same_sizes(self.workload.tensors[self.stream_in], self.workload.tensors[self.stream_out])
 
     @property
     def stream_out(self) -> str:
         """What the section hands on."""
         return self.workload.outputs[-1]
+
+
+def _same_sizes(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape, whatever their indices are called."""
+    return len(one.sizes) == len(other.sizes) and all(map(_equal, one.sizes, other.sizes))
 
 
 def _equal(size: Any, other: Any) -> bool:

@@ -13,7 +13,7 @@ from rackmodel.model.listing import in_order
 from rackmodel.model.opkinds import APPEND
 from rackmodel.model.resources import FAMILIES, SCALES, width
 from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
-from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, one_section, streams
+from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, first_stream, one_section, streams, streams_like_result
 from rackmodel.model.workload_spec import Precision, SectionSpec, TensorSpec, WorkloadSpec
 
 
@@ -239,14 +239,34 @@ def _sections(spec: WorkloadSpec, parsed: AbcMapping[str, dict[str, Op]], sizes:
         if repeat < 1:
             raise InputError("repeat must be at least 1", path=f"{path}.repeat")
         layer = replace(_build(mine, parsed[name], sizes), name=name, repeat=1)
-        stream = _handed_on(name, layer, sections[-1].stream_out) if sections else _taken(layer, alone=len(spec.sections) == 1)
-        section = Section(name, layer, repeat, stream, alone=len(spec.sections) == 1)
+        alone = len(spec.sections) == 1
+        if sections:
+            stream = _handed_on(name, layer, sections[-1].stream_out)
+        else:
+            stream = first_stream(layer, repeat) if alone else next(streams_like_result(layer), "")
+        section = Section(name, layer, repeat, stream, alone=alone)
         if repeat > 1:
-            ends = (whole.tensors[section.stream_in], whole.tensors[section.stream_out]) if section.stream_in else ()
-            if not ends or ends[0].sizes != ends[1].sizes:
-                raise InputError("what a repeated section writes must have the shape of what it reads", path=f"{path}.repeat")
+            _check_repeated(section, whole, path)
         sections.append(section)
     return tuple(sections)
+
+
+def _check_repeated(section: Section, whole: Workload, path: str) -> None:
+    """Raise InputError where a repeated section does not hand on what its next layer takes."""
+    handed = whole.tensors[section.stream_out]
+    taken = whole.tensors[section.stream_in] if section.stream_in else None
+    if taken is not None and taken.sizes == handed.sizes:
+        return
+    reads = f"takes {_shown(taken)}" if taken is not None else "takes nothing of that shape"
+    fact = f"what a repeated section writes must have the shape of what it reads: it hands on {_shown(handed)}, and {reads}"
+    others = [name for name in streams_like_result(section.workload) if name != section.stream_in]
+    if taken is not None and others:
+        fact += f" from the section before; {others[0]} has that shape, and sections are a chain: give each stream a workload of its own"
+    raise InputError(fact, path=f"{path}.repeat")
+
+
+def _shown(tensor: Tensor) -> str:
+    return f"{tensor.name}[{','.join(tensor.ranks)}]"
 
 
 def _handed_on(name: str, section: Workload, before: str) -> str:
@@ -254,12 +274,6 @@ def _handed_on(name: str, section: Workload, before: str) -> str:
     if before not in streams(section):
         raise InputError(f"section {name} reads {list(streams(section))}, the one before writes '{before}'", path=f"sections.{name}")
     return before
-
-
-def _taken(first: Workload, *, alone: bool) -> str:
-    """The input of a first section that it hands on in the same shape, as a layer does; '' where it has none, as an embedding."""
-    handed = first.tensors[first.outputs[-1]].sizes
-    return next((name for name in streams(first) if alone or first.tensors[name].sizes == handed), "")
 
 
 def _inside(said: TensorSpec) -> TensorSpec:
