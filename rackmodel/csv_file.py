@@ -6,14 +6,16 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rackmodel.errors import InputError, Where
+from rackmodel.errors import InputError, Where, nearest
 
 MOST_BYTES = 1 << 30
 Row = tuple[int, dict[str, str | None]]
 """(its line, cells by the names of columns; None of those that it lacks)."""
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+"""What other tables have in the place of commas."""
 
 
 def text_of(path: Path) -> str:
@@ -45,10 +47,20 @@ def csv_table(text: str, file: str) -> tuple[list[str], Iterator[Row]]:
     lines = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""))  # (spreadsheets begin a file with a mark)
     every = _told(lines, file)
     columns = [name.strip() for name in next(every, (1, []))[1]]
+    other = next((name for sign, name in SEPARATORS.items() if len(columns) == 1 and sign in columns[0]), None)
+    if other is not None:
+        raise InputError(f"columns are apart by {other}: want commas", where=Where(file, 1, 1))
     named = [name for name in columns if name]
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise InputError(f"column '{twice}' is there twice: keep one", where=Where(file, 1, 1))
     return columns, (_row(columns, line, cells, file) for line, cells in every if cells)
+
+
+def no_column(words: Sequence[str], there: Sequence[str], file: str) -> InputError:
+    """That a file has none of the columns that may say something. words: what such a column may be called · there: the file's columns."""
+    meant = next((column for column in there if nearest(column, words)), None)
+    fact = f"no column '{words[0]}'; the file has {', '.join(there)[:200] or 'none'}"
+    return InputError(fact, where=Where(file, 1, 1), known=words, given=meant)
 
 
 def _told(lines: Iterator[list[str]], file: str) -> Iterator[tuple[int, list[str]]]:

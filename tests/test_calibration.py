@@ -25,13 +25,15 @@ from rackmodel.calibration.fit_products import (
 )
 from rackmodel.calibration.part import calibrate, calibrated_products, machine_of, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows, read_products
+from rackmodel.cli.options import output_file
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer, looped_kernel_rows
 from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, OutputError
 from rackmodel.inputs import read_architecture
 from rackmodel.model.resources import EagerLaunch, Kernels, Products
 from rackmodel.validation.products import PRODUCT, local_operation, price_local
+from rackmodel.validation.rows import kind_of_columns
 
 PUBLISHED = Path(__file__).parent / "data" / "published" / "products.csv"
 PARTS = {"a100_sxm": "a100_sxm", "h100_sxm": "h100_sxm", "h200_sxm": "h200_sxm", "b200_sxm": "b200_sxm", "gb200": "gb200_gpu"} | {
@@ -228,15 +230,17 @@ def _products(unit: float) -> str:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("m,n,latency_us\n1,2,3\n", "no column k"),
-        ("m,n,k\n1,2,3\n", "no column latency_us"),
-        ("m,n,k,latency_us\n1,2,x,4\n", "want a number"),
+        ("m,n,latency_us\n1,2,3\n", "rows.csv:1:1: no column .k.; the file has m, n, latency_us"),
+        ("m,n,k,latency\n1,2,3,4\n", "(?s)no column .latency_us.; the file has .*known: latency_us, .*did you mean"),
+        ("m,n,k,latency_us\n1,2,x,4\n", "rows.csv:2:1: k: .x. is no number"),
+        ("m;n;k;latency_us\n1;2;3;4\n", "rows.csv:1:1: columns are apart by semicolons: want commas"),
+        ("m,n,k,latency_us\n", "rows.csv:1:1: no rows below the names of columns"),
         ("m,n,k,latency_us\n1,2,3,-4\n", "must be positive"),
         ("system,gemm_dtype,m,n,k,latency_us\na,bf16,1,2,3,4\nb,bf16,1,2,3,4\n", "--gpu"),
         ("system,gemm_dtype,m,n,k,latency_us\na,bf16,1,2,3,4\n", "want 30 or more"),
-        ("gemm_dtype,m,n,k,latency_us\nbf16,1.5,2,3,4\n", "rows.csv:2: want whole numbers in m, n and k"),
-        ("m,n,k,latency_us\n1,2,3,4\n", r"no column of rows.csv says a precision \(gemm_dtype"),
-        ("gemm_dtype,m,n,k,latency_us\nbfloat,1,2,3,4\n", "rows of rows.csv are at 'bfloat'"),
+        ("gemm_dtype,m,n,k,latency_us\nbf16,1.5,2,3,4\n", "rows.csv:2:1: m: .1.5.: want a whole number"),
+        ("m,n,k,latency_us\n1,2,3,4\n", r"rows.csv:2:1: gemm_dtype: no column says a precision \(gemm_dtype"),
+        ("gemm_dtype,m,n,k,latency_us\nbfloat,1,2,3,4\n", "rows.csv:2:1: gemm_dtype: rows are at 'bfloat': want one that h100_sxm mult"),
         ("gemm_dtype,m,n,k,latency_us\n" + "bf16,4096,4096,4096,180\n" * 40, "1 different products .* want 30 or more"),
         (_products(unit=1e-3), "would run at 800 times the part's peak of bf16: another part, precision or unit of time"),
         (_products(unit=1e3), "every product of bf16 takes 1250 times as long as the part's peak"),
@@ -247,6 +251,27 @@ def test_files_that_cannot_be_fitted_are_refused(text: str, said: str, tmp_path:
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=said):
         calibrate("h100_sxm", [file])
+
+
+def test_what_is_wrong_with_the_question_is_told_before_rows_are_fitted(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(_products(unit=1.0), encoding="utf-8")
+    with pytest.raises(InputError, match=r"(?s)^--part: no part called 'h100_sxx'.*did you mean 'h100_sxm'"):
+        calibrate("h100_sxx", [file])
+    with pytest.raises(InputError, match=r"^--part: the part states no kernels to fit$"):
+        calibrate("hnlpu_module", [file])
+    with pytest.raises(InputError, match=r"^--gpu: no rows of 'other': no row names a GPU$"):
+        calibrate("h100_sxm", [file], "other")
+    with pytest.raises(OutputError, match="is a folder, want a file"):
+        output_file(tmp_path)
+    with pytest.raises(OutputError, match="no such folder"):
+        output_file(tmp_path / "none" / "part.yaml")
+
+
+def test_columns_nearly_called_as_those_of_a_kind_of_rows_are_told() -> None:
+    said = "no kind of rows has the columns M, N, K, latency_us: product rows have 'k' where the file has 'K'"
+    with pytest.raises(InputError, match=said):
+        kind_of_columns(["M", "N", "K", "latency_us"], Path("rows.csv"))
 
 
 def test_what_no_fit_takes_is_said(tmp_path: Path) -> None:

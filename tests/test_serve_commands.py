@@ -238,7 +238,7 @@ def test_a_workload_that_is_no_decoder_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("a,b\n", "no column 'arrival_s'"),
+        ("a,b\n", r"trace.csv:1:1: no column 'arrival_s'; the file has a, b"),
         ("arrival_s,prompt,output\n0,10,x\n", r"trace.csv:2:1: output: 'x' is no number"),
         ("arrival_s,prompt,output\n1,10,5\n0,10,5\n", r"trace.csv:3:1: arrival_s: this request arrives before"),
         ("arrival_s,prompt,output\n1,0,5\n", "no number of prompt from 1 up"),
@@ -250,6 +250,13 @@ def test_a_trace_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, why:
     path.write_text(text)
     with pytest.raises(InputError, match=why):
         read_trace(path)
+
+
+def test_a_request_beyond_the_positions_of_a_model_has_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_s,prompt,output\n0,10,5\n\n1,100000000,5\n")
+    found = CliRunner().invoke(app, ["serve-trace", "dgx_h100", MODEL, str(path)])
+    assert "trace.csv:4:1: request 2 of 100,000,005 tokens" in str(found.exception)
 
 
 def _run(*words: str) -> dict[str, object]:

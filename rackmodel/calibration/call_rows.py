@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.calibration.call_kernels import known_kernels
-from rackmodel.errors import InputError
+from rackmodel.calibration.product_rows import one_gpu
+from rackmodel.errors import InputError, Where
 from rackmodel.model.calls import age_of
 from rackmodel.validation.collectives import MeasuredCall, measured_call
 from rackmodel.validation.rows import PublishedRow, read_rows
@@ -41,13 +42,8 @@ class CallCurves:
 def read_calls(paths: Sequence[Path], gpu: str | None, *, between_nodes: bool = False) -> tuple[str, list[CallCurves]]:
     """The GPU of the files' collectives and their curves, inside a node or between nodes. Raises InputError."""
     rows = [row for path in paths for row in read_rows(path)]
-    names = list(dict.fromkeys(row.text("system", "machine", "gpu") for row in rows))
-    if gpu is None and len(names) > 1:
-        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
-    if gpu is not None and gpu not in names:
-        raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
+    name = one_gpu((row.text("system", "machine", "gpu") for row in rows), gpu)
     chosen = [row for row in rows if gpu in (None, row.text("system", "machine", "gpu"))]
-    name = names[0] if gpu is None else gpu
     return name, _alike(_by_release([call for call in map(_read, chosen) if (call.nodes > 1) == between_nodes]), name)
 
 
@@ -77,9 +73,9 @@ def _read(row: PublishedRow) -> MeasuredCall:
     try:
         call = measured_call(row)
     except Refused as problem:
-        raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
+        raise InputError(str(problem), where=Where(row.file, row.line, 1)) from None
     if not call.library:
-        raise InputError("want the library that made the call", path=f"{row.file}:{row.line}")
+        raise InputError("want the library that made the call", where=Where(row.file, row.line, 1))
     return call
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from rackmodel.calibration.fit_exchanges import ExchangeFit, fit_exchange
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, Where
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
 from rackmodel.validation.exchanges import LIBRARY, WAYS, MeasuredExchange, exchange_level, measured_exchange, tokens_of
 from rackmodel.validation.rows import read_rows
@@ -44,7 +44,7 @@ def calibrate_exchanges(paths: Sequence[Path], gpu: str | None, *, between_nodes
             try:
                 one = measured_exchange(row)
             except Refused as problem:
-                raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
+                raise InputError(str(problem), where=Where(row.file, row.line, 1)) from None
             if (one.nodes > 1) == between_nodes:
                 groups.setdefault((one.mode, one.release), []).append(one)
     found = []

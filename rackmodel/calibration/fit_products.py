@@ -125,7 +125,7 @@ def too_few(rows: ProductRows) -> str:
     different = np.unique(np.stack([rows.m, rows.n, rows.k]), axis=1).shape[1]
     if different >= LEAST_ROWS:
         return ""
-    return f"{different} different products of {rows.gpu} at {rows.precision}: want {LEAST_ROWS} or more"
+    return f"{different} different products ({rows.whose}): want {LEAST_ROWS} or more"
 
 
 def _believe(rows: ProductRows, machine: Machine) -> None:

@@ -18,13 +18,14 @@ from rackmodel.calibration.fit_vectors import LEAST_ROWS as LEAST_RUNS
 from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
 from rackmodel.calibration.from_layers import cases_of, products_of_layers, vectors_of_layers
 from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
-from rackmodel.calibration.product_rows import PRECISIONS, ProductRows, read_products
+from rackmodel.calibration.product_rows import PRECISIONS, ProductRows, one_gpu, read_products
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.experts import expert_device
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.products import Device
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, Where
 from rackmodel.inputs import read_architecture
+from rackmodel.inputs.library import resolve
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import WAITING, Products, WatchedKind, width
@@ -35,6 +36,7 @@ from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
 
 KERNELS = ("expert products", "quantise", "layer operation")
 """Kinds of rows that are no products by their sizes."""
+NO_KERNELS = "the part states no kernels to fit"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +70,7 @@ class Calibrated:
     def words(self) -> str:
         """How far the fit is from its rows, and from rows of shapes that it did not see."""
         return (
-            f"fitted to {self.count} {self.what} of {self.source} ({self.gpu}, {self.name}): "
+            f"fitted to {self.count} {self.what} of {self.source} ({', '.join(filter(None, (self.gpu, self.name)))}): "
             f"mean and median error {mean_and_median(self.inside)} %, of shapes held out {mean_and_median(self.outside)} %"
         )
 
@@ -104,11 +106,7 @@ def _matrices(machine: Architecture, part: str, paths: Sequence[Path], gpu: str 
     """Of products, experts' calls and operations of layers. left: gets what is said of what no fit took."""
     published = [row for path in paths if is_of_kernels(path) for row in read_rows(path)]
     products = [rows for path in paths if not is_of_kernels(path) for rows in read_products(path)]
-    names = list(dict.fromkeys([rows.gpu for rows in products] + [row.text("system", "gpu") for row in published]))
-    if gpu is None and len(names) > 1:
-        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
-    if gpu is not None and gpu not in names:
-        raise InputError(f"no rows of '{gpu}'", path="--gpu", known=names, given=gpu)
+    one_gpu([rows.gpu for rows in products] + [row.text("system", "gpu") for row in published], gpu)
     own = [row for row in published if gpu in (None, row.text("system", "gpu"))]
     layers = [row for row in own if row.kind != "expert products"]
     cases = cases_of(layers, left)
@@ -126,14 +124,13 @@ def _products(part: str, machine: Architecture, found: Sequence[ProductRows], le
     """Fits of products at every precision that the part multiplies; the others are left out."""
     rates = _precisions(machine)
     chosen = [rows for rows in found if rows.precision in rates or _family(rows.precision)]
+    if found and not rates:
+        raise InputError(NO_KERNELS, path="--part")
     if found and not chosen:
-        said = found[0].precision
-        fact = (
-            f"rows of {found[0].source} are at '{said}'"
-            if said
-            else f"no column of {found[0].source} says a precision ({', '.join(PRECISIONS)})"
-        )
-        raise InputError(f"{fact}: want one that {part} multiplies", path="--part", known=list(rates), given=said or None)
+        said, where = found[0].precision, found[0].where
+        fact = f"rows are at '{said}'" if said else f"no column says a precision ({', '.join(PRECISIONS)})"
+        given = said or None
+        raise InputError(f"{fact}: want one that {part} multiplies", where=where, path=PRECISIONS[0], known=list(rates), given=given)
     for rows in found:
         if rows.precision not in rates and not _family(rows.precision):
             left.append(f"{len(rows)} products of {rows.source} at '{rows.precision}', which {part} does not multiply")
@@ -192,13 +189,13 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
     """Fits of the kernels of experts' products, of which there are rows enough; the others are left out."""
     gpu = gpu_of(machine)
     if rows and gpu is None:
-        raise InputError("the part states no kernels to fit", path="--part")
+        raise InputError(NO_KERNELS, path="--part")
     cases: dict[str, list[tuple[PublishedRow, ExpertCase]]] = {}
     for row in rows:
         try:
             case = expert_case(row)
         except Refused as problem:
-            raise InputError(str(problem), path=f"{row.file}:{row.line}") from None
+            raise InputError(str(problem), where=Where(row.file, row.line, 1)) from None
         cases.setdefault(case.kernel, []).append((row, case))
     done: list[Calibrated] = []
     fitted: dict[str, Grouped] = {}
@@ -260,6 +257,10 @@ def _like(machine: Architecture, precision: str, done: Mapping[str, Fit]) -> Pro
 
 def part_alone(part: str) -> Architecture:
     """One accelerator of a part, as a machine. Raises InputError."""
+    try:
+        resolve("part", part)
+    except InputError as problem:
+        raise problem.at(None, "--part") from None
     return read_architecture(yaml.safe_dump({"architecture": "alone", "tree": {"name": "gpu", "part": part}}, sort_keys=False))
 
 
@@ -276,7 +277,7 @@ def _gpu(architecture: Architecture) -> Gpu:
     """What kernels of a part run on. Raises InputError where it has none."""
     gpu = gpu_of(architecture)
     if gpu is None:
-        raise InputError("the part states no kernels to fit", path="--part")
+        raise InputError(NO_KERNELS, path="--part")
     return gpu
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from rackmodel.calibration.attention_calls import AttentionCalls, joined, read_calls
 from rackmodel.calibration.fit_attention import AttentionFit, fit_attention, least_of
+from rackmodel.calibration.product_rows import one_gpu
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.attention_calls import AttentionPart
 from rackmodel.cost.inside.gpu import Gpu
-from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 from rackmodel.validation.rows import read_rows
@@ -68,11 +68,7 @@ def calibrate_attention(
     gets what is said of what no fit took.
 
     Raises InputError."""
-    names = list(dict.fromkeys(row.text("system", "gpu") for path in paths for row in read_rows(path)))
-    if name is None and len(names) > 1:
-        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=names)
-    if name is not None and name not in names:
-        raise InputError(f"no attention calls of '{name}'", path="--gpu", known=names, given=name)
+    one_gpu((row.text("system", "gpu") for path in paths for row in read_rows(path)), name, "attention calls")
     found = joined([calls for path in paths for calls in read_calls(path, machine, name, left)])
     part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=True)
     chosen: list[AttentionCalls] = []

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.csv_file import csv_table, text_of
-from rackmodel.errors import InputError
+from rackmodel.csv_file import csv_table, no_column, text_of
+from rackmodel.errors import InputError, Where
 
 Array = NDArray[np.float64]
 
-TIMES = {"latency_us": 1e-6, "time_us": 1e-6, "time_ms": 1e-3, "time_s": 1.0}
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+TIMES = {f"{word}_{unit}": size for word in ("latency", "time") for unit, size in UNITS.items()}
 PRECISIONS = ("gemm_dtype", "precision", "dtype")
 GPUS = ("system", "gpu", "device")
 WORDS = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", "float8": "fp8", "nvfp4": "fp4"}
@@ -22,7 +24,7 @@ WORDS = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", 
 
 @dataclass(frozen=True, kw_only=True)
 class ProductRows:
-    """Products of one GPU at one precision. m, n, k: sizes [rows] · seconds: [rows] · source: the file."""
+    """Products of one GPU at one precision. m, n, k: sizes [rows] · seconds: [rows] · source: the file · where: the first of them."""
 
     gpu: str
     precision: str
@@ -31,6 +33,7 @@ class ProductRows:
     k: Array
     seconds: Array
     source: str
+    where: Where | None = None
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -45,7 +48,25 @@ class ProductRows:
             k=self.k[which],
             seconds=self.seconds[which],
             source=self.source,
+            where=self.where,
         )
+
+    @property
+    def whose(self) -> str:
+        """GPU and precision in a few words, as far as the file says them."""
+        return ", ".join(filter(None, (self.gpu, self.precision)))
+
+
+def one_gpu(named: Iterable[str], asked: str | None, what: str = "rows") -> str:
+    """The GPU whose rows count. named: as each row names its own, '' where it does not · asked: with --gpu. Raises InputError where that is
+    none of them, or it has to be said which."""
+    names = list(dict.fromkeys(named))
+    known = [name for name in names if name]
+    if asked is None and len(names) > 1:
+        raise InputError(f"the files hold {len(names)} GPUs: say which with --gpu", path="--gpu", known=known)
+    if asked is not None and asked not in names:
+        raise InputError(f"no {what} of '{asked}'" + ("" if known else ": no row names a GPU"), path="--gpu", known=known, given=asked)
+    return names[0] if asked is None else asked
 
 
 def read_products(path: Path) -> list[ProductRows]:
@@ -55,27 +76,38 @@ def read_products(path: Path) -> list[ProductRows]:
     or an `op` that is no product, is left to other readers.
     """
     names, table = csv_table(text_of(path), str(path))
-    missing = [name for name in ("m", "n", "k") if name not in names]
-    time = next((name for name in TIMES if name in names), None)
-    if missing or time is None:
-        wanted = [*missing, *([] if time else ["latency_us"])]
-        raise InputError(f"no column {', '.join(wanted)}", path=str(path), known=names)
-    found: dict[tuple[str, str], list[tuple[float, ...]]] = {}
-    for line, row in table:
-        if row.get("op", "gemm") not in ("gemm", "matmul", "") or row.get("batch", "1") not in ("1", "", None):
+    for wanted in (("m",), ("n",), ("k",), tuple(TIMES)):
+        if not set(wanted) & set(names):
+            raise no_column(wanted, names, str(path))
+    time = next(name for name in TIMES if name in names)
+    found: dict[tuple[str, str], tuple[Where, list[tuple[float, ...]]]] = {}
+    empty = True
+    for row in table:
+        empty = False
+        cells, where = row[1], Where(str(path), row[0], 1)
+        if cells.get("op", "gemm") not in ("gemm", "matmul", "") or cells.get("batch", "1") not in ("1", "", None):
             continue
-        try:
-            values = [float(row[name] or "") for name in ("m", "n", "k", time)]
-        except ValueError:
-            raise InputError("want a number in m, n, k and the time", path=f"{path}:{line}") from None
-        if not all(0 < value < np.inf for value in values):
-            raise InputError("sizes and times must be positive", path=f"{path}:{line}")
-        if any(value % 1 for value in values[:3]):
-            raise InputError("want whole numbers in m, n and k", path=f"{path}:{line}")
-        gpu, precision = (next((cell for c in columns if (cell := row.get(c))), "") for columns in (GPUS, PRECISIONS))
-        found.setdefault((gpu, WORDS.get(precision, precision)), []).append((*values[:3], values[3] * TIMES[time]))
+        values = [_number(cells.get(name), name, where) for name in ("m", "n", "k", time)]
+        gpu, precision = (next((cell for c in columns if (cell := cells.get(c))), "") for columns in (GPUS, PRECISIONS))
+        _, rows = found.setdefault((gpu, WORDS.get(precision, precision)), (where, []))
+        rows.append((*values[:3], values[3] * TIMES[time]))
+    if empty:
+        raise InputError("no rows below the names of columns", where=Where(str(path), 1, 1))
     made = []
-    for (gpu, precision), rows in found.items():
+    for (gpu, precision), (where, rows) in found.items():
         m, n, k, seconds = np.array(rows).T
-        made.append(ProductRows(gpu=gpu, precision=precision, m=m, n=n, k=k, seconds=seconds, source=path.name))
+        made.append(ProductRows(gpu=gpu, precision=precision, m=m, n=n, k=k, seconds=seconds, source=path.name, where=where))
     return made
+
+
+def _number(text: str | None, column: str, where: Where) -> float:
+    """A size or a time. Raises InputError."""
+    try:
+        found = float(text or "")
+    except ValueError:
+        raise InputError(f"'{(text or '')[:40]}' is no number", where=where, path=column) from None
+    if not 0 < found < np.inf:
+        raise InputError(f"'{text}' must be positive", where=where, path=column)
+    if column not in TIMES and found % 1:
+        raise InputError(f"'{text}': want a whole number", where=where, path=column)
+    return found

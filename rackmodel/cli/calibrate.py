@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption
+from rackmodel.cli.options import JsonOption, output_file
 from rackmodel.cli.printing import echo, print_json
 
 
@@ -27,6 +27,7 @@ def calibrate(
     """Fit the numbers of a part's kernels to measured ones, with the error on shapes that a fit did not see."""
     from rackmodel.validation.rows import kind_of_file
 
+    output_file(output)
     if kind_of_file(files[0]) in ("collective", "message", "expert exchange"):
         _network(part, files, gpu, output)
         return

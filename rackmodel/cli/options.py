@@ -171,6 +171,17 @@ def folder(path: Path | None) -> Path | None:
     return None if path is None else make_folder(path)
 
 
+def output_file(path: Path | None) -> Path | None:
+    """The output file, which is looked at before what it is to hold is computed. Raises OutputError where it cannot be written."""
+    from rackmodel.errors import OutputError
+
+    if path is not None and path.is_dir():
+        raise OutputError("cannot write there: it is a folder, want a file", str(path))
+    if path is not None and not path.parent.is_dir():
+        raise OutputError(f"cannot write there: no such folder as {path.parent}", str(path))
+    return path
+
+
 def said(**options: Any) -> list[str]:
     """Options that were given, as the command line says them: flags=None, tokens='300e9' → ['--tokens', '300e9']."""
     return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]

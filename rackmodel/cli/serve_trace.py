@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, output_file
 from rackmodel.cli.printing import echo, print_json, print_table
 from rackmodel.cli.serving_options import (
     AcceptOption,
@@ -73,13 +73,15 @@ def serve_trace(
     """Run requests through one replica; the same trace and seed give the same figures."""
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
+    from rackmodel.errors import InputError
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
     from rackmodel.serving.trace import simulate
-    from rackmodel.serving.trace_file import read_trace, summary, write_figures
+    from rackmodel.serving.trace_file import place_of_request, read_trace, summary, write_figures
 
     asked = _asked(trace, rate, concurrency)
     _check_drawn(said_by, trace)
+    output_file(output)
     degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
     deployment = _deployment(**degrees, prompt_context=prompt_context)
     service = service_of(architecture, model, sets or (), engine, (isl, osl, 0.0), accelerators=deployment.accelerators)
@@ -89,7 +91,10 @@ def serve_trace(
     longest = int((made.prompt + made.output).argmax())
     tokens = float(made.prompt[longest] + made.output[longest])
     asked_for = "--osl" if made.output[longest] > made.prompt[longest] else "--isl"
-    check_positions(workload_of(service, Widths()), tokens, asked_for if trace is None else str(trace), f"request {longest + 1}")
+    try:
+        check_positions(workload_of(service, Widths()), tokens, asked_for if trace is None else "", f"request {longest + 1}")
+    except InputError as problem:
+        raise problem if trace is None else problem.at(place_of_request(trace, longest)) from None
     figures = simulate(server, made, server.scheduled(1, service.drafts), server.cache_tokens, concurrency, server.held_tokens)
     found = summary(made, figures)
     token = found["joules_per_token"], figures.seconds / float(made.output.sum())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.csv_file import csv_table, text_of
+from rackmodel.csv_file import csv_table, no_column, text_of
 from rackmodel.errors import InputError, Where
 from rackmodel.report.files import csv_text, write_whole
 from rackmodel.serving.admission import LATEST_S, Trace
@@ -37,6 +37,11 @@ def read_trace(path: Path) -> Trace:
     return Trace(arrival_s=arrivals, prompt=prompts, output=outputs)
 
 
+def place_of_request(path: Path, number: int) -> Where:
+    """Where a file has a request, counted from 0."""
+    return Where(str(path), _rows(path)[number][0], 1)
+
+
 def _rows(path: Path) -> list[tuple[int, list[float]]]:
     """(line, numbers in the order of COLUMNS) of each request. Raises InputError with its line."""
     there, rows = csv_table(text_of(path), str(path))
@@ -53,7 +58,7 @@ def _rows(path: Path) -> list[tuple[int, list[float]]]:
 def _column(there: Sequence[str], words: tuple[str, ...], path: Path) -> str:
     found = [word for word in there if word in words]
     if not found:
-        raise InputError(f"no column '{words[0]}'", where=Where(str(path), 1, 1), known=list(there), given=words[0])
+        raise no_column(words, there, str(path))
     if len(found) > 1:
         raise InputError(f"columns '{found[0]}' and '{found[1]}' say the same: keep one", where=Where(str(path), 1, 1))
     return found[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rackmodel.csv_file import Row, csv_table, text_of
-from rackmodel.errors import InputError, Where
+from rackmodel.errors import InputError, Where, nearest
 
 Cells = Mapping[str, str]
 
@@ -104,9 +104,21 @@ def kind_of_columns(columns: Sequence[str], path: Path) -> str:
     found = next((kind for kind, needed, _ in KINDS if needed <= here), None)
     if found is None:
         known = [f"{kind} ({', '.join(sorted(needed))})" for kind, needed, why in KINDS if not why]
-        fact = f"no kind of rows has the columns {', '.join(columns)[:200] or '(none)'}"
+        fact = f"no kind of rows has the columns {', '.join(columns)[:200] or '(none)'}" + _almost(columns)
         raise InputError(fact, where=Where(str(path), 1, 1), known=known)
     return found
+
+
+def _almost(columns: Sequence[str]) -> str:
+    """The kind that columns would tell by other names of theirs, and those names; '' where there is none."""
+    for kind, needed, _ in KINDS:
+        missing = sorted(needed - set(columns))
+        meant = {name: nearest(name, [one for one in columns if one not in needed]) for name in missing}
+        if len(missing) < len(needed) or all(name.lower() == (there or "").lower() for name, there in meant.items()):
+            close = [f"'{name}' where the file has '{there}'" for name, there in meant.items() if there]
+            if len(close) == len(missing):
+                return f": {kind} rows have {', '.join(close)}"
+    return ""
 
 
 def _rows(rows: Iterator[Row], kind: str, path: Path) -> Iterator[PublishedRow]:
