@@ -29,7 +29,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.embodied import BOUNDARIES, Boundary
 from rackmodel.model.mapping import SAME_ORDER, MappingSpec
-from rackmodel.model.misspelt import doubtful_operands
+from rackmodel.model.misspelt import doubts_of
 from rackmodel.model.result import Result
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
@@ -46,7 +46,7 @@ def result_of(
     """The result of one mapping. held: bytes by what holds them on the fullest accelerator · certificate: of the search that found it ·
     warnings: what a reader must know of it."""
     architecture, workload = step.job.setting.architecture, step.job.workload
-    warnings = (*workload.idle, *doubtful_operands(workload), *warnings)
+    warnings = (*doubts_of(workload), *warnings)
     ledger = step_ledger(step)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
     certificate = certificate or _priced_alone(latency, step.job.profile.name)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import rackmodel as rm
 from rackmodel.cli.app import app
 from rackmodel.inputs import library_names, read_workload
-from rackmodel.model.misspelt import doubtful_operands, misspelt_operands
+from rackmodel.model.misspelt import doubts_of, misspelt_operands
 
 TEXT = """workload: own
 sizes: {m: 64, c: 32, u: 48}
@@ -44,7 +44,7 @@ def test_an_operand_nearly_called_as_what_is_made_is_told(old: str, new: str, sa
 
 
 def test_no_workload_of_the_library_is_told_of() -> None:
-    assert not [name for name in library_names()["workload"] if doubtful_operands(read_workload(name))]
+    assert not [name for name in library_names()["workload"] if doubts_of(read_workload(name))]
 
 
 def test_check_search_and_evaluate_tell_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_layers_take_the_input_in_the_shape_of_what_they_hand_on_whichever_comes
         made = rm.read(head + text)
         assert list(made.inputs) == ["TXT", "X"]
         assert [one.stream_in for one in made.sections] == ["X"]
-        assert not doubtful_operands(made)
+        assert not doubts_of(made)
 
 
 TWO_STREAMS = """workload: own
@@ -97,9 +97,9 @@ sections:
 def test_a_second_input_in_the_shape_of_what_layers_hand_on_is_told() -> None:
     made = rm.read(TWO_STREAMS)
     assert [one.stream_in for one in made.sections] == ["X", "E"]
-    (told,) = doubtful_operands(made)
+    (told,) = doubts_of(made)
     assert "the 2 layers of decoder hand on 'Z' as the next one's 'E'; 'S', of the same shape, is read by each of them from outside" in told
-    assert not doubtful_operands(rm.read(TWO_STREAMS + "tensors: {S: {kind: input}}\n"))
+    assert not doubts_of(rm.read(TWO_STREAMS + "tensors: {S: {kind: input}}\n"))
 
 
 def test_layers_that_cannot_be_a_chain_are_refused_with_the_names_of_both_streams() -> None:

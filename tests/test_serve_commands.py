@@ -259,6 +259,16 @@ def test_a_request_beyond_the_positions_of_a_model_has_its_line(tmp_path: Path) 
     assert "trace.csv:4:1: request 2 of 100,000,005 tokens" in str(found.exception)
 
 
+def test_what_a_decoders_file_says_and_changes_nothing_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(f"workload: own\nextends: {MODEL}\nphases: [forward]\nprecision: {{gradient: 16 bit}}\n")
+    asked = (str(path), "--concurrency", "2", "--tensor", "1", "--set", "accelerators=1")
+    (told,) = _run("serve", "dgx_h100", *asked)["warnings"]  # type: ignore[misc]
+    assert "gradient" in told
+    asked = (str(path), "--concurrency", "2", "--requests", "2", "--isl", "64", "--osl", "4")
+    assert _run("serve-trace", "dgx_h100", *asked)["warnings"] == [told]
+
+
 def _run(*words: str) -> dict[str, object]:
     found = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
     assert found.exit_code == 0, found.output

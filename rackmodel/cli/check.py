@@ -22,14 +22,14 @@ def check(
     from rackmodel.errors import MOST_SHOWN, InputError
     from rackmodel.inputs import check as check_file
     from rackmodel.inputs import read_workload
-    from rackmodel.model.misspelt import doubtful_operands
+    from rackmodel.model.misspelt import doubts_of
 
     rows: list[dict[str, Any]] = []
     for name in files:
         try:
             kind = check_file(name)
             workload = read_workload(name) if kind == "workload" else None
-            warnings = [*workload.idle, *doubtful_operands(workload)] if workload is not None else []
+            warnings = list(doubts_of(workload)) if workload is not None else []
             rows.append({"file": name, "ok": True, "kind": kind, "error": None, "problems": [], "warnings": warnings})
         except InputError as problem:
             shown = [one.to_dict() for one in problem.problems[:MOST_SHOWN]] if as_json else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,6 +75,7 @@ def serve_trace(
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
     from rackmodel.errors import InputError
+    from rackmodel.model.misspelt import doubts_of
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
     from rackmodel.serving.trace import simulate
@@ -88,6 +90,7 @@ def serve_trace(
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
+    told = list(doubts_of(workload_of(service, Widths())))
     longest = int((made.prompt + made.output).argmax())
     tokens = float(made.prompt[longest] + made.output[longest])
     asked_for = "--osl" if made.output[longest] > made.prompt[longest] else "--isl"
@@ -104,9 +107,9 @@ def serve_trace(
         write_figures(output, made, figures)
     if as_json:
         carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
-        print_json({"asked": asked, **found, **carbon, **({"money_per_token": paid.to_dict()} if paid else {})})
+        print_json({"asked": asked, **found, **carbon, **({"money_per_token": paid.to_dict()} if paid else {}), "warnings": told})
         return
-    _print(asked, found, emitted, paid)
+    _print(asked, found, emitted, paid, told)
 
 
 def _check_drawn(said_by: typer.Context, trace: Path | None) -> None:
@@ -155,7 +158,7 @@ def _made(rate: float | None, count: int, lengths: tuple[float, float, float], s
     return drawn_trace(count, lengths, rate, seed)
 
 
-def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: JobMoney | None) -> None:
+def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: JobMoney | None, told: Sequence[str]) -> None:
     from rich.table import Table
 
     from rackmodel.report.tables import format_number, format_si, wrapped
@@ -173,5 +176,5 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
     each, request = (format_si(found[f"joules_per_{one}"], "J", 3) for one in ("token", "request"))
     watts = format_si(found["joules"] / found["seconds"], "W", 3)
     echo(f"{format_si(found['joules'], 'J', 3)}, {watts} in the mean: {each} an output token, {request} a request")
-    for line in wrapped(per_token_lines(emitted, paid)):
+    for line in wrapped([*(f"warning: {one}" for one in told), *per_token_lines(emitted, paid)]):
         echo(line)

@@ -22,9 +22,9 @@ from rackmodel.model.workload import Workload, streams_like_result
 _SHORT, _LONG = 3, 7
 
 
-def doubtful_operands(workload: Workload) -> tuple[str, ...]:
-    """A sentence for each operand that nothing makes and that may not be meant so."""
-    return *misspelt_operands(workload), *second_streams(workload)
+def doubts_of(workload: Workload) -> tuple[str, ...]:
+    """A sentence for all that a file says and that changes nothing, and for each operand that nothing makes and may not be meant so."""
+    return *workload.idle, *misspelt_operands(workload), *second_streams(workload)
 
 
 def second_streams(workload: Workload) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from rackmodel.carbon.costing import money_weights
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.listed import Asked, passed_over_in
+from rackmodel.model.misspelt import doubts_of
 from rackmodel.serving.engine import engine_facts
 from rackmodel.serving.offers import FIGURES, Load, Offered, Service, Widths, check_positions, engine_of, offers_of, workload_of
 from rackmodel.serving.pool_search import PoolSpace, pool_offers
@@ -59,7 +60,7 @@ class ServingSpace:
 @dataclass(frozen=True)
 class ServingAnswer:
     """best: of all points within the limits · front: of these, throughput against interactivity · infeasible: why → points · warnings:
-    degrees that no deployment has."""
+    what the model's file says and changes nothing, or may not be meant, and degrees that no deployment has."""
 
     best: Offered
     front: tuple[Offered, ...]
@@ -135,7 +136,8 @@ def search_service(
     )
     used = dict.fromkeys(one.machine.used for one in (prompts_on or service, service))
     passed = passed_over_in(_asked(space, found.tried), f"deployment on {' or '.join(map(str, used))} accelerators")
-    return ServingAnswer(best, pareto(inside), tuple(found.offers), certificate, infeasible, passed)
+    told = (*doubts_of(workload_of(service, Widths())), *passed)
+    return ServingAnswer(best, pareto(inside), tuple(found.offers), certificate, infeasible, told)
 
 
 def _check_asked(service: Service, space: ServingSpace, figures: Sequence[str], prompts_on: Service | None) -> None:

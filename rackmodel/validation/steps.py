@@ -143,7 +143,7 @@ def _without_unit(key: StepKey, machine: Architecture, cases: Sequence[TrainingC
     compute = machine.computing[0].compute
     rates = compute.precisions if compute is not None else {}
     asked = {number: case.unit for number, case in enumerate(cases) if case.unit and rates and case.unit not in rates}
-    return {number: f"{key.machine} multiplies no {unit}" for number, unit in asked.items()}
+    return {number: f"{key.machine} multiplies no {unit} (it has {', '.join(rates)})" for number, unit in asked.items()}
 
 
 def _priced(
