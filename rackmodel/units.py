@@ -23,7 +23,7 @@ atto- = 1e-18 = a-
 femto- = 1e-15 = f-
 pico- = 1e-12 = p-
 nano- = 1e-9 = n-
-micro- = 1e-6 = µ- = u-
+micro- = 1e-6 = µ- = u- = μ-
 milli- = 1e-3 = m-
 centi- = 1e-2 = c-
 kilo- = 1e3 = k- = K-

@@ -141,6 +141,7 @@ def test_no_rate_is_nothing(compute, tmp_path):
 
 def test_quantities_of_sense_are_read_as_ever():
     assert parse_quantity("0 pJ/bit", "joule/byte") == 0
+    assert parse_quantity("2 \u00b5s", "second") == parse_quantity("2 \u03bcs", "second") == parse_quantity("2 us", "second")
     assert parse_quantity("1.3 pJ/bit", "joule/byte") == pytest.approx(1.04e-11, rel=1e-12)
     assert (parse_quantity("50 %", ""), parse_quantity("3 Mb", "byte"), parse_quantity("2 GB/s", "byte/second")) == (0.5, 375e3, 2e9)
 

@@ -129,6 +129,13 @@ BAD = {
     "huge exponent in a unit": (A, "50 GB/s", "50 GB^9^9^9^9", "6:40", "unknown unit"),
     "negative quantity": (A, "80 GB", "-80 GB", "16:19", "'-80 GB' is negative"),
     "zero bandwidth": (A, "900 GB/s", "0 GB/s", "10:42", "tree.rack.network.bandwidth: bandwidth must be positive"),
+    "more instances than numbers": (
+        A,
+        "count: 2",
+        "count: 9007199254740991",
+        "5:3",
+        "tree.system: 3.6e+16 instances of one level: at most 2^53",
+    ),
     "negative count": (A, "count: 2", "count: -2", "9:12", "tree.rack.count: -2 must be above 0"),
     "count is text": (A, "count: 2", "count: two", "9:12", "tree.rack.count: 'two': want a whole number"),
     "count is a fraction": (A, "count: 2", "count: 2.5", "9:12", "'2.5': want a whole number"),

@@ -270,6 +270,8 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
         ("llama3_8b", {"num_key_value_heads": [8] * 31 + [4]}, "num_key_value_heads: [8, 8"),  # passed over, it had 32 heads of keys
         ("llama3_8b", {"num_key_value_heads": "8"}, "num_key_value_heads: '8' is no number"),
         ("llama3_8b", {"num_key_value_heads": True}, "num_key_value_heads: true: want a number"),
+        ("llama3_8b", {"num_hidden_layers": True}, "num_hidden_layers: true: want a number"),
+        ("llama3_8b", {"num_key_value_heads": 7}, "config.json:5:25: sizes.q: num_attention_heads / num_key_value_heads is 4.57143"),
         ("llama3_8b", {"head_dim": "64"}, "head_dim: '64' is no number"),
         ("llama3_8b", {"tie_word_embeddings": "true"}, "tie_word_embeddings: true: want true or false"),
         ("llama3_8b", {"max_position_embeddings": "8192"}, "max_position_embeddings: '8192' is no number"),

@@ -627,6 +627,16 @@ def call(**cells: str) -> ScoredRow:
     return collective_rows([PublishedRow("one", found.get("dataset", "mine"), "collective", found, "rows.csv", 2)])[0]
 
 
+def test_gpus_are_known_by_the_names_that_their_drivers_print() -> None:
+    drivers = {
+        "NVIDIA A100-SXM4-80GB": "dgx_a100",
+        "NVIDIA H100 80GB HBM3": "dgx_h100",
+        "Tesla V100-SXM2-32GB": "dgx_v100",
+        "TPU v5p": "tpu_v5p",
+    }
+    assert {name: words().machine(name, "mine").machine for name in drivers} == drivers
+
+
 def test_a_data_set_says_which_machine_its_word_for_a_gpu_means() -> None:
     """B200 of mleng_b200_efa lie behind EFA, where NCCL starts 0.38 ms late (stas00/ml-engineering 744d01e18b79); DGX's do not."""
     efa = call(dataset="mleng_b200_efa")

@@ -64,10 +64,14 @@ class Config:
             raise InputError(fact, where=self.node.where, path=missing[0][0])
         value = float(array_value(text, self.numbers, path))
         if value != round(value):
-            raise InputError(f"{text} is {value:g}, not a whole number", where=self.node.where, path=path)
+            raise InputError(f"{text} is {value:g}, not a whole number", where=self._place(text), path=path)
         if value < 0:
-            raise InputError(f"{text} is {value:g}: want 0 or more", where=self.node.where, path=path)
+            raise InputError(f"{text} is {value:g}: want 0 or more", where=self._place(text), path=path)
         return round(value)
+
+    def _place(self, text: Expression) -> Where:
+        """Of the first key of an expression that the config has."""
+        return next((child.where for key, child in self.node.mapping.items() if key in size_names(text)), self.node.where)
 
 
 def read_config(root: Marked) -> Config:
@@ -220,7 +224,7 @@ def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -
 def _no_numbers(node: Marked, family: FamilySpec) -> Iterator[InputError]:
     """Keys that are read as numbers, and say something else."""
     switches = {key for key, value in family.defaults.items() if isinstance(value, bool)}
-    counted = {name for said in family.sizes.values() for text in options(said) for name in size_names(text)} - switches
+    counted = _named(family) - switches
     for key in sorted({*_number_keys(family), *POSITIONS} & set(node.mapping), key=list(node.mapping).index):
         child = node.mapping[key]
         if child.value is None:

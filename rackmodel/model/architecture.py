@@ -247,6 +247,8 @@ class Tier:
 
 MOST_ACCELERATORS = 2**24
 """In use at once: groups are laid out member by member, and no machine has so many."""
+MOST_INSTANCES = 1 << 53
+"""Of one level, in use or not: more are no whole number of a float."""
 
 
 class Architecture(Spec):
@@ -278,6 +280,8 @@ class Architecture(Spec):
                     f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}"
                 )
         self._one_backing()
+        if (most := _most_instances(self.tree)) > MOST_INSTANCES:
+            raise ValueError(f"tree: {most:.3g} instances of one level: at most 2^53")
         if self.accelerators is not None and self.accelerators > self.available:
             raise ValueError(f"accelerators: {self.accelerators} asked for, the tree has {self.available}")
         if self.used > MOST_ACCELERATORS:
@@ -522,6 +526,11 @@ def _without(level: Level, accelerators: set[str]) -> Level:
         if not inside or inside - accelerators:
             kept.append(_without(child, accelerators) if inside & accelerators else child)
     return level.model_copy(update={"children": tuple(kept)})
+
+
+def _most_instances(level: Level) -> int:
+    """Instances of the level of which there are most in all instances of a level."""
+    return level.count * max((_most_instances(child) for child in level.children), default=1)
 
 
 def _accelerators_of(level: Level) -> int:
