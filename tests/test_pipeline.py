@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+import rackmodel as rm
 from rackmodel.cost.step.clock.pipeline_orders import STEADY, fullest_moments, held, in_flight, order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import FOLDED, SCHEDULES, SPLIT
@@ -378,3 +379,69 @@ def test_sixteen_stages_of_four_chunks_take_less_than_a_second() -> None:
     begin = time.perf_counter()
     simulate("interleaved", times, micro_batches=128, chunks=4)
     assert time.perf_counter() - begin < 1.0
+
+
+BY_HAND = """workload: two_products
+phases: [forward, backward, optimizer]
+sizes: {b: 512, d: 8192, f: 32768, layers: 8}
+precision: {activation: 16 bit, weight: 16 bit, gradient: 32 bit, state: 96 bit}
+sections:
+  block:
+    repeat: layers
+    einsums:
+      up: H[b,f] = X[b,d] * W1[d,f]
+      down: Y[b,d] = H[b,f] * W2[f,d]
+"""
+FOUR_STAGES = """mapper: four_stages
+axes: {pp: {degree: 4, stages: layers}, dp: {degree: 2, place: inner}}
+split: {dp: [b]}
+micro_batch: [32]
+schedule: 1f1b
+profile: serial
+"""
+
+
+def _drained(forward: float, backward: list[float], stages: int) -> float:
+    """Seconds from the start of 1F1B until the first stage has run its last pass, in the order of each stage's passes."""
+    batches = len(backward)
+    orders = []
+    for stage in range(stages):
+        lead = min(batches, stages - 1 - stage)
+        rest = [pair for k in range(batches) for pair in ((("F", lead + k),) if lead + k < batches else ()) + (("B", k),)]
+        orders.append([*(("F", k) for k in range(lead)), *rest])
+    done: dict[tuple[str, int, int], float] = {}
+    free, place = [0.0] * stages, [0] * stages
+    while any(place[stage] < len(orders[stage]) for stage in range(stages)):
+        for stage in range(stages):
+            while place[stage] < len(orders[stage]):
+                way, k = orders[stage][place[stage]]
+                before = (way, k, stage - 1) if way == "F" else (way, k, stage + 1) if stage < stages - 1 else ("F", k, stage)
+                if before[2] >= 0 and before not in done:
+                    break
+                free[stage] = max(free[stage], done.get(before, 0.0)) + (forward if way == "F" else backward[k])
+                done[way, k, stage] = free[stage]
+                place[stage] += 1
+    return free[0]
+
+
+def test_a_step_of_1f1b_is_what_a_hand_makes_of_its_bytes_and_links() -> None:
+    """Two layers a stage, all bound by memory: bytes over bandwidth, a ring of two, sends that hold the device."""
+    found = rm.search("dgx_h100", BY_HAND, FOUR_STAGES, set={"accelerators": 8}).result
+    machine = rm.read("dgx_h100")
+    memory = machine.level("gpu").memory.bandwidth_bytes_per_s
+    node = machine.level("node").network
+    link = float(node.bandwidth_bytes_per_s) * float(node.sustained)
+    x, h, w = 32 * 8192 * 2, 32 * 32768 * 2, 8192 * 32768 * 2
+    hand_over = x / link + float(node.latency_s)
+    forward = 2 * 2 * (x + w + h) / memory + hand_over
+    operands = 2 * (2 * (x + w + h) + 2 * (x + h))  # of the products that make gradients of inputs and of weights, in two layers
+    summed = 2 * 2 * 2 * w  # gradients of 32 bit, written once
+    reduced = 4 * (2 * 0.5 * 2 * w / link + float(node.start_s) + 2 * float(node.latency_s))
+    updated = 2 * 2 * 8192 * 32768 * (4 + 12 + 12 + 2) / memory
+    tail = reduced + updated
+
+    def step(reads: list[float]) -> float:
+        return _drained(forward, [(operands + (1 + read) * summed) / memory + hand_over for read in reads], 4) + tail
+
+    assert found.latency_s == pytest.approx(step([7 / 8] * 8), rel=1e-9)
+    assert found.latency_s == pytest.approx(step([0.0] + [1.0] * 7), rel=0.008)  # as docs/clock.md has it: all at the mean
