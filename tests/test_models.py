@@ -105,6 +105,13 @@ PUBLISHED = {
     "exaone35_7_8b": 7_818_448_896,
     "deepseek_moe_16b": 16_375_728_128,
     "granite4_micro": 3.4e9,
+    "minicpm_2b": 2_724_880_896,
+    "internlm3_8b": 8.8e9,
+    "stablelm_3b": 2_795_443_200,
+    "chatglm3_6b": 6_243_584_000,
+    "gptj_6b": 6_053_381_344,
+    "bloom_176b": 176_247_271_424,  # BLOOM (arXiv 2211.05100), table 3
+    "ling_lite": 16.8e9,  # Ling (arXiv 2503.05139), table 1
 }
 
 CACHED = {
