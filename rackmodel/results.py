@@ -16,6 +16,7 @@ from rackmodel.carbon.operational import carbon_g_per_j, operational_carbon_g
 from rackmodel.carbon.ownership import Ownership
 from rackmodel.carbon.ranges import factor
 from rackmodel.carbon.run import tokens_of
+from rackmodel.cost.inside.gpu import unmeasured
 from rackmodel.cost.inside.nest_view import nest_name
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
@@ -46,7 +47,7 @@ def result_of(
     """The result of one mapping. held: bytes by what holds them on the fullest accelerator · certificate: of the search that found it ·
     warnings: what a reader must know of it."""
     architecture, workload = step.job.setting.architecture, step.job.workload
-    warnings = (*doubts_of(workload), *warnings)
+    warnings = (*doubts_of(workload), *unmeasured(step.job.profile, architecture), *warnings)
     ledger = step_ledger(step)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
     certificate = certificate or _priced_alone(latency, step.job.profile.name)

@@ -332,3 +332,15 @@ def test_of_a_long_list_the_nearest_words_are_told() -> None:
     assert "name_290, name_291" in told
     assert "and 240 more" in " ".join(told.split())
     assert told.endswith("did you mean 'name_029'?")
+
+
+def test_kernels_that_a_profile_measures_and_an_accelerator_does_not_state_are_told(run) -> None:
+    """Beside a machine whose kernels are measured, one at its peak rates looks faster than it is."""
+    asked = ("ffn", "data", "--profile", "torchtitan", "--set", "m=64")
+    _, out, _ = run("compare", "tpu_v3:1,a100:1", *asked)
+    said = "profile 'torchtitan' runs measured kernels, of which chip states none"
+    assert f"warning (data on tpu_v3): {said}" in " ".join(out.split())
+    _, out, _ = run("compare", "a100:1", *asked)
+    assert "warning" not in out
+    _, out, _ = run("serve", "tpu_v3", "llama3_8b_decoder", "--tensor", "1", "--concurrency", "1", "--set", "accelerators=1")
+    assert "warning: profile 'vllm' runs fitted kernels, of which chip states none" in " ".join(out.split())

@@ -101,7 +101,12 @@ def compare(
             from rackmodel.report.tables import wrapped
 
             print_comparison(results, several=not cells[0].alone)
-            told = [*carbon_lines(results, _names(results)), *unlike_bases(results), *(f"total carbon: {flip.words()}" for flip in flips)]
+            told = [
+                *_warnings(results),
+                *carbon_lines(results, _names(results)),
+                *unlike_bases(results),
+                *(f"total carbon: {flip.words()}" for flip in flips),
+            ]
             for line in wrapped(told):
                 echo(line)
             if pairs:
@@ -128,6 +133,17 @@ def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:
     """What tells results apart: the mapper, and the machine where there are several."""
     alone = len({result.architecture for result in results}) == 1
     return [result.mapper if alone else f"{result.mapper}{joint}{result.architecture}" for result in results]
+
+
+def _warnings(results: Sequence[Result]) -> list[str]:
+    """What readers must know of results, each sentence once, with whose it is where it is not said of all."""
+    named = list(zip(_names(results), results, strict=True))
+    every = dict.fromkeys(said for result in results for said in result.warnings)
+    told = []
+    for said in every:
+        whose = [name for name, result in named if said in result.warnings]
+        told.append(f"warning: {said}" if len(whose) == len(named) else f"warning ({', '.join(whose)}): {said}")
+    return told
 
 
 def _flips(results: Sequence[Result]) -> Sequence[Flip]:

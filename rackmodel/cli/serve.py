@@ -122,10 +122,10 @@ def _print_beside(
     """What stands below the table. token: what a token emits and costs · spread: figure → share of requests → seconds."""
     from rackmodel.report.tables import format_si, wrapped
 
-    for line in warnings:
-        echo(f"warning: {line}")
     shares = {name: ", ".join(f"{share} {format_si(value, 's', 3)}" for share, value in one.items()) for name, one in spread.items()}
-    for line in wrapped([*token, *(f"{name.upper()} at the best: {words}" for name, words in shares.items())]):
+    for line in wrapped(
+        [*(f"warning: {one}" for one in warnings), *token, *(f"{name.upper()} at the best: {words}" for name, words in shares.items())]
+    ):
         echo(line)
     for line in (line for one in launches for line in one.lines()):
         echo(line)

@@ -74,6 +74,7 @@ def serve_trace(
     """Run requests through one replica; the same trace and seed give the same figures."""
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
+    from rackmodel.cost.inside.gpu import unmeasured
     from rackmodel.errors import InputError
     from rackmodel.model.misspelt import doubts_of
     from rackmodel.serving.ask import service_of
@@ -90,7 +91,7 @@ def serve_trace(
     service = replace(service, **drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
-    told = list(doubts_of(workload_of(service, Widths())))
+    told = [*doubts_of(workload_of(service, Widths())), *unmeasured(service.profile, service.machine)]
     longest = int((made.prompt + made.output).argmax())
     tokens = float(made.prompt[longest] + made.output[longest])
     asked_for = "--osl" if made.output[longest] > made.prompt[longest] else "--isl"

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from rackmodel.carbon.costing import money_weights
+from rackmodel.cost.inside.gpu import unmeasured
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.certificate import Certificate
 from rackmodel.model.listed import Asked, passed_over_in
@@ -136,7 +137,9 @@ def search_service(
     )
     used = dict.fromkeys(one.machine.used for one in (prompts_on or service, service))
     passed = passed_over_in(_asked(space, found.tried), f"deployment on {' or '.join(map(str, used))} accelerators")
-    told = (*doubts_of(workload_of(service, Widths())), *passed)
+    machines = {one.machine.name: one.machine for one in (prompts_on or service, service)}
+    at_peak = (said for machine in machines.values() for said in unmeasured(service.profile, machine))
+    told = (*doubts_of(workload_of(service, Widths())), *at_peak, *passed)
     return ServingAnswer(best, pareto(inside), tuple(found.offers), certificate, infeasible, told)
 
 

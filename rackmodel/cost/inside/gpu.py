@@ -8,6 +8,7 @@ import numpy as np
 
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import Compute, Kernels
 
 
@@ -45,3 +46,12 @@ def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | No
     (place, memory, _), *inner = architecture.memories
     cache = (inner[0][1].capacity_bytes or 0.0) * inner[0][2] if inner else 0.0
     return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf, cache)
+
+
+def unmeasured(profile: ProfileSpec, architecture: Architecture) -> tuple[str, ...]:
+    """A sentence where a profile asks for measured kernels of an accelerator that states none."""
+    if profile.kernels == "peak":
+        return ()
+    without = [pool.accelerator.name for pool in architecture.pools if gpu_of(pool) is None]
+    asks = f"profile '{profile.name}' runs {profile.kernels} kernels"
+    return tuple(f"{asks}, of which {name} states none: operations run at its peak rates, a bound and no forecast" for name in without)
