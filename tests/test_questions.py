@@ -73,6 +73,8 @@ def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
         assert other["result"]["latency_s"] == alone.latency_s
         assert other["worse"] == pytest.approx(alone.latency_s / said["result"]["latency_s"] - 1)
         assert other["worse"] >= 0
+    found = CliRunner().invoke(app, ["why", *ASK, "--not", "axes.pp.degree=8"])
+    assert str(found.exception).startswith("--not axes.pp.degree=8: axes.pp: unknown key 'pp'")
     text = run("why", *ASK, "--not", "axes.tp.degree=8").output
     assert "not axes.tp.degree=8" in text
     assert "proven" in text

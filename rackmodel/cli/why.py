@@ -135,14 +135,22 @@ def _tell_if_another(best: Result, name: str) -> None:
 
 def _read(asked: dict[str, Any], condition: str) -> None:
     """Raise InputError for a condition that the inputs do not take, or that is none: another objective has no answer that is worse."""
-    from rackmodel.errors import InputError
+    from rackmodel.errors import InputError, Where
     from rackmodel.inputs import read_inputs
+    from rackmodel.inputs.load import at_override
     from rackmodel.inputs.said import instead
 
     name, _, goal = (word.strip() for word in condition.partition("="))
     if name in ("minimize", "mapper.minimize"):
         raise InputError(f"an objective is no condition of the answer: ask for it by --minimize {goal}", path="--not")
-    read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=instead(asked["sets"], [condition]))
+    try:
+        read_inputs(asked["architecture"], asked["workload"], mapper=asked["mapper"], sets=instead(asked["sets"], [condition]))
+    except InputError as problem:
+        said = at_override(condition)
+        if problem.where != said or problem.more:
+            raise
+        here = Where(said.file.replace("--set", "--not", 1))
+        raise InputError(problem.message, where=here, path=problem.path, known=problem.known, given=problem.given) from None
 
 
 def _searching(asked: dict[str, Any], watch: Watch) -> tuple[Callable[..., Result], Callable[..., Result]]:
