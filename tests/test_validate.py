@@ -542,7 +542,7 @@ def test_a_word_that_a_row_lacks_is_told_by_its_column(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("gpu,m,n,k,latency_us\nh100,64,64,64,9\n,64,64,64,9\n", encoding="utf-8")
     why = [row.refused for row in validate([path]).rows]
-    assert why == ["no precision is said (column gemm_dtype or precision)", "no GPU is said (column gpu)"]
+    assert why == ["no precision is said (column gemm_dtype or precision or dtype)", "no GPU is said (column gpu)"]
 
 
 def test_bytes_that_are_no_text_and_broken_streams_are_refused(tmp_path: Path) -> None:
@@ -635,6 +635,16 @@ def test_gpus_are_known_by_the_names_that_their_drivers_print() -> None:
         "TPU v5p": "tpu_v5p",
     }
     assert {name: words().machine(name, "mine").machine for name in drivers} == drivers
+
+
+def test_products_of_an_accelerator_that_states_no_kernels_are_priced_at_peak_and_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("m,n,k,latency_ms,dtype,system\n4096,4096,4096,1.2,bf16,TPU v3\n4096,4096,4096,0.25,bfloat16,H100\n")
+    chip, gpu = validate([file]).rows
+    assert chip.predicted == pytest.approx(2 * 4096**3 / 123.20768e12, rel=1e-6)
+    assert (chip.measured, gpu.measured) == (1.2e-3, 0.25e-3)
+    said = "tpu_v3 states no measured kernels: peak rates"
+    assert (said in chip.assumptions, said in gpu.assumptions) == (True, False)
 
 
 def test_a_data_set_says_which_machine_its_word_for_a_gpu_means() -> None:

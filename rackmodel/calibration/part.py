@@ -18,7 +18,7 @@ from rackmodel.calibration.fit_vectors import LEAST_ROWS as LEAST_RUNS
 from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
 from rackmodel.calibration.from_layers import cases_of, products_of_layers, vectors_of_layers
 from rackmodel.calibration.part_attention import CalibratedAttention, attention_tree, calibrate_attention
-from rackmodel.calibration.product_rows import PRECISIONS, ProductRows, one_gpu, read_products
+from rackmodel.calibration.product_rows import ProductRows, one_gpu, read_products
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.experts import expert_device
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
@@ -31,7 +31,7 @@ from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import WAITING, Products, WatchedKind, width
 from rackmodel.validation.experts import ExpertCase, expert_case
 from rackmodel.validation.layer_ops import LayerCase
-from rackmodel.validation.rows import PublishedRow, columns_of, kind_of_file, read_rows
+from rackmodel.validation.rows import PRECISIONS, PublishedRow, columns_of, kind_of_file, read_rows
 from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
 
 KERNELS = ("expert products", "quantise", "layer operation")

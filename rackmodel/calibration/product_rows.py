@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 
 from rackmodel.csv_file import csv_table, no_column, text_of
 from rackmodel.errors import InputError, Where
+from rackmodel.validation.rows import PRECISIONS, TIMES
 
 Array = NDArray[np.float64]
 
-UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
-TIMES = {f"{word}_{unit}": size for word in ("latency", "time") for unit, size in UNITS.items()}
-PRECISIONS = ("gemm_dtype", "precision", "dtype")
 GPUS = ("system", "gpu", "device")
 WORDS = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", "float8": "fp8", "nvfp4": "fp4"}
 """What files call a precision → what parts call it. fp16 and bf16 are multiplied at one rate."""

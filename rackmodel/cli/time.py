@@ -64,3 +64,5 @@ def time(
         echo(f"  {name:<24}{format_si(seconds, 's')}")
     if found.rate:
         echo(f"  {found.rate_of:<24}{format_si(found.rate, found.rate_unit.replace('byte', 'B'))}")
+    if found.note:
+        echo(found.note)

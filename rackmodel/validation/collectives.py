@@ -137,9 +137,9 @@ def price_messages(machine: Architecture, case: CollectiveCase, sizes: Array) ->
         far = inside if case.nodes > 1 else 1
         return np.asarray(send(machine, np.array([0]), np.array([far])).total(sizes))
     if case.nodes > 1 and each > inside:
-        raise InputError(f"{each} members in a node of {inside}")
+        raise InputError(f"{each} members in a node of {inside}", path="--members")
     if (case.nodes - 1) * inside + each > machine.available:
-        raise InputError(f"{case.members} members: the machine has {machine.available}")
+        raise InputError(f"{case.members} members: the machine has {machine.available}", path="--members")
     mesh = Mesh(("node", "gpu"), (case.nodes, each), (inside, 1))
     return np.asarray(best_collective(machine, mesh, ["node", "gpu"], case.operation, sizes, case.algorithms).seconds)
 

@@ -22,7 +22,7 @@ from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.compiled import LAYOUTS, compiled_first
 from rackmodel.validation.meter import Loop, readings
-from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.rows import PRECISIONS, TIMES, PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.unknowns import of_fit
@@ -170,12 +170,13 @@ def _priced_at_once(
     found = {}
     for place, (number, (case, measured, precision)) in enumerate(own):
         row = rows[number]
-        notes = (*(text for text in (case.machine.note, precision.note) if text), f"timed: {case.timed}")
+        at_peak = "" if gpu is not None else f"{machine.name} states no measured kernels: peak rates"
+        notes = (*(text for text in (case.machine.note, precision.note, at_peak) if text), f"timed: {case.timed}")
         time = ScoredRow(
             id=row.id,
             dataset=row.dataset,
             system=row.text("system", "gpu"),
-            precision=row.text("gemm_dtype", "precision") or f"{case.bits} bit",
+            precision=row.text(*PRECISIONS) or f"{case.bits} bit",
             measured=measured,
             predicted=float(seconds[place]),
             assumptions=notes,
@@ -233,11 +234,11 @@ def _case(row: PublishedRow) -> _Asked:
 
 
 def _precision(row: PublishedRow) -> PrecisionWords:
-    return look_up(words().precisions, "precision", row.text("gemm_dtype", "precision"), "gemm_dtype", "precision")
+    return look_up(words().precisions, "precision", row.text(*PRECISIONS), *PRECISIONS)
 
 
 def _seconds(row: PublishedRow, sizes: Mapping[str, float]) -> float:
-    for column, scale in (("time_ms", 1e-3), ("latency_us", 1e-6), ("time_us", 1e-6), ("median_us", 1e-6)):
+    for column, scale in TIMES.items():
         value = row.number(column)
         if value:
             return value * scale

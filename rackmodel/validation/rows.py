@@ -11,6 +11,11 @@ from rackmodel.errors import InputError, Where, nearest
 
 Cells = Mapping[str, str]
 
+PRECISIONS = ("gemm_dtype", "precision", "dtype")
+"""Columns of a product that may say its precision."""
+TIMES = {"latency_us": 1e-6, "time_us": 1e-6, "median_us": 1e-6, "time_ms": 1e-3, "latency_ms": 1e-3, "time_s": 1.0, "latency_s": 1.0}
+"""Columns of a kernel that may say its time → seconds of one of it."""
+
 KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("training", frozenset({"n_gpus", "tp", "pp", "dp", "seq_len", "gpu"}), ""),
     ("product", frozenset({"m", "n", "k"}), ""),

@@ -76,18 +76,20 @@ class OneCall:
 
 @dataclass(frozen=True)
 class OneTime:
-    """seconds: of it · bins: part → seconds it is limited by · rate, rate_of, rate_unit: what that comes to."""
+    """seconds: of it · bins: part → seconds it is limited by · rate, rate_of, rate_unit: what that comes to · note: what it rests on, where
+    that is not the accelerator's measured kernels."""
 
     seconds: float
     bins: dict[str, float]
     rate: float = 0.0
     rate_of: str = ""
     rate_unit: str = ""
+    note: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         rate = {"rate": self.rate, "rate_of": self.rate_of, "rate_unit": self.rate_unit} if self.rate_of else {}
-        return {"seconds": self.seconds, "bins": self.bins, **rate}
+        return {"seconds": self.seconds, "bins": self.bins, **rate, "note": self.note}
 
 
 def time_of(machine: Architecture, what: str, call: OneCall) -> OneTime:
@@ -195,9 +197,10 @@ def _kernel(machine: Architecture, what: str, call: OneCall) -> OneTime:
     charges, seconds = price_local(machine, form, columns, bits, timed=_timed(machine, call, form, columns, bits))
     bins = _bins(charges)
     whole = float(seconds[0])
+    note = "" if gpu_of(machine) is not None else f"{machine.accelerator.name} states no measured kernels: at its peak rates"
     if what == "gemm":
-        return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s")
-    return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s")
+        return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s", note)
+    return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s", note)
 
 
 def _timed(machine: Architecture, call: OneCall, form: str, columns: Mapping[str, Array], bits: int) -> str:
