@@ -40,6 +40,7 @@ from rackmodel.validation.score import ScoredRow, anchored, rank_correlation, sc
 from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.structures import cut_of_layers, macs_of
+from rackmodel.validation.table import report_lines
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.training_models import model_of
@@ -645,6 +646,12 @@ def test_products_of_an_accelerator_that_states_no_kernels_are_priced_at_peak_an
     assert (chip.measured, gpu.measured) == (1.2e-3, 0.25e-3)
     said = "tpu_v3 states no measured kernels: peak rates"
     assert (said in chip.assumptions, said in gpu.assumptions) == (True, False)
+
+
+def test_refused_rows_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("m,n,k,latency_ms,dtype,system\n64,64,64,1,bf16,H100\n64,64,64,1,bf16,Tesla T4\n64,64,64,1,bf16,Tesla T4\n")
+    assert "refused own: 2 rows, no GPU called 'Tesla T4' (first own:2)" in list(report_lines(validate([file])))
 
 
 def test_a_data_set_says_which_machine_its_word_for_a_gpu_means() -> None:

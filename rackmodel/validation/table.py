@@ -26,9 +26,10 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     over = sum(row.over_capacity for row in report.rows)
     if over:
         yield f"{over} rows do not fit the memory they ran in; they are priced as if they did"
+    first = {(row.dataset, row.refused): row.id for row in reversed(report.rows)}
     for one in report.datasets:
         for why, count in one.refused.items():
-            yield f"refused {one.name}: {count} rows, {why}"
+            yield f"refused {one.name}: {count} rows, {why} ({'first ' if count > 1 else ''}{first[one.name, why]})"
     for one in report.missed:
         yield f"missed {one.name}: its mean is above its bar of {one.bar:g} %"
     yield from _assumed(report)
