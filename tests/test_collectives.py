@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.network.collectives import collective, mesh_collective, send
 from rackmodel.cost.network.fabric import fabric_of
+from rackmodel.cost.network.likeness import canonical
 from rackmodel.cost.network.link_groups import Permuted, _moved
-from rackmodel.cost.network.permuted import permuted
+from rackmodel.cost.network.permuted import crossed, permuted
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
 from rackmodel.inputs.plain_yaml import loaded
@@ -367,3 +369,25 @@ def test_what_all_members_send_is_counted_by_cells_as_flow_by_flow() -> None:
         assert fabric.switched
         for mine, theirs in zip(by_cells, _moved(fabric, rows, weight, None, flows, object()), strict=True):
             assert np.array_equal(mine, theirs)
+
+
+def test_what_crosses_the_tiers_of_a_group_that_is_alike_everywhere_is_counted_as_flow_by_flow() -> None:
+    """Every ring, halving and hierarchy of groups with as many members under every child of a tier, over up to four switches."""
+    random, seen = np.random.default_rng(56), 0
+    for _ in range(80):
+        tiers = [
+            (int(random.integers(1, 9)), network(striped=bool(random.integers(2)), oversubscription=float(random.choice([1.0, 1.5]))))
+            for _ in range(random.integers(1, 5))
+        ]
+        fabric = fabric_of(machine(*tiers))
+        extents = tuple(int(random.integers(1, tier.children + 1)) for tier in fabric.tiers)
+        rows, weight = canonical(fabric, extents), random.integers(1, 4, 1)
+        for name in ("ring", "halving_doubling", "hierarchical") if rows.shape[1] > 1 else ():
+            for phase in ALGORITHMS[name].phases(fabric, rows, "all_reduce", extents):
+                if isinstance(phase, Permuted):
+                    assert phase.crossings is not None
+                    by_tier = crossed(fabric, extents, int(weight[0]), phase.crossings)
+                    for mine, theirs in zip(by_tier, _moved(fabric, rows, weight, extents, phase.flows, object()), strict=True):
+                        assert np.array_equal(mine, theirs)
+                    seen += 1
+    assert seen > 200

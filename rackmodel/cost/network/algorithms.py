@@ -42,6 +42,7 @@ import numpy as np
 
 from rackmodel.cost.network.fabric import Fabric, Indices
 from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Permuted, Phase
+from rackmodel.cost.network.permuted import Crossings
 from rackmodel.cost.network.topologies import hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
 from rackmodel.model.architecture import Tier
@@ -79,7 +80,21 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     if kind in ("broadcast", "reduce"):
         return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True, moves="chain")]
     steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
-    return [Permuted(rows, np.roll(np.arange(p), -1), load=steps / p, steps=steps, path=True, moves="ring")]
+    crossings = _round_crossings(extents) if extents else None
+    return [Permuted(rows, np.roll(np.arange(p), -1), load=steps / p, steps=steps, path=True, moves="ring", crossings=crossings)]
+
+
+def _round_crossings(extents: tuple[int, ...]) -> Crossings:
+    """Of a ring: from the last member under each child to the first under the next, and from the very last to the very first."""
+    top = max((index for index, extent in enumerate(extents) if extent > 1), default=-1)
+    return tuple(
+        ((extent - 1) * prod(extents[index + 1 :]) + (index == top), 1) if extent > 1 else (0, 0) for index, extent in enumerate(extents)
+    )
+
+
+def _all_crossing(extents: tuple[int, ...], index: int) -> Crossings:
+    """Every member sends to one under another child of the same network of tier `index`."""
+    return tuple((prod(extents), prod(extents[:index])) if tier == index else (0, 0) for tier in range(len(extents)))
 
 
 # -- line ------------------------------------------------------------------------------------------------------------------
@@ -320,19 +335,19 @@ def _depth_s(fabric: Fabric, heads: Indices, child: Indices, parent: Indices) ->
 def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
     """Other N than 2^k: the first N − 2^k pairs hand over to one of each first and get the result last; halves are of V there too."""
     p = rows.shape[1]
-    extra = p - (1 << p.bit_length() - 1)
+    extra, rounds = p - (1 << p.bit_length() - 1), range(p.bit_length() - 1)
+    if not extra:
+        tiers = [index for index, extent in enumerate(extents or ()) for _ in range(extent.bit_length() - 1)]
+        crossings = [_all_crossing(extents, index) for index in tiers] if extents else [None] * len(rounds)
+        place = np.arange(p)
+        halves = [Permuted(rows, place ^ 1 << j, 0.5 ** (j + 1), 1, ("halves", j), crossings=crossings[j]) for j in rounds]
+        return _there_and_back([*halves], kind)
     active = np.concatenate([rows[:, 1 : 2 * extra : 2], rows[:, 2 * extra :]], axis=1)
     idle, twin = rows[:, : 2 * extra : 2], rows[:, 1 : 2 * extra : 2]
     place = np.arange(active.shape[1])
-    rounds = range(active.shape[1].bit_length() - 1)
-    if not extra:
-        return _there_and_back([Permuted(rows, place ^ 1 << j, 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds], kind)
-    halves: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds]
-    found = _there_and_back(halves, kind)
-    if extra:
-        first, last = (1 / p if kind == "all_gather" else 1.0), (1 / p if kind == "reduce_scatter" else 1.0)
-        found = [Flows(idle, twin, first, 1, moves="hand over"), *found, Flows(twin, idle, last, 1, moves="hand back")]
-    return found
+    found: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds]
+    first, last = (1 / p if kind == "all_gather" else 1.0), (1 / p if kind == "reduce_scatter" else 1.0)
+    return [Flows(idle, twin, first, 1, moves="hand over"), *_there_and_back(found, kind), Flows(twin, idle, last, 1, moves="hand back")]
 
 
 # -- hierarchies -----------------------------------------------------------------------------------------------------------
@@ -351,7 +366,8 @@ def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int
     load = (q - 1) / q / prod(extents[:index])
     if _has_pairs(fabric, index):
         return Flows(*_to_everyone(rows, extents, index), load / (q - 1), 1 if straight else q - 1, moves=("everyone", index))
-    return Permuted(rows, _neighbours(rows.shape[1], extents, index), load, q - 1, moves=("neighbours", index))
+    to, crossings = _neighbours(rows.shape[1], extents, index), _all_crossing(extents, index)
+    return Permuted(rows, to, load, q - 1, moves=("neighbours", index), crossings=crossings)
 
 
 def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:

@@ -9,10 +9,9 @@ Sources: those of the two files. Streams from a memory above the accelerators: `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
 from rackmodel.cost.network.all_to_alls import ExchangeFigures
 from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, digest, fabric_of
-from rackmodel.cost.network.likeness import Likeness, Sample, canonical, likeness, merged, sample
+from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, sample
 from rackmodel.cost.network.link_groups import Flows, PhaseTraffic, measure, priced_together
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
@@ -221,9 +220,9 @@ def send(architecture: Architecture, members_from: Indices, members_to: Indices)
     fabric = fabric_of(architecture)
 
     def price() -> LinkUse:
-        flows, one = Flows(here, there, load=1.0, steps=1, alone=True), np.ones((len(fabric.tiers), 1))
+        flows = Flows(here, there, load=1.0, steps=1, alone=True)
         found = measure(fabric, here, np.ones(len(here), dtype=np.int64), None, flows, ("send", *digest(here)))
-        return use_of(fabric, _priced(fabric, [_Alike(np.zeros(1, dtype=np.int64), (found,), one, 1.0)], 1, "send"))
+        return use_of(fabric, _priced_once(fabric, (found,), np.ones(len(fabric.tiers)), 1.0, "send"))
 
     return fabric.remember(("send", *digest(here), *digest(there)), price)
 
@@ -262,7 +261,7 @@ def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
 def _of_groups(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Costs | None:
     """[tiers, 1] costs of all that the sample stands for, or None where the algorithm does not apply."""
     found = _of_sample(fabric, groups, kind, algorithm)
-    return _priced(fabric, [_Alike(np.zeros(1, dtype=np.int64), found, groups.copies[:, None], groups.count)], 1, kind) if found else None
+    return _priced_once(fabric, found, groups.copies, groups.count, kind) if found else None
 
 
 def _of_sample(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Measured:
@@ -301,46 +300,36 @@ def _measured(
     return tuple(figures[id(phase)] for phase in phases)
 
 
-@dataclass(frozen=True)
-class _Alike:
-    """Columns of a table whose groups have the same phases. copies: [tiers, columns] or [tiers, 1] · count: [columns] or one."""
-
-    columns: Indices
-    found: Measured
-    copies: Array
-    count: Any
-
-
-def _priced(fabric: Fabric, alike: Sequence[_Alike], n: int, kind: str) -> Costs:
-    """[tiers, n] costs of phases one after another, and of the call (none for a send); zeros on columns of none."""
-    shape = len(fabric.tiers), n
-    wire, slope, start = (np.zeros(shape) for _ in range(3))
-    used, copies, count = np.zeros(shape, dtype=bool), np.ones(shape), np.zeros(n)
-    phases: dict[int, PhaseTraffic] = {}
-    slots: list[tuple[Indices, list[int]]] = []
-    for one in alike:
-        at = one.columns
-        used[:, at] = np.any([figures.hops for figures in one.found], axis=0)[:, None]
-        copies[:, at], count[at] = one.copies, one.count
-        for figures in one.found:
-            if not isinstance(figures, PhaseTraffic):
+def _priced(fabric: Fabric, found: Sequence[Measured], of: Indices, copies: Array, count: Array, kind: str) -> Costs:
+    """[tiers, n] costs of phases one after another, and of the call (none for a send). of: [n] which of those that were `found` a column
+    has, -1 = none · copies: [tiers, n] · count: [n]."""
+    wire, slope, start = (np.zeros(copies.shape) for _ in range(3))
+    phases = {id(figures): figures for one in found for figures in one if isinstance(figures, PhaseTraffic)}
+    numbers = {key: number for number, key in enumerate(phases)}
+    slots = [[numbers[id(figures)] for figures in one if isinstance(figures, PhaseTraffic)] for one in found]
+    which = np.full((max(map(len, slots), default=0), len(found) + 1), len(phases))
+    for number, keys in enumerate(slots):
+        which[: len(keys), number] = keys
+    if len(which):
+        for costs in zip(*priced_together(fabric, list(phases.values()), which[:, of], copies, count), strict=True):
+            wire, slope, start = wire + costs[0], slope + costs[1], start + costs[2]
+    for number, one in enumerate(found):
+        for figures in one:
+            if isinstance(figures, ExchangeFigures):
+                at = np.flatnonzero(of == number)
                 costs = figures.price(fabric, copies[:, at], count[at])
                 wire[:, at], slope[:, at], start[:, at] = wire[:, at] + costs[0], slope[:, at] + costs[1], start[:, at] + costs[2]
-        flows = [figures for figures in one.found if isinstance(figures, PhaseTraffic)]
-        phases |= {id(figures): figures for figures in flows}
-        slots.append((at, list(map(id, flows))))
-    numbers = {key: number for number, key in enumerate(phases)}
-    which = np.full((max((len(keys) for _, keys in slots), default=0), n), len(phases))
-    for at, keys in slots:
-        which[: len(keys), at] = np.array([numbers[key] for key in keys], dtype=np.int64)[:, None]
-    if len(which):
-        for costs in zip(*priced_together(fabric, list(phases.values()), which, copies, count), strict=True):
-            wire, slope, start = wire + costs[0], slope + costs[1], start + costs[2]
+    used = wire > 0
     if kind != "send" and used.any():
         calls = np.where(used, np.array([tier.network.start_s for tier in fabric.tiers])[:, None], -np.inf)
         some = np.flatnonzero(used.any(axis=0))
-        start[shape[0] - 1 - np.argmax(used[::-1, some], axis=0), some] += calls[:, some].max(axis=0)
+        start[len(used) - 1 - np.argmax(used[::-1, some], axis=0), some] += calls[:, some].max(axis=0)
     return wire, slope, start
+
+
+def _priced_once(fabric: Fabric, found: Measured, copies: Array, count: float, kind: str) -> Costs:
+    """[tiers, 1] the same of one. copies: [tiers]."""
+    return _priced(fabric, [found], np.zeros(1, dtype=np.int64), copies[:, None], np.array([count], dtype=float), kind)
 
 
 def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
@@ -353,51 +342,102 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
 
 def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
-    like, alike = _likeness(fabric, degrees, strides, own, kind), list[_Alike]()
-    wide = degrees[:, own] > 1
-    placed = np.where(np.tile(wide, 2), np.concatenate([degrees[:, own], strides[:, own]], axis=1), 1)
-    keys = like.extents.T if like.alike else placed
-    for columns in _same(keys, like.exact & (like.p > 1)):
-        at, extents = int(columns[0]), tuple(like.extents[:, columns[0]].tolist())
-        rows = partial(canonical, fabric, extents) if like.alike else partial(_row, *np.split(placed[at], 2))
-        found = _figures(fabric, rows, extents, kind, algorithm, (like.alike, *keys[at].tolist()))
-        alike.append(_Alike(columns, found, like.copies[:, columns].astype(float), like.count[columns].astype(float)))
-    rest = np.flatnonzero(~like.exact)
-    groups = merged(degrees[rest], strides[rest], own) if len(rest) else (degrees[:0],) * 3
-    for same in _same(np.concatenate(groups, axis=1), np.ones(len(rest), dtype=bool)):
-        degree, stride, mine = (tuple(part[same[0]].tolist()) for part in groups)
-        found, copies, count = _sampled(fabric, (degree, stride, mine), kind, algorithm)
-        alike.append(_Alike(rest[same], found, copies[:, None], float(count)))
-    wire, slope, start = _priced(fabric, [one for one in alike if one.found], len(degrees), kind)
-    offered = np.ones(len(degrees), dtype=bool)
-    for one in alike:
-        offered[one.columns] = bool(one.found)
+    groups = _groups_of(fabric, degrees, strides, own, kind)
+    found = [one.phases(fabric, kind, algorithm) for one in groups.distinct]
+    wire, slope, start = _priced(fabric, found, groups.of, groups.copies, groups.count, kind)
+    offered = np.array([*map(bool, found), True])[groups.of]
     slope[-1:, ~offered] = np.inf
     energy = np.array([tier.network.energy_j_per_byte for tier in fabric.tiers])
     return LinkTable(tuple(tier.level for tier in fabric.tiers), wire, wire * energy[:, None], slope, start, offered)
 
 
-def _likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> Likeness:
-    """`likeness`; of few meshes it is remembered."""
+@dataclass(frozen=True)
+class _Regular:
+    """A group that is alike under every child, and stands for all. extents: children at each tier · placed: degrees and strides of its
+    axes, where they matter as well, None = they do not."""
+
+    extents: tuple[int, ...]
+    placed: tuple[int, ...] | None
+
+    def phases(self, fabric: Fabric, kind: str, algorithm: str) -> Measured:
+        """Of an algorithm; none where it does not apply."""
+        of = self.placed or self.extents, self.placed is None
+        rows = fabric.measure_once(("rows", of), lambda: self._rows(fabric))
+        one = np.ones(1, dtype=np.int64)
+        return fabric.measure_once(
+            ("figures", kind, algorithm, of), lambda: _measured(fabric, rows, one, self.extents, kind, algorithm, of)
+        )
+
+    def _rows(self, fabric: Fabric) -> Indices:
+        """[1, p] the first such group."""
+        if self.placed is None:
+            return canonical(fabric, self.extents)
+        half = len(self.placed) // 2
+        names = tuple(map(str, range(half)))
+        return members(Mesh(names, self.placed[:half], self.placed[half:]), names)
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    """A few groups that stand for all of a merged mesh."""
+
+    mesh: Merged
+    groups: Sample
+
+    def phases(self, fabric: Fabric, kind: str, algorithm: str) -> Measured:
+        """Of an algorithm; none where it does not apply."""
+        return fabric.remember(("sampled", kind, algorithm, self.mesh), lambda: _of_sample(fabric, self.groups, kind, algorithm))
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of the meshes of a table. of: [D] which of the `distinct` ones a mesh has, -1 = groups of one · copies: [tiers, D] · count:
+    [D]."""
+
+    distinct: list[_Regular | _Sampled]
+    of: Indices
+    copies: Array
+    count: Array
+
+
+def _groups_of(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> _Groups:
+    """What all collectives on some meshes share, but that all-to-alls may meet others. Of few meshes it is remembered."""
     if degrees.size > MOST_KEPT:
-        return likeness(fabric, degrees, strides, own, kind)
-    key = ("likeness", kind, degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
-    return fabric.measure_once(key, lambda: likeness(fabric, degrees, strides, own, kind))
+        return _grouped(fabric, degrees, strides, own, kind)
+    key = ("groups", kind == "all_to_all", degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
+    return fabric.measure_once(key, lambda: _grouped(fabric, degrees, strides, own, kind))
 
 
-def _figures(fabric: Fabric, rows: Callable[[], Indices], extents: tuple[int, ...], kind: str, algorithm: str, key: Any) -> Measured:
-    one = np.ones(1, dtype=np.int64)
-    return fabric.measure_once(("figures", kind, algorithm, key), lambda: _measured(fabric, rows(), one, extents, kind, algorithm, key))
+def _grouped(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> _Groups:
+    like = likeness(fabric, degrees, strides, own, kind)
+    distinct, of = list[_Regular | _Sampled](), np.full(len(degrees), -1)
+    copies, count = like.copies.astype(float), like.count.astype(float)
+    keys = like.extents.T if like.alike else _placed(degrees[:, own], strides[:, own])
+    for columns in _same(keys, like.exact & (like.p > 1)):
+        extents, placed = (tuple(table[columns[0]].tolist()) for table in (like.extents.T, keys))
+        of[columns] = len(distinct)
+        distinct.append(_Regular(extents, None if like.alike else placed))
+    rest = np.flatnonzero(~like.exact)
+    for mesh, same in _merged(degrees[rest], strides[rest], own):
+        groups, at = fabric.measure_once(("sample", mesh), partial(sample, fabric, *mesh)), rest[same]
+        of[at], copies[:, at], count[at] = len(distinct), groups.copies[:, None], groups.count
+        distinct.append(_Sampled(mesh, groups))
+    return _Groups(distinct, of, copies, count)
 
 
-def _sampled(fabric: Fabric, mesh: Merged, kind: str, algorithm: str) -> tuple[Measured, Array, int]:
-    """(phases of a merged mesh's groups that stand for all, none where the algorithm does not apply; their copies and count)."""
+def _placed(degrees: Indices, strides: Indices) -> Indices:
+    """[D, degrees and strides] of a group's axes: 1 and 1 of those of one rank."""
+    wide = degrees > 1
+    return np.concatenate([np.where(wide, degrees, 1), np.where(wide, strides, 1)], axis=1)
 
-    def made() -> tuple[Measured, Array, int]:
-        groups = fabric.measure_once(("sample", mesh), lambda: sample(fabric, *mesh))  # one for all kinds
-        return _of_sample(fabric, groups, kind, algorithm), groups.copies, groups.count
 
-    return fabric.remember(("sampled", kind, algorithm, mesh), made)
+def _merged(degrees: Indices, strides: Indices, own: NDArray[np.bool_]) -> Iterator[tuple[Merged, Indices]]:
+    """Each distinct merged mesh, and which of the meshes come to it."""
+    if len(degrees):
+        parts = merged(degrees, strides, own)
+        for same in _same(np.concatenate(parts, axis=1), np.ones(len(degrees), dtype=bool)):
+            degree, stride, mine = (tuple(part[same[0]].tolist()) for part in parts)
+            yield (degree, stride, mine), same
 
 
 def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:
@@ -408,12 +448,6 @@ def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:
     order = chosen[np.lexsort(keys[chosen].T)]
     cuts = np.flatnonzero(np.any(keys[order[1:]] != keys[order[:-1]], axis=1)) + 1
     return np.split(order, cuts)
-
-
-def _row(degrees: Indices, strides: Indices) -> Indices:
-    """[1, p] the first group of axes of these degrees and strides."""
-    names = tuple(map(str, range(len(degrees))))
-    return members(Mesh(names, tuple(degrees.tolist()), tuple(strides.tolist())), names)
 
 
 def use_of(fabric: Fabric, costs: Costs) -> LinkUse:

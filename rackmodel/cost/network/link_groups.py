@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.network.all_to_alls import ExchangeFigures, exchange_figures
 from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, most_of, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import transfers_busiest
-from rackmodel.cost.network.permuted import permuted
+from rackmodel.cost.network.permuted import Crossings, crossed, permuted
 from rackmodel.cost.network.relays import transfers_sharing
 from rackmodel.cost.network.topologies import hop_count, ring_hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
@@ -60,7 +60,8 @@ class Flows:
 @dataclass(frozen=True)
 class Permuted:
     """Flows where every member of a group sends to one and gets from one. rows: [groups, p] · to: [p] place in its group of whom each
-    sends to; the rest as of Flows."""
+    sends to · crossings: of a group that is alike under every child, what crosses each tier (`permuted.crossed`), None = it is not known
+    to be; the rest as of Flows."""
 
     rows: Indices
     to: Indices
@@ -68,6 +69,7 @@ class Permuted:
     steps: int
     moves: Hashable
     path: bool = False
+    crossings: Crossings | None = None
 
     @property
     def flows(self) -> Flows:
@@ -131,7 +133,7 @@ def priced_together(fabric: Fabric, phases: Sequence[PhaseTraffic], which: Indic
     such groups, copies [tiers, n] of them in each child."""
     tiers = range(len(fabric.tiers))
     hops, flows, own, efficiency = (
-        np.array([getattr(one, name) for one in phases] + [[none] * len(tiers)])[which].transpose(0, 2, 1)
+        np.concatenate([*(getattr(one, name) for one in phases), [none] * len(tiers)]).reshape(-1, len(tiers))[which].transpose(0, 2, 1)
         for name, none in (("hops", 0.0), ("flows", 0.0), ("own", 1.0), ("efficiency", 1.0))
     )
     load, start_s = (np.array([getattr(one, name) for one in phases] + [0.0])[which] for name in ("load", "start_s"))
@@ -180,6 +182,8 @@ def _flows(
 
     def moved() -> tuple[Array, Array, Array, Array, Indices]:
         if isinstance(phase, Permuted) and fabric.switched:
+            if len(rows) == 1 and extents is not None and phase.crossings is not None:
+                return crossed(fabric, extents, int(weight[0]), phase.crossings)
             return permuted(fabric, rows, weight, phase.to, of)
         return _moved(fabric, rows, weight, extents, phase if isinstance(phase, Flows) else phase.flows, of)
 

@@ -72,7 +72,10 @@ def exchange_busiest(grid: Grid, owner: Indices, instance: Indices, place: Indic
 
 def numbered(keys: Indices) -> tuple[Indices, Indices]:
     """(distinct keys, ascending; which of them each is). Keys that ascend need no sort."""
-    order = np.argsort(keys, kind="stable") if np.any(keys[1:] < keys[:-1]) else np.arange(len(keys))
+    if not np.any(keys[1:] < keys[:-1]):
+        new = np.concatenate([[True], keys[1:] > keys[:-1]])[: len(keys)]
+        return keys[new], np.cumsum(new) - 1
+    order = np.argsort(keys, kind="stable")
     ranked = keys[order]
     new = np.diff(ranked, prepend=ranked[:1] - 1) > 0
     which = np.empty_like(order)

@@ -1,13 +1,15 @@
 """What flows over switches where every member of a group sends to one other and gets from one (a ring; halves that are exchanged).
 
 Members of a group under one child of a tier make a cell, which is found once for all that flows among the groups. What crosses a tier is
-then counted cell by cell, and what all members of a cell send is what the cell holds. `link_groups` counts the same flow by flow.
+then counted cell by cell, and what all members of a cell send is what the cell holds. Of one group that is alike under every child, who
+sends what says how many cross each tier. `link_groups` counts the same flow by flow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,11 @@ from rackmodel.cost.network.mesh_links import numbered
 from rackmodel.cost.network.topology import common_tier
 
 Flags = NDArray[np.bool_]
+Moved = tuple[Array, Array, Array, Array, Indices]
+"""[tiers] hops, flows, own and start-up, [groups, tiers] transfers of one flow of each member, as `link_groups.PhaseTraffic` has them."""
+
+Crossings = tuple[tuple[int, int], ...]
+"""Of each tier the flows over it, and the most of them that leave or enter one child."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,9 @@ class _Permutation:
         return [np.bincount(end[here], minlength=len(cells.held)) for end in ends]
 
 
-def permuted(fabric: Fabric, rows: Indices, weight: Indices, to: Indices, of: Hashable) -> tuple[Array, Array, Array, Array, Indices]:
-    """[tiers] hops, flows, own and start-up, [groups, tiers] transfers of one flow of each member: `link_groups.PhaseTraffic`. to: [p] whom
-    each sends to · of: what tells these groups apart from others. Every network is a switch."""
+def permuted(fabric: Fabric, rows: Indices, weight: Indices, to: Indices, of: Hashable) -> Moved:
+    """to: [p] whom each member of the groups [groups, p] sends to · of: what tells these groups apart from others. Every network is a
+    switch."""
 
     def cells(size: int) -> Cells:
         return fabric.measure_once(("cells", of, size), lambda: Cells.under(rows, size))
@@ -93,6 +100,22 @@ def permuted(fabric: Fabric, rows: Indices, weight: Indices, to: Indices, of: Ha
         elif len(rows) > 1:  # groups may share members
             own[index] = max(1.0, cells(1).busiest(order.sent(cells(1), (joined >= first) & (joined <= last))) / wide)
     return hops, flows, own, starts, counts
+
+
+def crossed(fabric: Fabric, extents: Sequence[int], weight: int, crossings: Crossings) -> Moved:
+    """The same of one group that stands for `weight`. extents: children at each tier, the same under every one of theirs · crossings: what
+    leaves or enters a child beyond a tier is no more than over it."""
+    tiers = fabric.tiers
+    hops, flows, starts, own = *(np.zeros(len(tiers)) for _ in range(3)), np.ones(len(tiers))
+    for index, (tier, (count, most)) in enumerate(zip(tiers, crossings, strict=True)):
+        if not count:
+            continue
+        network = tier.network
+        hops[index], starts[index] = count * weight, network.latency_s
+        flows[index] = most * network.oversubscription
+        if network.striped:
+            own[index] = most / (prod(extents[:index]) * max(1.0, tier.links / tier.below))
+    return hops, flows, own, starts, np.array([[count for count, _ in crossings]])
 
 
 def _joined(fabric: Fabric, rows: Indices, order: _Permutation, cells: Callable[[int], Cells]) -> NDArray[np.int8]:
