@@ -447,11 +447,19 @@ class Blocks:
         cell, overlap = divmod(flat, len(self.overlaps))
         order = (block.group, int(block.plans[cell]), int(block.columns[cell]), block.number, overlap)
         seconds, joules, memory = (float(values[cell, overlap]) for values in (block.seconds, block.joules, block.memory))
-        found = self._point(order, block.cut, block.schedule)
-        return replace(found, bound=bound, seconds=seconds, joules=joules, memory=memory)
+        return self._point(order, block.cut, block.schedule, bound, seconds, joules, memory)
 
-    def _point(self, order: tuple[int, int, int, int, int], made: Cut, schedule: str) -> Point:
-        """A point whose figures are not known."""
+    def _point(
+        self,
+        order: tuple[int, int, int, int, int],
+        made: Cut,
+        schedule: str,
+        bound: float = 0.0,
+        seconds: float = 0.0,
+        joules: float = 0.0,
+        memory: float = 0.0,
+    ) -> Point:
+        """A point; zeros for figures that are not known."""
         group, plan, column, _, overlap = order
         return Point(
             group=group,
@@ -461,9 +469,9 @@ class Blocks:
             schedule=schedule,
             stages=made.stages,
             chunks=made.chunks,
-            bound=0.0,
-            seconds=0.0,
-            joules=0.0,
-            memory=0.0,
+            bound=bound,
+            seconds=seconds,
+            joules=joules,
+            memory=memory,
             order=order,
         )

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.step.columns import Columns
+from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.relevance import check_mapper
@@ -110,6 +111,7 @@ class Mapspace:
         return fixed + sum(problem.size for problem in self.problems)
 
 
+@rarely_looked_for()
 def build_mapspace(mapper: MapperSpec, workload: Workload, accelerators: int, hosts: frozenset[str] = frozenset()) -> Mapspace:
     """The space. hosts: levels of which several instances are in use: what has its home at one of them is kept by each accelerator for
     itself, at the instance above it. Raises InputError where the file contradicts the workload or the machine."""

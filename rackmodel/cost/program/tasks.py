@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -20,6 +20,20 @@ from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
 HASHED, SAID = "hashed", "said"
+
+
+class HashedOnce:
+    """What remembers its hash, of all it says: it is asked for many times. (A class that is a key has to say so itself: dataclasses make
+    one of their own.)"""
+
+    def __hash__(self) -> int:
+        known = self.__dict__
+        if HASHED not in known:
+            known[HASHED] = hash(tuple([known[name] for name in self.__dataclass_fields__]))  # type: ignore[attr-defined]
+        return known[HASHED]  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != HASHED}  # another process hashes text otherwise
 
 
 @dataclass(frozen=True)
@@ -56,7 +70,7 @@ class Touched:
 
 
 @dataclass(frozen=True)
-class Volume:
+class Volume(HashedOnce):
     """Bytes on one accelerator: `total` divided by the degrees of `axes` (the mean over all of them: times their number, what is there).
 
     cuts: what axes split that need not divide it, of which the fullest accelerator has ceil(size / degree); () = degrees divide ·
@@ -71,6 +85,7 @@ class Volume:
     among: tuple[int, ...] = ()
     cuts: tuple[Cut, ...] = ()
     others: tuple[int, ...] = ()
+    __hash__ = HashedOnce.__hash__
 
     @property
     def empty(self) -> bool:
@@ -135,13 +150,23 @@ def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
 
 def local(total: float, layout: Layout, tensor: Tensor, plan: Plan) -> Volume:
     """Bytes of a tensor on one accelerator under a layout. total: of all of it."""
-    return Volume(total, _sharded(layout), cuts=cuts_of((layout,), tensor, plan))
+    return _volume(total, _sharded(layout), cuts_of((layout,), tensor, plan))
 
 
 def message(total: float, step: Step, tensor: Tensor, plan: Plan) -> Volume:
     """Bytes of a collective's message on one accelerator. Its members send parts of it to one another, as the layouts at both its ends cut
     them: the largest part sets the pace of all, as if each were as large."""
-    return Volume(total, _sharded(step.shape), cuts=cuts_of((step.shape, step.other), tensor, plan))
+    return _volume(total, _sharded(step.shape), cuts_of((step.shape, step.other), tensor, plan))
+
+
+def _volume(total: Any, axes: tuple[int, ...], cuts: tuple[Cut, ...]) -> Volume:
+    """One object for equal ones, where they are numbers: programs say each many times, and look for each many times."""
+    return Volume(total, axes, cuts=cuts) if cuts or isinstance(total, np.ndarray) else _whole_volume(total, axes)
+
+
+@lru_cache(maxsize=1 << 14, typed=True)
+def _whole_volume(total: float, axes: tuple[int, ...]) -> Volume:
+    return Volume(total, axes)
 
 
 @cache
@@ -231,7 +256,7 @@ class AttentionRoles:
 
 
 @dataclass(frozen=True)
-class LocalOp:
+class LocalOp(HashedOnce):
     """One pass of one operation over its iteration space.
 
     reads, writes: what flows in and out · space: (index, size, axes that split it) for each index or flattening · macs: whether
@@ -273,15 +298,7 @@ class LocalOp:
     cuts: tuple[Cut, ...] = ()
     mean: Any = 1.0
 
-    def __hash__(self) -> int:
-        """Of all it says. Remembered: programs share it, and each asks many times."""
-        known = self.__dict__
-        if HASHED not in known:
-            known[HASHED] = hash(tuple(known[name] for name in self.__dataclass_fields__))
-        return known[HASHED]  # type: ignore[no-any-return]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != HASHED}  # another process hashes text otherwise
+    __hash__ = HashedOnce.__hash__
 
     def starts(self, degrees: Degrees, most: MostSummed | None = None) -> Any:
         """Kernels of its own, which the host launches: one of those of what goes on in another's kernel is that one's. most: (members,
@@ -416,9 +433,9 @@ class Task:
         return self.kind == "op" and self.local_op is None
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)
 class Held:
-    """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many.
+    """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many. (Never changed, as tasks.)
 
     working: of one pass of an operation (the largest counts) · remade: recomputed for a layer's backward pass · gathered: a
     layer's parameters while it computes · over: axes without which it is not there, where all of them have one rank; none = it is.
@@ -444,8 +461,9 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(HashedOnce):
     """What a plan does: tasks in program order and what is held."""
 
     tasks: tuple[Task, ...]
     held: tuple[Held, ...]
+    __hash__ = HashedOnce.__hash__

@@ -139,11 +139,11 @@ class Rows:
             return np.broadcast_to(self.rows[(0,) * self.rows.ndim], shape)
         return np.asarray(self.rows[self.of[plans], columns])
 
-    def columns(self, which: Ints) -> Rows:
-        """On some columns."""
+    def columns(self, which: slice | Ints, count: int) -> Rows:
+        """On some columns, so many."""
         if self.alike:
-            return Rows(np.broadcast_to(self.rows[:1, :1], (len(self.rows), len(which))), self.of)
-        return Rows(self.rows[:, run_of(which)], self.of)
+            return Rows(np.broadcast_to(self.rows[:1, :1], (len(self.rows), count)), self.of)
+        return Rows(self.rows[:, which], self.of)
 
 
 class SharedFigures:
@@ -178,7 +178,8 @@ class SharedFigures:
         """The same for some columns."""
         if _all(which, self.column_count):
             return self
-        arrays, held = ({name: one.columns(which) for name, one in part.items()} for part in (self._arrays, self._held))
+        index, count = run_of(which), len(which)
+        arrays, held = ({name: one.columns(index, count) for name, one in part.items()} for part in (self._arrays, self._held))
         return SharedFigures(self.name, self.layer, self.repeat, arrays, held)
 
     def like(self, of: Ints) -> SharedFigures:

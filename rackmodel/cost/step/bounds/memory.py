@@ -17,7 +17,7 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.step.bounds.figures import AnyFigures, Holding
+from rackmodel.cost.step.bounds.figures import AnyFigures, Holding, some
 from rackmodel.cost.step.clock.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.cost.step.cut import Cut
 from rackmodel.model.schedules import runs_as
@@ -99,24 +99,24 @@ def least_in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints
 
 def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> Array:
     """[plans, columns] bytes of a device's passes under way, at most. sizes: of a layer of each section, of one pass."""
-    some, most = tuple(x for x, size in enumerate(sizes) if size.any()), np.zeros_like(sizes[0])
-    chunks = cut.of_chunks(device)[:, list(some)]
+    here, most = tuple(x for x, size in enumerate(sizes) if some(size)), np.zeros_like(sizes[0])
+    chunks = cut.of_chunks(device)[:, list(here)]
     if (chunks == chunks[0]).all():
         flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
-        return sum((sizes[x] * (flying * count) for x, count in zip(some, chunks[0].tolist(), strict=True) if count), most)
+        return sum((sizes[x] * (flying * count) for x, count in zip(here, chunks[0].tolist(), strict=True) if count), most)
     counts = alike(schedule, cut.stages, micro_batches)
     for count in sorted(set(counts.tolist())):
-        held_then = _layers_under_way(cut, schedule, count, device, some).tolist()
-        then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(some, layers, strict=True))) for layers in held_then))
+        held_then = _layers_under_way(cut, schedule, count, device, here).tolist()
+        then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(here, layers, strict=True))) for layers in held_then))
         most = np.where(counts == count, then, most)
     return most
 
 
 @lru_cache(maxsize=4096)
-def _layers_under_way(cut: Cut, schedule: str, micro_batches: int, device: int, some: tuple[int, ...]) -> Ints:
+def _layers_under_way(cut: Cut, schedule: str, micro_batches: int, device: int, sections: tuple[int, ...]) -> Ints:
     """[moments, sections] layers of some sections, as often as passes of them are under way; those moments that may hold most."""
     passes = moments(runs_as(schedule, cut.chunks), cut.stages, micro_batches, cut.chunks, device)
-    return undominated(passes @ cut.of_chunks(device)[:, list(some)])
+    return undominated(passes @ cut.of_chunks(device)[:, list(sections)])
 
 
 def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> dict[str, Array]:

@@ -107,11 +107,11 @@ class Priced:
         return Priced(rows, picked(self.seconds, which), some(self.launches, which))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Item:
-    """A task of a layer, priced. role: in the clock (layers) · part: 'forward', 'recompute', 'backward', 'weight' (the part of backward
-    that makes weights' gradients) or 'optimizer' · hidden: [n] seconds that a window can hide · port_s: [n] that it holds a home's shared
-    port."""
+    """A task of a layer, priced. (Never changed, as tasks.) role: in the clock (layers) · part: 'forward', 'recompute', 'backward',
+    'weight' (the part of backward that makes weights' gradients) or 'optimizer' · hidden: [n] seconds that a window can hide · port_s: [n]
+    that it holds a home's shared port."""
 
     task: Task
     role: str

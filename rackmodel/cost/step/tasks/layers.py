@@ -336,10 +336,12 @@ class LayerPricer:
         here = frozenset(role for role in (DEVICE, "gather", "reduce", "up", "home") if lanes.of(role) == DEVICE)
         most = np.maximum(started["forward"], started["recompute"] + started["backward"] + started["weight"])
         host = self.profile.host.seconds(most, backward=True) if section.layer else 0.0
-        slow = [item.seconds * (1.0 + lanes.contention) for item in items]
-        fast = [item.seconds if item.hidden is None else item.seconds - item.hidden for item in items] if np.any(host) else slow
+        mine = {n: item for n, item in enumerate(items) if item.role in here}
+        fast = slow = {n: item.seconds * (1.0 + lanes.contention) for n, item in mine.items()}
+        if np.any(host):
+            fast = {n: item.seconds if item.hidden is None else item.seconds - item.hidden for n, item in mine.items()}
 
-        def edge(run: Callable[[Sequence[Array]], tuple[Array, Array]]) -> Array:
+        def edge(run: Callable[[Mapping[int, Array]], tuple[Array, Array]]) -> Array:
             end, device = run(slow)
             least = np.maximum(end - device, 0.0)
             return np.minimum(least, np.maximum(run(fast)[0] - host, 0.0)) if fast is not slow and least.any() else least
@@ -404,7 +406,7 @@ def _launches(items: Sequence[Item]) -> dict[str, Array | float]:
 
 
 def _gathered_first(
-    items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], here: Collection[str], *, spread: bool
+    items: Sequence[Item], device_s: Mapping[int, Array], parts: tuple[str, ...], here: Collection[str], *, spread: bool
 ) -> tuple[Array, Array]:
     """(end of a layer's pass whose gathers are issued with it, its seconds on the device). device_s: of each item there · parts: of the
     pass · here: roles that run there · spread: whether what the optimizer left sharded is gathered too."""
@@ -429,7 +431,9 @@ def _gathered_first(
     return busy, free
 
 
-def _reduced_last(items: Sequence[Item], device_s: Sequence[Array], parts: tuple[str, ...], here: Collection[str]) -> tuple[Array, Array]:
+def _reduced_last(
+    items: Sequence[Item], device_s: Mapping[int, Array], parts: tuple[str, ...], here: Collection[str]
+) -> tuple[Array, Array]:
     """(end of the reductions of a layer's last backward pass, its seconds on the device). device_s: of each item there · parts: of the
     pass; reductions of what was made before it are issued as it begins · here: roles that run there."""
     lane = device = np.zeros_like(items[0].seconds)

@@ -163,7 +163,7 @@ class Pricer(LinkPricer):
             each, seconds = self.setting.inside(self.architecture, alike, np.asfortranarray(self.degrees[firsts]))
             rows, duration = RowsOnShapes(each, len(firsts)), np.broadcast_to(seconds, len(firsts))
             self.known[key] = rows, which, duration
-        found = ShapedRows(rows.of(names), which, self.per_stage, self.slower if local_op.macs else None)
+        found = ShapedRows(rows, names, which, self.per_stage, self.slower if local_op.macs else None)
         return found, duration[which] + found.longer
 
     def _apart(self, local_op: LocalOp) -> bool:

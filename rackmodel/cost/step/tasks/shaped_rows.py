@@ -4,7 +4,7 @@ asked for: most of what is priced is only summed."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, overload
 
@@ -91,9 +91,15 @@ class RowsOnShapes:
     def __init__(self, rows: Sequence[Row], shapes: int) -> None:
         self.rows, self._shapes = rows, shapes
 
-    def of(self, names: Mapping[str, str]) -> RowsOnShapes:
-        """The same under other names of tensors."""
-        return RowsOnShapes([row.called(names.get(row.tensor, row.tensor)) for row in self.rows], self._shapes)
+    @cached_property
+    def joules(self) -> Any:
+        """[shapes] of all rows, or one for all."""
+        return np.asarray(sum((row.joules for row in self.rows), 0.0))
+
+    @cached_property
+    def computing(self) -> Any:
+        """[shapes] exposed seconds of what computes, or one for all."""
+        return np.asarray(sum((row.exposed for row in self.rows if row.component == "compute"), 0.0))
 
     @cached_property
     def figures(self) -> Array:
@@ -110,11 +116,15 @@ class RowsOnShapes:
 
 
 class ShapedRows(LazyRows):
-    """rows: on each shape · which: [n] the shape of each column · times: [n] accelerators · slower: [n] by how much what computes takes
-    longer on the slowest of them, over its seconds; None = no longer."""
+    """rows: on each shape · names: of their tensors, where they have others · which: [n] the shape of each column · times: [n] accelerators
+    · slower: [n] by how much what computes takes longer on the slowest of them, over its seconds; None = no longer."""
 
-    def __init__(self, rows: RowsOnShapes, which: Ints, times: Ints, slower: Array | None) -> None:
-        self._shared, self._on_shapes, self._which, self._times, self._slower = rows, rows.rows, which, times, slower
+    def __init__(self, rows: RowsOnShapes, names: Mapping[str, str], which: Ints, times: Ints, slower: Array | None) -> None:
+        self._shared, self._names, self._which, self._times, self._slower = rows, names, which, times, slower
+
+    @cached_property
+    def _on_shapes(self) -> list[Row]:
+        return [row.called(self._names.get(row.tensor, row.tensor)) for row in self._shared.rows]
 
     @cached_property
     def first(self) -> list[tuple[Row, tuple[float, ...]]]:
@@ -130,22 +140,22 @@ class ShapedRows(LazyRows):
     @cached_property
     def joules(self) -> Array:
         """[n] of all rows."""
-        return self._sum(row.joules for row in self._on_shapes) * self._times
+        return self._of_each(self._shared.joules) * self._times
 
     @property
     def longer(self) -> Array | float:
         """[n] seconds that they take longer on the slowest."""
         if self._slower is None:
             return 0.0
-        return self._sum(row.exposed for row in self._on_shapes if row.component == "compute") * self._slower
+        return self._of_each(self._shared.computing) * self._slower
 
-    def _sum(self, figures: Iterable[Any]) -> Array:
-        total = np.asarray(sum(figures, 0.0))
-        return np.asarray(np.broadcast_to(picked(total, self._which), self._which.shape))
+    def _of_each(self, figure: Array) -> Array:
+        return np.asarray(np.broadcast_to(picked(figure, self._which), self._which.shape))
 
     def pick(self, which: Ints) -> ShapedRows:
         """The same on some columns."""
-        return ShapedRows(self._shared, self._which[which], self._times[which], None if self._slower is None else self._slower[which])
+        slower = None if self._slower is None else self._slower[which]
+        return ShapedRows(self._shared, self._names, self._which[which], self._times[which], slower)
 
     @cached_property
     def _rows(self) -> list[Row]:
@@ -155,7 +165,7 @@ class ShapedRows(LazyRows):
         return [row.scaled(self._times) for row in found]
 
     def __len__(self) -> int:
-        return len(self._on_shapes)
+        return len(self._shared.rows)
 
 
 def on_slowest(rows: Sequence[Row], slower: Array) -> list[Row]:
