@@ -79,8 +79,8 @@ class MachineCalls:
         return next((word for word in (self.asked.exchange or "").split() if word in known), None)
 
     @cached_property
-    def chosen(self) -> dict[tuple[str, str, int, str], Calls | None]:
-        """What was looked up before: (level, kind, bits, library) → its facts."""
+    def chosen(self) -> dict[tuple[str, str, int, str], Kernels | None]:
+        """What was looked up before: (level, kind, bits, library) → its kernels."""
         return {}
 
     def exchange(self, level: str, mode: ExchangeMode) -> ExpertExchange | None:
@@ -104,9 +104,10 @@ class MachineCalls:
         """The same of a library."""
         key = (level, kind, bits, asked.library)
         if key not in self.chosen:
-            self.chosen[key] = calls_for(self.levels.get(level, {}), asked, kind, bits)
+            known = calls_for(self.levels.get(level, {}), asked, kind, bits)
+            self.chosen[key] = None if known is None else Kernels(known)
         found = self.chosen[key]
-        return call_lines(found, members, volume) if found is not None else _unknown(len(volume))
+        return found.lines(members, volume) if found is not None else _unknown(len(volume))
 
 
 def calls_for(libraries: Mapping[str, Sequence[Calls]], asked: LibraryCall, kind: str, bits: int) -> Calls | None:
@@ -138,38 +139,52 @@ def _of_width(calls: Sequence[Calls], bits: int) -> Calls:
     return min(calls, key=far)
 
 
-def call_lines(calls: Calls, members: Whole, volume: Array) -> CallLines:
-    """`MachineCalls.lines` by the facts of one collective."""
-    counts = sorted((int(word), times) for word, times in calls.members.items())
-    slope, start, known = _unknown(len(volume)).slope, np.zeros(len(volume)), np.zeros(len(volume), dtype=bool)
-    for p in sorted(set(members.tolist())):
-        if not 2 <= p <= BEYOND * counts[-1][0]:
-            continue
-        which = members == p
-        slope[which], start[which] = _between(counts, calls.kind, p, volume[which])
-        known |= which
-    return CallLines(slope, start, known)
+class Kernels:
+    """The kernels of one collective, for every measured number of members."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._kind = calls.kind
+        self._counts = sorted(((int(word), _KernelTimes(times)) for word, times in calls.members.items()), key=lambda pair: pair[0])
+
+    def lines(self, members: Whole, volume: Array) -> CallLines:
+        """As `MachineCalls.lines`."""
+        slope, start, known = np.zeros(len(volume)), np.zeros(len(volume)), np.zeros(len(volume), dtype=bool)
+        for p in sorted(set(members.tolist())):
+            if not 2 <= p <= BEYOND * self._counts[-1][0]:
+                continue
+            which = members == p
+            slope[which], start[which] = self._between(p, volume[which])
+            known |= which
+        return CallLines(slope, start, known)
+
+    def _between(self, p: int, volume: Array) -> tuple[Array, Array]:
+        """(slope, start) of p members from the measured numbers beside it."""
+        counts = self._counts
+        below = max((number for number, (count, _) in enumerate(counts) if count <= p), default=0)
+        last, (slope, start) = counts[below][0], counts[below][1].line(volume)
+        if last == p:
+            return slope, start
+        if below + 1 < len(counts):
+            after, other = counts[below + 1][0], counts[below + 1][1].line(volume)
+            part = (p - last) / (after - last)
+            return slope + part * (other[0] - slope), start + part * (other[1] - start)
+        if below:
+            before = counts[below - 1]
+            start = start + np.maximum(start - before[1].line(volume)[1], 0.0) * (p - last) / (last - before[0])
+        return slope * ring_share(self._kind, p) / ring_share(self._kind, last), start
 
 
-def _between(counts: Sequence[tuple[int, CallTimes]], kind: str, p: int, volume: Array) -> tuple[Array, Array]:
-    """(slope, start) of p members from the measured numbers beside it."""
-    below = max((number for number, (count, _) in enumerate(counts) if count <= p), default=0)
-    last, slope, start = counts[below][0], *_line(counts[below][1], volume)
-    if last == p:
-        return slope, start
-    if below + 1 < len(counts):
-        after, other = counts[below + 1][0], _line(counts[below + 1][1], volume)
-        part = (p - last) / (after - last)
-        return slope + part * (other[0] - slope), start + part * (other[1] - start)
-    if below:
-        before = counts[below - 1]
-        start = start + np.maximum(start - _line(before[1], volume)[1], 0.0) * (p - last) / (last - before[0])
-    return slope * ring_share(kind, p) / ring_share(kind, last), start
+class _KernelTimes:
+    """Of one number of members. up_to_bytes: largest message of each kernel but the last · slope: s/byte · start: s."""
 
+    def __init__(self, times: CallTimes) -> None:
+        self.up_to_bytes = np.array(times.up_to_bytes)
+        self.slope, self.start = 1.0 / np.array(times.rate_bytes_per_s), np.array(times.start_s)
 
-def _line(times: CallTimes, volume: Array) -> tuple[Array, Array]:
-    kernel = np.searchsorted(np.array(times.up_to_bytes), volume, side="left")
-    return 1.0 / np.array(times.rate_bytes_per_s)[kernel], np.array(times.start_s)[kernel]
+    def line(self, volume: Array) -> tuple[Array, Array]:
+        """[n] slope and start for messages of `volume` [n] bytes."""
+        kernel = np.searchsorted(self.up_to_bytes, volume, side="left")
+        return self.slope[kernel], self.start[kernel]
 
 
 def ring_share(kind: str, p: int) -> float:

@@ -147,18 +147,24 @@ def device_times(one: AnyFigures, choices: StepChoices, *, split: bool = False) 
     runs = (work > 0) | (launched > 0)  # (a pass of nothing takes no time of the host)
     backward_host_s = np.where(runs, host.seconds(launched, backward=True), 0.0)[..., None] if one.layer else none
     forward = _Pass(choices, forward_host_s, one.forward, one.forward_hidden)
-    forward.weights = [(one.forward_gather, gathers), (one.forward_reduce, gradients)]
-    gather, reduced = (one.backward_gather, gathers), (one.reduce, gradients)
+    forward.weights = _moving((one.forward_gather, gathers), (one.forward_reduce, gradients))
+    gather, reduced = _moving((one.backward_gather, gathers)), _moving((one.reduce, gradients))
+    up = _moving((one.up, gradients))
     backward = _Pass(choices, backward_host_s, work, hidden)
-    backward.weights, backward.others = ([gather], []) if split else ([gather, reduced], [(one.up, gradients)])
+    backward.weights, backward.others = (gather, []) if split else (gather + reduced, up)
     ahead, behind = forward.seconds(), backward.seconds()
     first = forward.seconds((one.spread, gathers), loads=one.first) - ahead
     if not split:
         return DeviceTimes(ahead, behind, first, backward.seconds((one.tail, gradients)) - behind, none)
     weight = _Pass(choices, none, one.weight, np.zeros_like(one.weight))
-    weight.weights, weight.others = [reduced], [(one.up, gradients)]
+    weight.weights, weight.others = reduced, up
     more = weight.seconds()
     return DeviceTimes(ahead, behind + more, first, weight.seconds((one.tail, gradients)) - more, more)
+
+
+def _moving(*moved: Moved) -> list[Moved]:
+    """Those that are not nothing."""
+    return [(what, beside) for what, beside in moved if some(what)]
 
 
 class _Pass:
@@ -175,8 +181,7 @@ class _Pass:
         """On the device. once: what moves once a step, beside it (else it is done with the update) · loads: on the device, once a step."""
         found = self.own
         for what, beside in (*self.weights, *self.others):
-            if some(what):
-                found = found + (1.0 - beside) * what[..., None]
+            found = found + (1.0 - beside) * what[..., None]
         if loads is not None and some(loads):
             found = found + loads[..., None]
         if self.contention:
@@ -185,9 +190,9 @@ class _Pass:
 
     def _busiest(self, once: Moved | None) -> Array:
         """Seconds of the busiest lane beside the device."""
-        lanes = [beside * what[..., None] for what, beside in self.weights if some(what)]
+        lanes = [beside * what[..., None] for what, beside in self.weights]
         lane = sum(lanes, np.zeros(1)) if self.choices.shared else longest(lanes)
-        more = [beside * what[..., None] for what, beside in (*self.others, *([once] if once is not None else [])) if some(what)]
+        more = [beside * what[..., None] for what, beside in (*self.others, *([] if once is None else _moving(once)))]
         return longest([lane, *more])
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +26,8 @@ MOVED = frozenset({"forward_gather", "backward_gather", "reduce", "forward_reduc
 
 def total(counts: Counts, values: Sequence[Array]) -> Array:
     """Σ counts x values; zero where there are none."""
-    found: Array | float = 0.0
-    for section, count in counts:
-        found = found + count * values[section]
-    return np.asarray(found)
+    parts = [count * values[section] for section, count in counts]
+    return np.asarray(reduce(add, parts)) if parts else np.zeros(())
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ it). Where a contraction is fused with others, its window is their whole kernel'
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,15 @@ class _Windows:
     def _kernel(self, partner: int) -> dict[int, Any]:
         """What is of the kernel of a contraction that is fused: number → columns where it is, those of none left out. Remembered."""
         if partner not in self._members:
-            each = {number: of == self.kernels[partner] for number, of in self.kernels.items()}
-            self._members[partner] = {number: here for number, here in each.items() if here.any()}
+            each = self._firsts == self.kernels[partner]
+            some = each.any(axis=1).tolist()
+            self._members[partner] = {number: each[row] for row, number in enumerate(self.kernels) if some[row]}
         return self._members[partner]
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        """[tasks, n] the kernels."""
+        return np.stack(list(self.kernels.values()))
 
     def partners(self, number: int, window: Window) -> list[int]:
         """The contractions that may hide a collective."""
