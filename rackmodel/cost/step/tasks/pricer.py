@@ -176,10 +176,18 @@ class Pricer(LinkPricer):
         key = ("shapes", splits)
         if key not in self.known:
             shapes = np.zeros(self.n, dtype=np.int64)
-            for axes in sorted(splits):
-                values, own = np.unique(self.degrees[:, axes].prod(axis=1), return_inverse=True)
-                shapes = np.unique(shapes * len(values) + own, return_inverse=True)[1]
+            for number, axes in enumerate(sorted(splits)):
+                count, own = self._products(axes)
+                shapes = np.unique(shapes * count + own, return_inverse=True)[1] if number else own
             self.known[key] = np.unique(shapes, return_index=True)[1], shapes
+        return self.known[key]  # type: ignore[no-any-return]
+
+    def _products(self, axes: tuple[int, ...]) -> tuple[int, Ints]:
+        """(how many products of the degrees of some axes there are, [n] which of them each column has, ascending). Remembered."""
+        key = ("products", axes)
+        if key not in self.known:
+            values, own = np.unique(self.degrees[:, axes].prod(axis=1), return_inverse=True)
+            self.known[key] = len(values), own
         return self.known[key]  # type: ignore[no-any-return]
 
     def _slower(self) -> Array:
