@@ -11,7 +11,7 @@ from rackmodel.calibration.call_kernels import KIB, MIB, known_kernels, least_sl
 from rackmodel.calibration.fit_calls import CallCurve, call_seconds, fit_curves
 from rackmodel.calibration.fit_passes import SteppedCurve, wait_of_pass
 from rackmodel.calibration.told_calls import told_calls
-from rackmodel.cost.network.calls import call_lines
+from rackmodel.cost.network.calls import CallKernels
 from rackmodel.inputs import library_names
 from rackmodel.inputs.read import read_collectives
 
@@ -24,7 +24,7 @@ def priced(network: str, library: str, release: str, members: int, sizes: list[f
     calls = read_collectives(network).calls[library]
     one = next(one for one in calls if one.kind == "all_reduce" and one.mode == "graph" and release in one.releases)
     volume = np.array(sizes)
-    return call_lines(one, np.full(len(volume), members), volume).seconds(volume) * 1e6
+    return CallKernels(one).lines(np.full(len(volume), members), volume).seconds(volume) * 1e6
 
 
 def test_four_b200_take_the_steps_that_others_measured() -> None:

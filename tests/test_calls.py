@@ -10,7 +10,7 @@ import pytest
 from rackmodel.calibration.call_rows import read_calls
 from rackmodel.calibration.collectives import CalibratedCalls, calibrate_calls, calls_text
 from rackmodel.calibration.fit_calls import fit_calls
-from rackmodel.cost.network.calls import MachineCalls, call_lines, calls_for, ring_share
+from rackmodel.cost.network.calls import CallKernels, MachineCalls, calls_for, ring_share
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, machine_calls, read_architecture
 from rackmodel.inputs.read import machine_exchange, read_collectives
@@ -31,7 +31,7 @@ def calls(**changes: object) -> Calls:
 
 def seconds(of: Calls, p: int, volume: float) -> float:
     sizes = np.array([volume])
-    lines = call_lines(of, np.array([p]), sizes)
+    lines = CallKernels(of).lines(np.array([p]), sizes)
     return float(lines.seconds(sizes)[0]) if lines.known[0] else np.inf
 
 
@@ -200,7 +200,7 @@ def test_every_shipped_collective_takes_longer_for_more(name: str) -> None:
             assert one.source
             for p in (2, 4):
                 sizes = 2.0 ** np.arange(9, 34)  # over EFA half a GiB takes six times as long as half a KiB
-                times = call_lines(one, np.full(len(sizes), p), sizes).seconds(sizes)
+                times = CallKernels(one).lines(np.full(len(sizes), p), sizes).seconds(sizes)
                 assert np.all(times > 1e-6)
                 assert times[-1] > 10 * times[0]
                 assert np.all(times[1:] > 0.4 * times[:-1])

@@ -79,7 +79,7 @@ class MachineCalls:
         return next((word for word in (self.asked.exchange or "").split() if word in known), None)
 
     @cached_property
-    def chosen(self) -> dict[tuple[str, str, int, str], Kernels | None]:
+    def chosen(self) -> dict[tuple[str, str, int, str], CallKernels | None]:
         """What was looked up before: (level, kind, bits, library) → its kernels."""
         return {}
 
@@ -105,7 +105,7 @@ class MachineCalls:
         key = (level, kind, bits, asked.library)
         if key not in self.chosen:
             known = calls_for(self.levels.get(level, {}), asked, kind, bits)
-            self.chosen[key] = None if known is None else Kernels(known)
+            self.chosen[key] = None if known is None else CallKernels(known)
         found = self.chosen[key]
         return found.lines(members, volume) if found is not None else _unknown(len(volume))
 
@@ -139,7 +139,7 @@ def _of_width(calls: Sequence[Calls], bits: int) -> Calls:
     return min(calls, key=far)
 
 
-class Kernels:
+class CallKernels:
     """The kernels of one collective, for every measured number of members."""
 
     def __init__(self, calls: Calls) -> None:
