@@ -22,7 +22,7 @@ from rackmodel.cost.step.tasks.layer_inside import PricedLayer
 from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.mapper.nests.around import share_of
-from rackmodel.mapper.nests.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
+from rackmodel.mapper.nests.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of, unruled
 from rackmodel.mapper.nests.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.nests.given_nests import check_given
 from rackmodel.mapper.nests.late_bounds import bounded_late
@@ -64,6 +64,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective
         if workload.phases != ("forward",):
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
+    fused = unruled(workload, fused, mapper.inside.rules, found=mapper.inside.fuse == "free")
     written = {op.name: op.out.tensor for op in workload.ops.values()}
     return NestInside(
         mapper.inside,
