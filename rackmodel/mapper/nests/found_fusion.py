@@ -228,9 +228,13 @@ def unruled(workload: Workload, fused: Sequence[Fused], rules: Mapping[str, Nest
         if key is None:
             left.append(one)
         elif not found:
-            raise InputError(f"{', '.join(ops)} are fused, and regions are searched without rules; drop one of the two", path=f"inside.rules.{key}")
+            raise InputError(
+                f"{', '.join(ops)} are fused, and regions are searched without rules; drop one of the two", path=f"inside.rules.{key}"
+            )
     if fused and not left:
-        raise InputError("every operation that might be fused is under rules, and regions are searched without; drop one of the two", path="inside.rules")
+        raise InputError(
+            "every operation that might be fused is under rules, and regions are searched without; drop one of the two", path="inside.rules"
+        )
     return left
 
 
