@@ -174,3 +174,37 @@ def check(seed: int, names: tuple[str, ...] = tuple(GRAPHS), factors: str = "per
     if case.minimize in ("latency", "energy") and factors == "perfect" and not (case.launch or limits or case.uneven):
         assert sheet.proven, f"seed {seed}: {sheet.gap}"
     return len(points)
+
+
+def check_meshes(seed: int) -> int:
+    """Named layouts on several meshes, priced as arrays: on some of them a region is fused, on others a link or too little room keeps it
+    apart. The answer is the best of those of each mesh alone, and so is its bound."""
+    case, also = (
+        Case(seed, factors=random.Random(f"factors {seed}").choice(["perfect", "perfect", "ceil"])),
+        random.Random(f"meshes {seed}"),
+    )
+    ranks = [name for name in case.workload.sizes if any(name in op.indices for op in case.workload.ops.values())]
+    axes = {"dp": {"degree": "free"}, "tp": {"degree": "rest"}}
+    split = {"dp": also.sample(ranks, 1), "tp": also.sample(ranks, 2)}
+    said: dict[str, Any] = {"mapper": "named", "axes": axes, "split": split, "uneven": also.choice(["ceil", "fullest"])}
+    said |= {"inside": case.mapper.inside.model_dump(include={"model", "factors", "fuse"})}
+    answers: list[api.Answer | InfeasibleError] = []
+    for degree in ("free", *(n for n in (1, 2, 4) if case.architecture.used % n == 0)):
+        case.mapper = face.read({**said, "axes": {**axes, "dp": {"degree": degree}}})  # type: ignore[assignment]
+        try:
+            answers.append(case.search())
+        except InfeasibleError as problem:
+            answers.append(problem)
+    alone = [one.result for one in answers[1:] if isinstance(one, api.Answer)]
+    if isinstance(answers[0], InfeasibleError):
+        assert not alone, f"seed {seed}: {answers[0]}, and a mesh of it has an answer"
+        return 1
+    found, figure = answers[0].result, FIGURES[case.minimize]
+    least = min(figure((one.latency_s, one.energy_j)) for one in alone)
+    value, sheet = figure((found.latency_s, found.energy_j)), found.certificate
+    assert sheet.bound <= least * (1 + CLOSE), f"seed {seed}: a mesh alone has {least}, the bound of all is {sheet.bound}"
+    assert value >= min(one.certificate.bound for one in alone) * (1 - CLOSE), f"seed {seed}: {value} is below the bound of every mesh"
+    assert not sheet.proven or value <= least * (1 + CLOSE), f"seed {seed}: a mesh alone has {least}, {value} is said to be proven"
+    told = api.evaluate_mapping(case.architecture, case.workload, found.mapping, profile=case.profile)
+    assert (told.latency_s, told.energy_j) == (found.latency_s, found.energy_j), f"seed {seed}: the mapping takes other figures"
+    return len(answers)

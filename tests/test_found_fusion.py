@@ -1,6 +1,7 @@
 """What to fuse, found: against every set of pairs, and against what is declared."""
 
 import random
+import re
 from itertools import combinations
 
 import pytest
@@ -9,8 +10,9 @@ from rackmodel import api
 from rackmodel.cli.written import write_mapping
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs, read_workload
-from rackmodel.mapper.nests.found_fusion import Fused, cheapest_set, regions
+from rackmodel.mapper.nests.found_fusion import Fused, cheapest_set, regions, unruled
 from rackmodel.mapper.nests.fused_regions import FusedRegions
+from rackmodel.model.mapping import NestRules
 from rackmodel.nests import solve_fused, solve_nest, solve_region
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
@@ -279,3 +281,26 @@ def test_what_stays_takes_its_room():
     machine = NestMachine("m", (level("DRAM", None, 10, 1e9), level("GLB", 16 * 600, 1, 1e9)), NestCompute(1e9, 0.5e-12))
     alone, kept = (solve_fused(qk, av, machine, resident=names) for names in ((), ("V",)))
     assert kept.energy_j < alone.energy_j
+
+
+@pytest.mark.parametrize("rules", ["AV: {bypass: {glb: [V]}}", "V: {stationary: {glb: WV}}", "'*': {keep: {glb: [right]}}"])
+def test_regions_are_searched_without_rules_and_those_of_what_is_fused_are_refused(rules):
+    """They were dropped: a bypass of V, which stays on chip, came back with the same answer."""
+    declared = "[{einsums: [QK, AV], resident: [V]}]"
+    with pytest.raises(
+        InputError, match=rf"inside\.rules\.{re.escape(rules.partition(':')[0].strip(chr(39)))}: .* fused, .* without rules"
+    ):
+        energy(f"{declared}, rules: {{{rules}}}")
+    with pytest.raises(InputError, match=r"inside\.solver: .* not searched by CP-SAT"):
+        energy(f"{declared}, solver: cpsat")
+
+
+def test_what_is_under_rules_is_not_among_what_is_found():
+    workload = read_workload("attention", ["phases=[forward]"])
+    ruled = {"AV": NestRules(bypass={"glb": ["V"]}), "*": NestRules(), "O": NestRules()}
+    left = unruled(workload, regions(workload), ruled, found=True)
+    assert left
+    assert all("Z" not in one.taken for one in left)
+    assert left == [one for one in regions(workload) if "Z" not in one.taken]
+    with pytest.raises(InputError, match=r"inside\.rules: every operation that might be fused"):
+        unruled(workload, regions(workload), {"*": ruled["AV"]}, found=True)

@@ -20,7 +20,7 @@ from rackmodel.model.result import Result
 from rackmodel.nests.objective import NestObjective
 from rackmodel.setting import settings_of
 from tests import samples
-from tests.fused_layouts import GRAPHS, LONG, SMALL, Case, check
+from tests.fused_layouts import GRAPHS, LONG, SMALL, Case, check, check_meshes
 from tests.test_fused_between import MACHINE, WIDTHS
 
 CLOSE = 1e-9
@@ -37,6 +37,12 @@ def test_no_layout_with_any_set_of_regions_is_better_than_what_is_claimed(seed: 
 def test_no_layout_of_any_tile_with_any_set_of_regions_is_better_than_what_is_claimed(seed: int) -> None:
     """Sizes that few numbers divide; nests of divisors are held against the answer, too."""
     assert check(seed, SMALL, "ceil") > 0
+
+
+@pytest.mark.parametrize("seed", [8, 3, 5, 2, *range(9, 40)][: samples.cases(2, 35)])
+def test_meshes_of_which_some_fuse_are_priced_together_as_each_alone(seed: int) -> None:
+    """An operation has fewer charges where it is fused: those of several meshes, as arrays, ended in an IndexError."""
+    assert check_meshes(seed) > 0
 
 
 @pytest.mark.parametrize("seed", samples.some(range(6, 30), 24))

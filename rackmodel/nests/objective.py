@@ -35,7 +35,8 @@ class NestObjective:
             return latency, energy
         if self.name == "edp":
             return energy * latency, energy
-        return self.energy_weight * energy + self.latency_weight * latency, energy
+        weighed = ((self.energy_weight, energy), (self.latency_weight, latency))
+        return sum((weight * figure for weight, figure in weighed if weight), 0.0), energy  # (0 times what fits nowhere is no number)
 
     def joules(self, best: Key, seconds: Any) -> Any:
         """Energy up to which a mapping of so many seconds (a number or an array) is no worse than a key, ties included; -inf: none."""

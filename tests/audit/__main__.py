@@ -163,7 +163,10 @@ def kept_verdicts(number: int, _out: Path) -> Asked:
 
 
 def _free(number: int) -> int:
-    """Of graphs priced operation by operation, of some whose operations may be fused, and of some whose kernels a profile merges."""
+    """Of graphs priced operation by operation, of some whose operations may be fused (beside free layouts, and on several meshes), and of
+    some whose kernels a profile merges."""
+    if number % 10 == 3:
+        return fused_layouts.check_meshes(number // 10)
     if number % 10 in (0, 5):
         return (fused_layouts if number % 10 == 0 else merged_layouts).check(number // 10)
     return certificate_cases.check_free([number])

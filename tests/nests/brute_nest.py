@@ -5,7 +5,7 @@ All orders, all tile chains (one tile per rank and node), all spatial vectors; v
 
 from functools import cache
 from itertools import pairwise, permutations, product
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -25,6 +25,8 @@ def side(sizes, limit):
 
 
 def spatial(sizes, fan):
+    if fan.linear:  # parts are dealt in waves
+        return sorted(side(sizes, prod(sizes)))
     pairs = {tuple(a * b for a, b in zip(x, y, strict=False)) for x in side(sizes, fan.x) for y in side(sizes, fan.y)}
     return sorted(s for s in pairs if all(n % d == 0 for n, d in zip(sizes, s, strict=False)))
 
@@ -78,12 +80,13 @@ class Brute:
                 node += 1
             if v.capacity_bits is not None:
                 legal = legal & (used <= v.capacity_bits)
-        energy, ports = self.traffic(s, place)
-        used = prod(prod(v) for v in s)
-        time = self.p.macs / (self.m.compute.macs_per_s * used)
+        energy, ports, links = self.traffic(s, place)
+        time = self.p.macs * self.p.density / (self.m.compute.macs_per_s * self.together(s, len(s)))
         for i, v in enumerate(self.m.levels):
-            instances = prod(prod(x) for x in s[:i])
+            instances = self.together(s, i)
             reads, writes = ports[i]
+            if v.fan.link_bits_per_s < inf:
+                time = np.maximum(time, links[i] / v.fan.link_bits_per_s / self.together(s, i + 1))
             if v.write_bandwidth_bits_per_s is None:
                 time = np.maximum(time, (reads + writes) / v.bandwidth_bits_per_s / instances)
             else:
@@ -93,6 +96,11 @@ class Brute:
         energy = np.where(legal, np.broadcast_to(energy, shape), np.inf)
         return energy, np.where(legal, np.broadcast_to(time, shape), np.inf)
 
+    def together(self, s, level):
+        """Parts above a level over the waves that they take: by how much a total is less for its fullest instance."""
+        fans = [v.fan for v in self.m.levels]
+        return prod((prod(x) / (-(-prod(x) // fan.size) if fan.linear else 1) for x, fan in zip(s[:level], fans, strict=False)), start=1.0)
+
     def extent(self, t, tile):
         total = 1.0
         for index in t.indices:
@@ -100,7 +108,7 @@ class Brute:
         return total
 
     def traffic(self, s, place):
-        energy = self.p.macs * self.m.compute.j_per_mac
+        energy, links = self.p.macs * self.p.density * self.m.compute.j_per_mac, [0.0] * len(self.m.levels)
         ports = [[0.0, 0.0] for _ in self.m.levels]
         depth = len(self.m.levels)
 
@@ -134,6 +142,7 @@ class Brute:
                     crossing = words / prod(min(copies[g], width[g]) for g in range(f + 1, c))
                     moved = 2 * crossing - sig(f + 1) if t.is_output else crossing
                     energy = energy + moved * bp * self.m.levels[f].fan.hop_j_per_bit
+                    links[f] = links[f] + moved * bp
                 if t.is_output:
                     add(p, 1, up * bp)
                     add(p, 0, (up - sig(p)) * bp)
@@ -144,7 +153,7 @@ class Brute:
                     add(p, 0, up * bp)
                     if c < depth:
                         add(c, 1, words * bc)
-        return energy, ports
+        return energy, ports, links
 
 
 def optimum(arrays, objective):

@@ -1,6 +1,7 @@
 """Random small problems, machines and mappings, all from a random.Random."""
 
-from math import prod
+from dataclasses import replace
+from math import inf, prod
 
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine
@@ -56,6 +57,34 @@ def machine(rng, p, inner=None, options=True):
             )
         )
     return NestMachine("random", tuple(levels), NestCompute(rng.choice([0.02, 0.2, 5.0]), 0.5))
+
+
+MORE_SHAPES = [
+    (("C", "m n"), [("A", "m k"), ("B", "k n"), ("D", "m")]),
+    (("C", "m n"), [("A", "m k j"), ("B", "j k n")]),
+    (("O", "f p"), [("I", "2*p+r"), ("W", "f r")]),
+    (("O", "p"), [("I", "2*p"), ("W", "p")]),
+    (("C", "m"), [("A", "m")]),
+]
+
+
+def with_more(rng, p, m):
+    """The same with what `problem` and `machine` leave out, any of it together: links, waves, atoms, widths of words, a share of the MACs,
+    ports and units without an end, and a machine that says no joules at all."""
+    silent, levels = rng.random() < 0.1, []
+    for v in m.levels:
+        fan = replace(v.fan, link_bits_per_s=rng.choice([inf, inf, 0.5, 4.0]))
+        if rng.random() < 0.25:
+            fan = replace(fan, y=1, linear=True)
+        own = {t.name: rng.choice([8, 32]) for t in p.tensors if rng.random() < 0.2}
+        v = replace(v, fan=fan, bits_per_tensor=own, bandwidth_bits_per_s=rng.choice([v.bandwidth_bits_per_s, inf]))
+        if silent:
+            v = replace(v, read_j_per_bit=0.0, write_j_per_bit=0.0, fan=replace(fan, hop_j_per_bit=0.0))
+        levels.append(v)
+    atom = {r: rng.choice([d for d in range(1, n + 1) if n % d == 0]) for r, n in p.sizes.items() if rng.random() < 0.3}
+    compute = replace(m.compute, j_per_mac=0.0 if silent else rng.choice([0.0, m.compute.j_per_mac]), atom=atom)
+    tensors = tuple(replace(t, bits=rng.choice([16, 16, 4, 8, 32])) for t in p.tensors)
+    return replace(p, tensors=tensors, density=rng.choice([1.0, 0.3])), replace(m, levels=tuple(levels), compute=compute)
 
 
 def mapping(rng, p, m, perfect=True):

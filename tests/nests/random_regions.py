@@ -11,17 +11,20 @@ from rackmodel.nests.region_mapping import RegionMapping, RegionNode, price_regi
 from tests.nests.loop_walker import Walker
 
 
-def shrink(rng, tile, ranks, perfect=False):
-    """A smaller tile: each of some ranks cut with a chance of a half."""
-    new = dict(tile)
+def shrink(rng, tile, ranks, perfect=False, atom=None):
+    """A smaller tile: each of some ranks cut with a chance of a half. perfect: divisors, of whole atoms."""
+    new, atom = dict(tile), atom or {}
     for r in ranks:
         if rng.random() < 0.5:
-            new[r] = rng.choice([n for n in range(1, tile[r] + 1) if not perfect or tile[r] % n == 0])
+            leaf = atom.get(r, 1)
+            sizes = [n for n in range(min(leaf, tile[r]), tile[r] + 1) if not perfect or (tile[r] % n == 0 and n % leaf == 0)]
+            new[r] = rng.choice(sizes or [tile[r]])
     return new
 
 
-def region_mapping(rng, region, some=True):
-    """Any spans, prefixes, tiles, orders and spatial vectors; capacities are not looked at."""
+def region_mapping(rng, region, some=True, perfect=False):
+    """Any spans, prefixes, tiles, orders and spatial vectors; capacities are not looked at. perfect: divisors alone."""
+    atom = {r: n for m in region.machines for r, n in m.compute.atom.items()}
     sizes = {r: n for p in region.members for r, n in p.sizes.items()}
     spans = rng.choice(every_nesting(len(region.members))) if some else every_nesting(len(region.members))[0]
     loops = RegionLoops(region, spans, again=True)
@@ -33,14 +36,14 @@ def region_mapping(rng, region, some=True):
         rng.shuffle(here)
         now = cores[loops.paths[k][-2]] if k else sizes
         for name in (*here, ""):
-            now = shrink(rng, now, may)
+            now = shrink(rng, now, may, perfect, atom)
             nodes.append(RegionNode(k, name, now))
         cores[k] = now
-    branches = tuple(branch(rng, region, loops, nodes, i) for i in range(len(region.members)))
+    branches = tuple(branch(rng, region, loops, nodes, i, perfect) for i in range(len(region.members)))
     return RegionMapping(spans, tuple(nodes), branches)
 
 
-def branch(rng, region, loops, nodes, i):
+def branch(rng, region, loops, nodes, i, perfect=False):
     """What lies below a member's core."""
     p, m = region.members[i], region.machines[i]
     above = [node for node in nodes if node.span in loops.around(i)]
@@ -49,16 +52,19 @@ def branch(rng, region, loops, nodes, i):
     whole = tuple(StorageNode(t.name, dict(p.sizes)) for t in p.tensors)
     levels = [LevelMapping(m.levels[0].name, whole)]
     for number, v in enumerate(m.levels[1:], 1):
-        order = [t.name for t in p.tensors if number > 1 or t.name not in on_chip]
+        order = [t.name for t in p.tensors if t.name not in on_chip or number > 1]
+        order = [n for n in order if n not in v.bypass and (v.must_keep(n) or rng.random() < 0.5)]
         rng.shuffle(order)
         made = []
         for name in order:
-            now = shrink(rng, now, p.sizes)
+            now = shrink(rng, now, p.sizes, perfect, m.compute.atom)
             made.append(StorageNode(name, now))
         x, y = {}, {}
-        for vector, limit in ((x, v.fan.x), (y, v.fan.y)):
+        for vector, limit in ((x, v.fan.x * (3 if v.fan.linear else 1)), (y, v.fan.y)):  # in a line: of up to three waves
             for r in p.sizes:
-                n = rng.choice([c for c in range(1, limit // prod(vector.values()) + 1) if c <= now[r]])
+                whole = x.get(r, 1) * m.compute.atom.get(r, 1) if perfect else 1
+                counts = range(1, limit // prod(vector.values()) + 1)
+                n = rng.choice([c for c in counts if (now[r] % (c * whole) == 0 if perfect else c <= now[r])] or [1])
                 if n > 1:
                     vector[r] = n
         now = {r: -(-n // (x.get(r, 1) * y.get(r, 1))) for r, n in now.items()}

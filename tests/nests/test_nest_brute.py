@@ -10,7 +10,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.nests import solve_nest
 from tests import samples
 from tests.nests.brute_nest import Brute, estimate, optimum
-from tests.nests.random_nests import machine, problem
+from tests.nests.random_nests import MORE_SHAPES, SHAPES, machine, problem, with_more
 
 SEED = int(os.environ.get("NEST_SEED", "0"))
 GROUPS = 30
@@ -23,8 +23,10 @@ def cases(group, count=COUNT, limit=60_000):
     rng = random.Random(1000 * SEED + group)
     found = []
     while len(found) < count:
-        p = problem(rng)
+        more = rng.random() < 0.5
+        p = problem(rng, shapes=SHAPES + MORE_SHAPES if more else SHAPES)
         m = machine(rng, p, options=rng.random() < 0.5)
+        p, m = with_more(rng, p, m) if more else (p, m)
         if estimate(p, m) <= limit:
             found.append((p, m))
     return found

@@ -110,3 +110,14 @@ def test_a_member_without_traffic_runs_from_a_buffer_of_any_bandwidth(aim):
     found, expected = solve_region(region, objective=aim), least(region, machine, 2, aim.key, ((0, 2),))
     assert aim.key(found.energy_j, found.latency_s) == pytest.approx(expected, rel=1e-9)
     assert found.certificate.proven
+
+
+@pytest.mark.parametrize("aim", AIMS[1:])
+def test_a_region_that_no_loop_cuts_is_a_region(aim):
+    """Tables without an axis are numbers, which nothing is written into: where rows stay whole and nothing else is shared, a TypeError."""
+    parts, held = summed({"m": 1, "k": 2, "f": 2})
+    machine = NestMachine("m", (level("DRAM", None, 10, 1e9), level("GLB", 16 * 8, 1, 3e9, NestFan(2))), NestCompute(1e9, 5e-13))
+    region = Region(tuple(parts), (machine,) * 3, held, whole=frozenset({"k", "f"}))
+    found, expected = solve_region(region, objective=aim), least(region, machine, 2, aim.key, ((0, 2),))
+    assert aim.key(found.energy_j, found.latency_s) == pytest.approx(expected, rel=1e-9)
+    assert found.certificate.proven

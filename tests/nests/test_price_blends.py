@@ -21,7 +21,7 @@ from rackmodel.nests.searchers.tables.price_blends import Blend, BlendLine, shar
 from rackmodel.nests.searchers.tables.slices import SliceSearch
 from tests import samples
 from tests.nests import brute_nest
-from tests.nests.machines import level
+from tests.nests.machines import gemm, level
 from tests.nests.random_nests import machine, problem
 from tests.nests.test_nest_regions import crossed, scores
 
@@ -101,3 +101,20 @@ def test_the_weights_of_an_objective_are_its_slope(name):
     at, step = (7.0, 11.0), 1e-6
     rise = [float(goal.key(at[0] + step * i, at[1] + step * (1 - i))[0] - goal.key(*at)[0]) / step for i in (1, 0)]
     assert goal.weights(*at) == pytest.approx(rise, rel=1e-5)
+
+
+@pytest.mark.parametrize("aim", [NestObjective("energy"), NestObjective("edp"), NestObjective("weights", 1.0, 0.0)])
+def test_where_nothing_draws_anything_the_least_is_nothing(aim):
+    """A machine whose file says no joules: lines of 0 are no share of one another, which was a division by zero."""
+    levels = (level("DRAM", None, 0, 1e9), level("GLB", 16 * 60, 0, 3e9, NestFan(4)))
+    found = solve_nest(gemm(4, 4, 4), NestMachine("m", levels, NestCompute(1e9)), objective=aim, factors="perfect")
+    assert found.certificate.objective[0] == 0.0
+    assert found.certificate.proven
+
+
+def test_what_fits_nowhere_is_dearest_by_any_weights():
+    """Joules without an end times no weight are no number."""
+    fits_not = np.array([np.inf])
+    assert NestObjective("weights", 0.0, 1.0).key(fits_not, np.array([3.0]))[0] == 3.0
+    assert NestObjective("weights", 1.0, 0.0).key(np.array([3.0]), fits_not)[0] == 3.0
+    assert NestObjective("weights", 2.0, 1.0).key(fits_not, np.array([3.0]))[0] == np.inf

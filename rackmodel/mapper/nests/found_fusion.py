@@ -15,7 +15,7 @@ from math import inf
 from typing import Protocol
 
 from rackmodel.errors import InputError
-from rackmodel.model.mapping import FuseSpec
+from rackmodel.model.mapping import FuseSpec, NestRules
 from rackmodel.model.workload import Op, Workload
 from rackmodel.nests.region_loops import Span
 
@@ -215,6 +215,27 @@ def check_apart(declared: Sequence[Fused]) -> None:
         for other in declared[:number]:
             if both := [name for name in operations(one) if name in operations(other)]:
                 raise InputError(f"what makes {both[0]} is in another region as well", path=f"inside.fuse.{number}")
+
+
+def unruled(workload: Workload, fused: Sequence[Fused], rules: Mapping[str, NestRules], *, found: bool) -> list[Fused]:
+    """The regions without an operation that is under rules, which no search of a region obeys. rules: of a mapper · found: whether the
+    regions are those that may be found, of which the others are left out. Raises InputError at rules of an operation of a declared region,
+    or that leave nothing to be found."""
+    left = []
+    for one in fused:
+        ops = [workload.producer[name] for name in (*one.members, *one.resident)]
+        key = next((op if op in rules else "*" for op in ops if rules.get(op, rules.get("*", NestRules())) != NestRules()), None)
+        if key is None:
+            left.append(one)
+        elif not found:
+            raise InputError(
+                f"{', '.join(ops)} are fused, and regions are searched without rules; drop one of the two", path=f"inside.rules.{key}"
+            )
+    if fused and not left:
+        raise InputError(
+            "every operation that might be fused is under rules, and regions are searched without; drop one of the two", path="inside.rules"
+        )
+    return left
 
 
 def operations(one: Fused) -> tuple[str, ...]:

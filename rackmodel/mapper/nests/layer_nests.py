@@ -58,6 +58,8 @@ class LayerNests(LayerInside, ABC):
         self.written = dict(written or {})
         if spec.home and spec.fuse:
             raise InputError("fused pairs and tensors at home are not searched together; drop one of the two", path="inside.home")
+        if spec.solver == "cpsat" and spec.fuse:
+            raise InputError("fused regions are not searched by CP-SAT; use solver auto, or fuse nothing", path="inside.solver")
         self.local_ops: dict[str, LocalOp] = {}
         self.vectors: dict[str, LocalOp] = {}  # that are no contractions, by the tensor they write
         self.ranks: set[str] = set()

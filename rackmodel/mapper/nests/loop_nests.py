@@ -22,14 +22,14 @@ from rackmodel.cost.step.tasks.layer_inside import PricedLayer
 from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.errors import InfeasibleError, InputError, RackmodelError
 from rackmodel.mapper.nests.around import share_of
-from rackmodel.mapper.nests.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of
+from rackmodel.mapper.nests.found_fusion import CARRIED, Fused, as_declared, check_apart, regions, rivals_of, unruled
 from rackmodel.mapper.nests.fused_regions import FusedRegions, carrying, taken_in_part
 from rackmodel.mapper.nests.given_nests import check_given
 from rackmodel.mapper.nests.late_bounds import bounded_late
 from rackmodel.mapper.nests.layer_nests import LayerNests
 from rackmodel.mapper.nests.nest_demands import check_demands, demands_on
 from rackmodel.mapper.nests.nest_fronts import NestFront
-from rackmodel.mapper.nests.nest_rows import nest_rows, repeated, side_by_side, stacked
+from rackmodel.mapper.nests.nest_rows import nest_rows, repeated, side_by_side
 from rackmodel.mapper.nests.nested import Nested, least_part, sheet_of
 from rackmodel.mapper.nests.nests_remembered import plain_data, remembered
 from rackmodel.mapper.nests.one_kernel import firsts_of, in_place, might_be_shorter
@@ -64,6 +64,7 @@ def nest_inside(mapper: MapperSpec, workload: Workload, aim: tuple[NestObjective
         if workload.phases != ("forward",):
             raise InputError("what to fuse is found for a forward pass: a backward pass reads the tensor between", path="inside.fuse")
         fused = regions(workload)
+    fused = unruled(workload, fused, mapper.inside.rules, found=mapper.inside.fuse == "free")
     written = {op.name: op.out.tensor for op in workload.ops.values()}
     return NestInside(
         mapper.inside,
@@ -100,8 +101,7 @@ class NestInside(LayerNests):
             return side_by_side([rows for rows, _ in found]), np.concatenate([np.atleast_1d(seconds) for _, seconds in found])
         if self.given is not None and nest_name(local_op) not in self.given:
             raise InputError(f"no loop nest for '{nest_name(local_op)}'", path="nests", known=list(self.given), given=nest_name(local_op))
-        each = [self._nest_rows(architecture, local_op, row) for row in degrees]
-        rows = [stacked([one[position] for one in each]) for position in range(len(each[0]))]
+        rows = side_by_side([self._nest_rows(architecture, local_op, row) for row in degrees])  # (fused on some meshes, it has fewer there)
         return rows, np.asarray(sum(row.exposed for row in rows))
 
     def _nest_rows(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> list[Row]:

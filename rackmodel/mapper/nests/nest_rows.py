@@ -48,15 +48,15 @@ def nest_rows(nest: Nested, share: float) -> list[Row]:
 
 def side_by_side(meshes: list[list[Row]]) -> list[Row]:
     """Rows of arrays from those of several meshes, of which some have rows that others lack."""
-    every = {(row.tensor, row.level, row.component, row.action): row for rows in meshes for row in rows}
+    kinds: list[dict[tuple[str, str, Component, str], list[Row]]] = []
+    for rows in meshes:
+        kinds.append({})
+        for row in rows:
+            kinds[-1].setdefault((row.tensor, row.level, row.component, row.action), []).append(row)
     found = []
-    for key, first in every.items():
-        none = _row(*key, 0.0, first.unit, 0.0, 0.0, False)
-        each = []
-        for rows in meshes:
-            mine = [row for row in rows if (row.tensor, row.level, row.component, row.action) == key]
-            each.append(_summed(mine) if mine else none)
-        found.append(stacked(each))
+    for key, first in {key: mine[0] for kind in kinds for key, mine in kind.items()}.items():
+        none = [_row(*key, 0.0, first.unit, 0.0, 0.0, False)]
+        found.append(stacked([_summed(kind.get(key, none)) for kind in kinds]))
     return found
 
 

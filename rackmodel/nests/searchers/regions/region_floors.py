@@ -28,6 +28,7 @@ def lined_keys(
 ) -> list[Floats]:
     """Per span, by its core's tile: the sum of the keys of its members, joules of the prefix left out. apart: keys of all spans together,
     as joules and seconds say apart · hope: tiles that are looked at, which may be better than `best`."""
+    apart = [np.array(whole) for whole in apart]  # of a core that no loop cuts, too: a number by itself is no array to write into
     found = [np.zeros_like(whole) for whole in apart]
     for branch in branches:
         k = branch.span

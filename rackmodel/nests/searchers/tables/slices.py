@@ -339,9 +339,9 @@ class SliceSearch:
             if not self._leaves(line, energy, own, scales):
                 return None
             key = min(float(self.objective.key(*end)[0]) for end in line.corners(energy, own, scales))
-            better_by = key / max((k for k, _ in found), default=key * 0.5) - 1
+            most = max((k for k, _ in found), default=0.5 * key)
             found.append((key, line))
-            if better_by < WORTH:
+            if key <= most * (1 + WORTH):  # also where every line is 0: no level and no unit says what it draws
                 break
             seconds = self.recount(best_path(line.table, self.entry.tile)).times_s
             shares = shares_of([seconds[c.name] for c in ports], shares, STEP / (1 + 0.3 * turn))
