@@ -3,6 +3,7 @@
 import contextlib
 import random
 from dataclasses import replace
+from itertools import product
 from math import log
 
 import numpy as np
@@ -25,6 +26,7 @@ from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, Nod
 from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.mapspace.full_fans import full_fans
 from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
@@ -497,6 +499,40 @@ def test_a_program_of_the_numbers_of_a_mapping_is_no_more_than_it_costs(seed):
                     node = Node.of(program, Ranges(copies, ranges), known)
                     rise([node.ascent])
                     assert node.ascent.value <= known * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("fan", [NestFan(12, linear=True), NestFan(7), NestFan(6, 4), NestFan(5, 3)])
+@pytest.mark.parametrize(("allowed", "most"), [("XXX", (20, 20, 20)), ("BXY", (3, 20, 4)), ("XYY", (20, 2, 2))])
+def test_the_fullest_ways_to_share_a_fan_are_found(fan, allowed, most):
+    on = [(side in "XB", side in "YB") for side in allowed]
+    found = full_fans(fan, on, most, 1000)
+    every = {}
+    for x in product(*(range(1, fan.x + 1 if a else 2) for a, _ in on)):
+        for y in product(*(range(1, fan.y + 1 if b else 2) for _, b in on)):
+            parts = tuple(a * b for a, b in zip(x, y, strict=True))
+            if np.prod(x) <= fan.x and np.prod(y) <= fan.y and all(n <= end for n, end in zip(parts, most, strict=True)):
+                every[parts] = np.prod(parts)
+    assert set(found) <= set(every)
+    assert [np.prod(parts) for parts in found] == sorted((np.prod(parts) for parts in found), reverse=True)
+    if found:
+        full = max(every.values())
+        assert {parts for parts in found if np.prod(parts) == full} == {parts for parts, n in every.items() if n == full}
+        assert full_fans(fan, on, most, 2) == found[:2]
+    else:
+        assert max(every.values()) < fan.size
+
+
+def test_mappings_are_looked_for_where_fans_are_full():
+    p, m = gemm(250, 300, 430), deep()
+    (space,) = spaces(p, m)
+    search = JointSearch(space, Weights(1.0, 30.0, 1e-4, 1e-5), 5e-4)
+    nodes = list(search.nodes)
+    found = search.filled(6)
+    assert 0 < len(found) <= 6
+    for program, z in found:
+        assert not program.free
+        assert sum(z[program.index["laid", 1, r]] for r in range(3)) == pytest.approx(log(9), rel=1e-4)
+    assert search.nodes == nodes
 
 
 def test_steps_end_at_a_better_mapping_that_costs_what_evaluate_says():

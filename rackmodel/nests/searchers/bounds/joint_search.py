@@ -10,7 +10,7 @@ at the corners of what is left.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import ceil, exp, floor, inf, log
 
@@ -24,12 +24,15 @@ from rackmodel.nests.searchers.bounds.joint_program import JointProgram
 from rackmodel.nests.searchers.bounds.joint_ranges import Key, Ranges, Weights
 from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
+from rackmodel.nests.searchers.mapspace.full_fans import full_fans
 from rackmodel.nests.searchers.mapspace.space import Space
 
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
 AGAIN = 10.0  # times what a cut into orders took of a node, at most, of one within it
 OPENED = 0.1  # of what is open: what cutting the orders of a level, or of all, before all else has to take
+FILLED, WAYS = 3, 5  # lowest nodes whose widest fan is filled; ways to fill it, for each that is asked for
+ROUGH = 1e-3  # as DONE, where a program says no more than where mappings are
 PARALLEL, NEARLY = 1e-9, 1e-9  # of slopes, that are one; of a line, that a corner may lie below it
 DONE, STEPS = 2e-5, 8  # of what is known: how near to its optimum a program is brought; steps towards it at once
 
@@ -241,6 +244,26 @@ class JointSearch:
         nodes = below[:: -(-len(below) // most)]
         found = [self._likely(node)[: -(-most // len(nodes))] for node in nodes]
         return [one for some in found for one in some][:most]
+
+    def filled(self, most: int) -> list[tuple[JointProgram, Floats]]:
+        """The same near the lowest nodes where the units of the widest fan are all at work, or nearly, the lowest first: ways to share them
+        out to the ranks lie far apart, and the lowest programs between them."""
+        levels, ranks = self.space.machine.levels, range(len(self.space.ranks))
+        f = max(range(len(levels)), key=lambda n: levels[n].fan.size)
+        on_x, on_y = (self.space.allowed(levels[f].name, side) for side in "XY")
+        allowed = [(rank in on_x, rank in on_y) for rank in self.space.ranks]
+        keys: list[Key] = [("laid", f, r) for r in ranks]
+        made = []
+        for node in self.nodes[:FILLED]:
+            ends = [node.program.range_of(key, node.ranges) if key in node.program.ends else (1, 1) for key in keys]
+            for parts in full_fans(levels[f].fan, allowed, [end for _, end in ends], most * WAYS // FILLED):
+                laid = {key: (n, n) for key, n, (_, end) in zip(keys, parts, ends, strict=True) if end > 1}
+                ranges = replace(node.ranges, whole={**node.ranges.whole, **laid})
+                made.append(Node.of(node.program, ranges, abs(self.known), node.ascent))
+        some = [node for node in made if node is not None]
+        rise([node.ascent for node in some], ROUGH, self.known)
+        below = sorted((node for node in some if node.ascent.value < self.known), key=lambda node: node.ascent.value)
+        return [self._likely(node)[0] for node in below[:most]]
 
     def _likely(self, node: Node) -> list[tuple[JointProgram, Floats]]:
         near, levels = node.near(self.known), sorted(node.program.free)
