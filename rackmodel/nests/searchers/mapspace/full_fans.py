@@ -15,12 +15,15 @@ Parts = tuple[int, ...]  # by rank
 
 
 def full_fans(fan: NestFan, allowed: Sequence[tuple[bool, bool]], most: Sequence[int], count: int) -> list[Parts]:
-    """Parts by rank, both sides together, the fullest first, `count` of them at most. allowed: of every rank, on x and on y · most: parts of
-    every rank."""
+    """Parts by rank, both sides together, the fullest first, `count` of them at most.
+
+    allowed: of every rank, on x and on y · most: parts of every rank.
+    """
     if max(fan.x, fan.y) > LISTED:
         return []
     sides = [
-        _fullest([min(n, end) if on[k] else 1 for on, end in zip(allowed, most, strict=True)], n, count) for k, n in enumerate((fan.x, fan.y))
+        _fullest([min(n, end) if on[k] else 1 for on, end in zip(allowed, most, strict=True)], n, count)
+        for k, n in enumerate((fan.x, fan.y))
     ]
     both = dict.fromkeys(tuple(a * b for a, b in zip(x, y, strict=True)) for x, y in product(*sides))
     fit = [parts for parts in both if all(n <= end for n, end in zip(parts, most, strict=True))]

@@ -34,7 +34,7 @@ from rackmodel.nests.searchers.tables.slices import Best
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK = 480  # programs of all masks together
 STARTS, LOOKED, TURNS = 16, 2, 6  # nodes that mappings are looked for from; ends that are counted by either key; turns around what is known
-FIRST, KICKS = 64, (1, 2, 1)  # programs before it; draws around the best, after these and in the course of the work
+FIRST, KICKS = 64, (3, 2, 1)  # programs before it; draws around the best, after these and in the course of the work
 FULL, FULL_KICKS = 2, 1  # times as many starts where fans are full, of all masks together; draws around the best after these
 KEPT = 6  # ends that later draws are around, too
 ANYWHERE = 2  # choices of orders of which a first mapping is drawn
@@ -85,28 +85,20 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
     guide = _search(whole, best, macs, _weights(goal, best))
     guide.run(first, q.effort)
     best = _drawn(q, space, guide, best, draws, KICKS[0])
-    searches, sloped = [guide, _search(whole, best, macs, _weights(q.objective, best))], best
+    searches = [guide, _search(whole, best, macs, _weights(q.objective, best))]
     near = (_near(space, program, z, draws) for program, z in searches[-1].filled(FULL * STARTS // len(q.masks)))
     best = explored(q, best, draws, list(near), FULL_KICKS)
-    sloped = _followed(q, searches, best, sloped)
     for kicks in KICKS[1:]:
-        searches[-1].run(work // (len(KICKS) - 1), q.effort)
-        best = _drawn(q, space, searches[-1], best, draws, kicks)
+        search, before = searches[-1], best
+        search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
+        search.run(work // (len(KICKS) - 1), q.effort)
+        best = _drawn(q, space, search, best, draws, kicks)
         draws.objective = q.objective
-        sloped = _followed(q, searches, best, sloped)
+        search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
+        if q.objective.name == "edp" and best[0][0] < before[0][0] * (1 - OTHER):
+            told = _weights(q.objective, best).told()
+            searches.append(search.under(told, _known_sum(told, best, macs)))
     return JointBest(best, _bound(q, searches, best, (macs, floor)), draws.cells + work)
-
-
-def _followed(q: NestQuestion, searches: list[JointSearch], best: Best, sloped: Best) -> Best:
-    """The mapping whose weights the last search has, once it knows the best: of a product another search follows where that is much better
-    than `sloped`, whose weights it had."""
-    search, macs = searches[-1], q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
-    search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
-    if q.objective.name != "edp" or best[0][0] >= sloped[0][0] * (1 - OTHER):
-        return sloped
-    told = _weights(q.objective, best).told()
-    searches.append(search.under(told, _known_sum(told, best, macs)))
-    return best
 
 
 def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
