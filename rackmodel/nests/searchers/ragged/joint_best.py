@@ -35,7 +35,7 @@ LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all level
 WORK = 480  # programs of all masks together
 STARTS, LOOKED, TURNS = 16, 2, 6  # nodes that mappings are looked for from; ends that are counted by either key; turns around what is known
 FIRST, KICKS = 64, (3, 2, 1)  # programs before it; draws around the best, after these and in the course of the work
-FULL, FULL_KICKS = 2, 1  # times as many starts where fans are full, of all masks together; draws around the best after these
+FULL = 1  # draws around the best, after starts where fans are full
 KEPT = 6  # ends that later draws are around, too
 ANYWHERE = 2  # choices of orders of which a first mapping is drawn
 CORNERS, WORTH = 4, 0.1  # further slopes of a product; of what is open, that one takes if few nodes say enough
@@ -86,8 +86,8 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
     guide.run(first, q.effort)
     best = _drawn(q, space, guide, best, draws, KICKS[0])
     searches = [guide, _search(whole, best, macs, _weights(q.objective, best))]
-    near = (_near(space, program, z, draws) for program, z in searches[-1].filled(FULL * STARTS // len(q.masks)))
-    best = explored(q, best, draws, list(near), FULL_KICKS)
+    near = (_near(space, program, z, draws) for program, z in searches[-1].filled(max(1, STARTS // len(q.masks))))
+    best = explored(q, best, draws, list(near), FULL)
     for kicks in KICKS[1:]:
         search, before = searches[-1], best
         search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
