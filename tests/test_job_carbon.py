@@ -254,7 +254,8 @@ def test_a_trace_is_read_as_people_write_them(text: str, hours: list[str]) -> No
         ("time,g_per_kwh\na,50\nb,1,234\n", "x.csv:3:1: more values than columns: is there a comma inside a number?"),
         ("time,g_per_kwh,g_per_kwh\na,50,60\n", "x.csv:1:1: column 'g_per_kwh' is there twice: keep one"),
         ('time,g_per_kwh\na,50\n"b,60\n' + "c,70\n" * 30_000, "x.csv:3:1: no CSV (field larger than field limit (131072))"),
-        ("time;g_per_kwh\na;50\n", "x.csv:1:1: a trace needs a column 'g_per_kwh'"),
+        ("time;g_per_kwh\na;50\n", "x.csv:1:1: columns are apart by semicolons: want commas"),
+        ("time,kwh\na,50\n", "x.csv:1:1: a trace needs a column 'g_per_kwh'"),
         ("", "x.csv:1:1: a trace needs a column 'g_per_kwh'"),
     ],
 )
