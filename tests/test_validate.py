@@ -427,6 +427,12 @@ def test_a_row_whose_machine_lacks_a_kernel_is_refused_and_keeps_no_other_from_i
     assert runs.predicted > 0
 
 
+def test_a_row_whose_machine_states_no_kernels_says_that_it_is_at_peak() -> None:
+    peak, measured = validate_rows([row(gpu="TPU v4"), row(gpu="A100")])
+    assert "tpu_v4 states no measured kernels: peak rates" in peak.assumptions
+    assert not any("peak rates" in said for said in measured.assumptions)
+
+
 def test_weights_are_sharded_over_as_many_ranks_as_a_row_says() -> None:
     assert case(sharding="FSDP=2").key == case(sharding="FULL_SHARD").key
     assert case(sharding="fsdp=0").key == case(sharding="ZeRO-1").key

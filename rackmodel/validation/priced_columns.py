@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.gpu import gpu_of, unmeasured
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.step.exact import ExactStep
@@ -131,6 +131,7 @@ def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any,
     pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
     layers = LayerPricer(pricer, job.workload, profile, beside=beside)
     sides = {together: layers.of_steps(together=together) for together in (False, True)}
+    at_peak = (f"{machine.name} states no measured kernels: peak rates",) if unmeasured(own.said, machine) else ()
     parts = []
     for (structure, notes), which in structures:
         side = sides[structure.cut.stages == 1]
@@ -140,7 +141,7 @@ def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any,
         detailed = which[which < shown]
         ends = (n + np.arange(own.ranges.blocks - 1)[:, None] * shown + detailed).reshape(-1)
         asked = Asked(known[told], structure, np.concatenate([which, ends]), len(detailed))
-        parts.append(StructurePart(asked, which, known[told].step.bytes_of(structure, which), notes))
+        parts.append(StructurePart(asked, which, known[told].step.bytes_of(structure, which), (*notes, *at_peak)))
     models = {id(model): model for model in group.workloads}
     macs = {known_as: [macs_of(section.workload) for section in model.sections] for known_as, model in models.items()}
     each = zip(group.workloads, mine, strict=True)

@@ -34,7 +34,7 @@ class PricedStep:
 @dataclass(frozen=True)
 class StructurePart:
     """Cases of one structure among priced columns. asked: the columns of all of them, then each end of each fact of those that have an
-    interval · which: the columns · held: [which] bytes on the fullest accelerator · notes: what was assumed of the cut."""
+    interval · which: the columns · held: [which] bytes on the fullest accelerator · notes: what was assumed of the cut and the kernels."""
 
     asked: Asked
     which: NDArray[np.int64]
