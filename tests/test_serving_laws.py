@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -386,10 +388,13 @@ def test_reused_prefixes_are_read_by_a_trace_as_by_the_law(clients: int) -> None
         assert figures.tpot_s[-1] == pytest.approx(5e-3 + 2e-5 + 4050.5 * 1e-6, rel=1e-3)
 
 
-@pytest.mark.parametrize("stages", [1, 4])
-@pytest.mark.parametrize("prompt", [16, 4000])
-@pytest.mark.parametrize("output", [1, 2, 8, 1000])
-@pytest.mark.parametrize("facts", [{"mixed": 1}, {"mixed": 0}, {"mixed": 1, "drafted": 2, "accepted": 0.7}])
+DRAFTS = {"mixed": 1, "drafted": 2, "accepted": 0.7}
+
+
+@pytest.mark.parametrize(
+    ("stages", "prompt", "output", "facts"),
+    samples.some(product([1, 4], [16, 4000], [1, 2, 8, 1000], [{"mixed": 1}, {"mixed": 0}, DRAFTS]), 2),
+)
 def test_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output: int, facts: dict[str, float]) -> None:
     """Whatever runs, and while nothing does. Steps of prompts beside nobody, and waits for clients, took no joules: answers of one token of
     16 were said to be made of half a watt."""
