@@ -173,7 +173,7 @@ def below(x: Array) -> Array:
 
 
 def erf(x: Array) -> Array:
-    """The error function of x >= 0 within 2e-7. Source: Abramowitz and Stegun 1964, 7.1.26."""
+    """The error function of x >= 0 within 2e-7. Source: Abramowitz and Stegun 1964, 7.1.26. (scipy.special takes 0.3 CPU s to load.)"""
     t = 1.0 / (1.0 + 0.3275911 * x)
     series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
     return np.asarray(1.0 - series * np.exp(-np.minimum(x * x, 700.0)))

@@ -1,4 +1,5 @@
-"""Parts of the ranks that keep all units of a fan busy, or nearly all."""
+"""Parts of the ranks that keep all units of a fan busy, or nearly all: where mappings are looked for. Its numbers are chosen; no bound
+hangs on them."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from math import prod
 
 from rackmodel.nests.problem import NestFan
 
-FULL = 0.9  # of the units of a side that are at work at least
+BUSY = 0.9  # of the units of a side that are at work at least
 LISTED = 1024  # units of a side: a longer one is not listed
 
 Parts = tuple[int, ...]  # by rank
@@ -36,4 +37,4 @@ def _fullest(most: Sequence[int], units: int, count: int) -> list[Parts]:
     for end in most[:-1]:
         found = [(*parts, n) for parts in found for n in range(1, min(end, units // prod(parts)) + 1)]
     found = [(*parts, min(most[-1], units // prod(parts))) for parts in found]
-    return sorted((parts for parts in found if prod(parts) >= FULL * units), key=lambda parts: (-prod(parts), parts))[:count]
+    return sorted((parts for parts in found if prod(parts) >= BUSY * units), key=lambda parts: (-prod(parts), parts))[:count]
