@@ -44,7 +44,7 @@ from rackmodel.validation.table import report_lines
 from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.training_models import model_of
-from rackmodel.validation.words import Refused, words
+from rackmodel.validation.words import Refused, look_up, spelt, words
 
 RUN = {
     "id": "one", "dataset": "mine", "arch": "gpt", "layers": "4", "hidden": "1024", "heads": "16", "vocab": "51200", "seq_len": "1024",
@@ -642,6 +642,38 @@ def test_gpus_are_known_by_the_names_that_their_drivers_print() -> None:
         "TPU v5p": "tpu_v5p",
     }
     assert {name: words().machine(name, "mine").machine for name in drivers} == drivers
+
+
+def test_words_are_known_in_any_spelling_that_means_one_thing() -> None:
+    said = words()
+    tables = {
+        name: getattr(said, name)
+        for name in ("machines", "models", "precisions", "shardings", "recomputes", "engines", "served", "formats")
+    }
+    for name, known in tables.items():
+        for word, meant in known.items():
+            spelling = word.upper().replace("-", "_").replace(" ", "--")
+            try:
+                assert look_up(known, name, spelling) is meant
+            except Refused:
+                assert len({id(known[one]) for one in known if spelt(one) == spelt(word)}) > 1, word
+    assert look_up(said.shardings, "sharding", "zero1").state == "shard"
+    assert said.machine("H100 SXM5", "mine").machine == "dgx_h100"
+    assert said.machine("A100 SXM4 40GB", "mine").set
+    assert said.model("Llama 3.1 8B").workload == "llama3_8b"
+    for word in ("Llama 31 8B", "RTX-PRO-6000", "!"):  # another number; either of two machines; nothing
+        with pytest.raises(Refused):
+            said.machine(word, "mine") if word.startswith("RTX") else said.model(word)
+
+
+def test_a_collective_is_known_in_any_spelling_and_members_that_its_nodes_do_not_hold_are_refused() -> None:
+    own = CALL | {"op": "AllReduce", "gpu": "H100 SXM5", "nodes": "1", "n_gpus": "8"}
+    assert call(**own).predicted == call(**own | {"op": "all_reduce"}).predicted
+    assert call(**own | {"op": "p2p"}).refused == (
+        "no collective called 'p2p' (known: all_reduce, allreduce, all_gather, reduce_scatter, alltoall, all_to_all, broadcast, reduce, "
+        "send_recv, send)"
+    )
+    assert call(**own | {"n_gpus": "16"}).refused == "16 members in 1 nodes of 8"
 
 
 def test_products_of_an_accelerator_that_states_no_kernels_are_priced_at_peak_and_say_so(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from rackmodel.validation.served_pools import _points as _pools_points
 from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.served_requests import _Run
 from rackmodel.validation.servers import CHOSEN, DEALT, DRAFTS, WIDTHS, _workload, engine_of
-from rackmodel.validation.serving import _deployment, point_of, workers_of
+from rackmodel.validation.serving import _deployment, point_of, serving_rows, workers_of
 from rackmodel.validation.serving_forms import _largest_load, _planned
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
@@ -593,3 +593,20 @@ def test_a_run_s_collectives_are_of_the_newest_release_that_is_no_newer() -> Non
     assert release_before(["1.2.0rc5", "1.3.0rc20", "1.3.0rc10"], "1.3.0") == "1.3.0rc20"
     assert release_before(known, "nightly-5b8c30d") is None
     assert release_before([], "0.19.0") is None
+
+
+def test_a_server_is_the_same_in_whatever_words_a_row_says_its_format() -> None:
+    for own, others in (("fp8", ("FP8", "fp8_block")), ("fp4", ("NVFP4", "nvfp4", "FP4"))):
+        bare = {**DEEPSEEK, "gemm_quant_mode": "", "moe_quant_mode": ""}
+        server = point_of(_row(**bare | {"precision": own})).server
+        assert all(point_of(_row(**bare | {"precision": word, "backend": "SGLang"})).server == server for word in others)
+
+
+def test_ranks_that_do_not_share_out_the_heads_are_refused_and_a_request_beyond_all_caches_is_flagged() -> None:
+    plain = {"tp_size": "3", "n_gpus": "3"}
+    with pytest.raises(Refused, match="3 ranks of tensor parallelism do not share out 64 heads, 8 of keys and values, alike"):
+        point_of(_row(**plain))
+    fits, beyond = (serving_rows([_row(isl=length)])[0] for length in ("1024", "100000000"))
+    assert fits.predicted is not None
+    assert beyond.predicted is not None
+    assert (fits.over_capacity, beyond.over_capacity) == (False, True)

@@ -5,14 +5,14 @@ A row that names the library that made the call is priced by what the network kn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.collectives import best_collective, send
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, nearest
 from rackmodel.inputs import machine_calls
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.calls import LibraryCall, Mode
@@ -22,7 +22,7 @@ from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.steps import machine_of
-from rackmodel.validation.words import MachineWords, Refused, look_up, words
+from rackmodel.validation.words import MachineWords, Refused, look_up, spelt, words
 
 Array = NDArray[np.float64]
 OPERATIONS = {
@@ -35,6 +35,7 @@ OPERATIONS = {
     "broadcast": "broadcast",
     "reduce": "reduce",
     "send_recv": "send",
+    "send": "send",
 }
 """What rows call an operation → what the engine does."""
 
@@ -168,15 +169,16 @@ def _case(row: PublishedRow) -> _Asked:
         asked = LibraryCall(library=measured.library, release=measured.release or None, mode=measured.mode)
     algorithms = _algorithms(row, measured.members)
     case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, asked, measured.bits)
+    tiers = _machine(case).tiers
+    if row.text("nodes") and tiers and measured.members > measured.nodes * (inside := tiers[0].below * tiers[0].children):
+        raise Refused(f"{measured.members} members in {measured.nodes} nodes of {inside}")
     return case, measured.bytes, measured.seconds
 
 
 def measured_call(row: PublishedRow) -> MeasuredCall:
     """What a row says of a call. Raises Refused."""
     word = row.text("op", "op_name", "collective") or "all_reduce"
-    if word not in OPERATIONS:
-        raise Refused(f"no operation '{word}'")
-    operation = OPERATIONS[word]
+    operation = _meant(OPERATIONS, "collective", word)
     said = row.number("n_gpus", "num_gpus", "num_workers") or 0
     members = int(min(said, 1e9))
     each = row.number("devices_per_node")
@@ -208,9 +210,17 @@ def _library(row: PublishedRow) -> LibraryCall | None:
     word = row.text("framework", "library")
     if not word:
         return words().dataset(row.dataset).collectives
-    if word.lower() not in LIBRARIES:
-        raise Refused(f"no library of collectives called '{word}'")
-    return LibraryCall(library=LIBRARIES[word.lower()], release=row.text("version", "release") or None, mode=mode)
+    library = _meant(LIBRARIES, "library of collectives", word)
+    return LibraryCall(library=library, release=row.text("version", "release") or None, mode=mode)
+
+
+def _meant(known: Mapping[str, str], what: str, word: str) -> str:
+    """What a word means, in any spelling. Raises Refused with the nearest word that is known."""
+    found = {spelt(one): meant for one, meant in known.items()}.get(spelt(word))
+    if found is None:
+        close = nearest(word.lower(), list(known))
+        raise Refused(f"no {what} called '{word[:40]}'" + (f" (nearest: {close})" if close else f" (known: {', '.join(known)})"))
+    return found
 
 
 def _bits(row: PublishedRow) -> int:

@@ -25,6 +25,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import Precision
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
+from rackmodel.serving.offers import check_tensor
 from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
@@ -129,6 +130,10 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         chosen=tuple(sorted(chosen.items())),
         drafted=int(timed.get("drafted", 0)),
     )
+    try:
+        check_tensor(_workload(server), deployment.tensor)
+    except InfeasibleError as problem:
+        raise Refused(problem.message)
     return server, timed
 
 
@@ -149,10 +154,10 @@ def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     """What settings may ask of a server of a run."""
     row = run.row
     return {
-        "engine": row.text("backend"),
+        "engine": run.engine.words[0],
         "model": row.text("model_path"),
         "system": row.text("system"),
-        "precision": row.text("precision"),
+        "precision": _format_of(row),
         "prompt": f"{run.prompt:g}",
         "output": f"{run.output:g}",
         "accelerators": f"{accelerators:g}",
@@ -164,6 +169,15 @@ def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
         "expert": str(deployment.expert),
         "role": role,
     }
+
+
+def _format_of(row: PublishedRow) -> str:
+    """What a row calls its format, in the word that settings use; as it stands where that is no word that is known."""
+    said = row.text("precision")
+    try:
+        return look_up(words().formats, "format", said).words[0] if said else ""
+    except Refused:
+        return said
 
 
 def _said_drafts(count: int) -> dict[str, float]:
@@ -189,7 +203,7 @@ def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]
 
 def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Parts of the workload's `precision`, and tensors, that a row's format sets, and what its server's settings say of them."""
-    found = model.formats.get(row.text("precision"))
+    found = model.formats.get(_format_of(row))
     if found is None:
         found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
     return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
@@ -290,6 +304,16 @@ def _release(machine: str, changes: tuple[tuple[str, str], ...], profile: str, v
 def over_capacity(engine: ServingEngine) -> NDArray[np.bool_]:
     """[deployments] whether the weights are more than an accelerator is said to hold."""
     return np.asarray(engine.capacity_bytes <= engine.weights_each)
+
+
+def beyond_caches(engine: ServingEngine, requests: Requests, schedule: Schedule) -> NDArray[np.bool_]:
+    """[n] whether the weights are more than an accelerator is said to hold, or a single request more than what they leave for caches."""
+    over = over_capacity(engine)[schedule.mesh.astype(np.int64)]
+    fits = ~over
+    if fits.any():
+        own, mesh = requests.at(fits), schedule.mesh[fits]
+        over[fits] = engine.held(own.prompt + own.output, mesh) > engine.caches(mesh)
+    return np.asarray(over)
 
 
 def room_of(engine: ServingEngine, requests: Requests, schedule: Schedule, over: float) -> Array:

@@ -29,10 +29,10 @@ from rackmodel.validation.servers import (
     ServedRun,
     Server,
     as_counted,
+    beyond_caches,
     engine_of,
     host_watts,
     of_one_engine,
-    over_capacity,
     requests_of,
     room_of,
     run_of,
@@ -202,7 +202,7 @@ def _priced(servers: Sequence[Server], points: Sequence[Point], engine: ServingE
     if engine is None:
         engine = _with_known(loops, loops[0].engine.price(Steps.joined([loop.steps for loop in loops])))
     (found, figures), *ends = [_settled(replace(loop, engine=engine), points) for loop in loops]
-    over = over_capacity(engine)[_meshes(servers, points)]
+    over = beyond_caches(engine, loops[0].requests, loops[0].schedule)
     return Found(figures, list(_bins(found, figures["tpot"])), over, [figures for _, figures in ends])
 
 

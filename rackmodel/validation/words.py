@@ -440,9 +440,22 @@ def _table(said: Iterable[Said]) -> dict[str, Said]:
     return found
 
 
+def spelt(word: str) -> str:
+    """A word without what spellings differ in: case, spaces, hyphens and other signs. A point or plus counts: Llama 3.1 is not Llama 31."""
+    return "".join(sign for sign in word.casefold() if sign.isalnum() or sign in ".+")
+
+
+def _spelt_alike(table: Mapping[str, Said], word: str) -> Said | None:
+    """What a word means in other spellings, where that is one thing alone; None."""
+    called = spelt(word)
+    found = [said for known, said in table.items() if called and spelt(known) == called]
+    return found[0] if found and all(said is found[0] for said in found) else None
+
+
 def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> Said:
-    """What a word means. columns: where a row says it. Raises Refused with the nearest word that is known."""
-    found = table.get(word.strip().lower())
+    """What a word means, as it is known or, where it is not, in another spelling (ZeRO-1, zero1). columns: where a row says it. Raises
+    Refused with the nearest word that is known."""
+    found = table.get(word.strip().lower()) or _spelt_alike(table, word)
     if found is None and not word.strip():
         raise Refused(f"no {what} is said" + (f" (column {' or '.join(columns)})" if columns else ""))
     if found is None:
