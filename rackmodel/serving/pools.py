@@ -102,8 +102,8 @@ class PoolsSteady:
 @dataclass(frozen=True)
 class _Prompts:
     """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · moving_s: of a cache,
-    one after the other · share: clients of a worker · turns: workers that requests are dealt to in turn · most: prompts of a full batch · each_s: what one more adds to a batch ·
-    alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
+    one after the other · share: clients of a worker · turns: workers that requests are dealt to in turn · most: prompts of a full batch ·
+    each_s: what one more adds to a batch · alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
 
     own_s: Array
     drain_s: Array

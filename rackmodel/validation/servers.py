@@ -29,6 +29,7 @@ from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Served
+from rackmodel.validation.model_names import name_and_format
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, longer_by, refusal_of, settings_of
 from rackmodel.validation.steps import machine_of
@@ -86,7 +87,11 @@ class ServedRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed."""
-        return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source) if note)
+        default = name_and_format(self.row.text("model_path"))[0] not in words().set_models and not self.benchmark.own
+        started = (
+            f"no document tells with which settings its server was started: those of the profile {self.engine.profile}" if default else ""
+        )
+        return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source, started) if note)
 
 
 def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
@@ -150,9 +155,10 @@ def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     row = run.row
     return {
         "engine": row.text("backend"),
-        "model": row.text("model_path"),
+        "model": name_and_format(row.text("model_path"))[0],
+        "own": "own" if run.benchmark.own else "",
         "system": row.text("system"),
-        "precision": row.text("precision"),
+        "precision": _format(row),
         "prompt": f"{run.prompt:g}",
         "output": f"{run.output:g}",
         "accelerators": f"{accelerators:g}",
@@ -187,11 +193,16 @@ def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]
     }
 
 
+def _format(row: PublishedRow) -> str:
+    """What a row says of its weights' format, or the name of its checkpoint, where it does not."""
+    return row.text("precision") or ("" if row.text("gemm_quant_mode") else name_and_format(row.text("model_path"))[1])
+
+
 def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
     """Parts of the workload's `precision`, and tensors, that a row's format sets, and what its server's settings say of them."""
-    found = model.formats.get(row.text("precision"))
+    found = model.formats.get(_format(row))
     if found is None:
-        found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
+        found = look_up(words().formats, "format", row.text("gemm_quant_mode") or _format(row) or "none").set
     return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
 
 
