@@ -16,6 +16,7 @@ from rackmodel.serving.engine import schedule_of
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.steps import Deployment, Steps
+from rackmodel.validation.model_names import name_and_format
 from rackmodel.validation.offline_runs import simulated
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.run import validate
@@ -176,6 +177,68 @@ def test_settings_of_a_run_replace_the_engines() -> None:
 def test_later_settings_replace_earlier_ones() -> None:
     said = [SettingWords(when={"engine": ["a"]}, set={"held": 1, "ahead": 1}), SettingWords(when={"engine": ["A", "b"]}, set={"held": 2})]
     assert settings_of(said, {"engine": "a", "role": "together"}) == {"held": 2, "ahead": 1}
+
+
+@pytest.mark.parametrize(
+    ("word", "left", "said"),
+    [
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8-dynamic", "llama-3.1-70b", "fp8"),
+        ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-r1", "fp4"),
+        ("hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4", "llama-3.1-405b", "int4"),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", "qwen3-235b-a22b", ""),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b", ""),
+        ("openai/gpt-oss-120b", "gpt-oss-120b", ""),
+        ("deepseek-ai/DeepSeek-V3.1", "deepseek-v3.1", ""),
+        ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3", ""),
+        ("deepseek-ai/DeepSeek-V2", "deepseek-v2", ""),
+        ("fp8", "fp8", ""),
+    ],
+)
+def test_a_name_says_a_model_and_a_format(word: str, left: str, said: str) -> None:
+    assert name_and_format(word) == (left, said)
+
+
+@pytest.mark.parametrize("engine", ["trtllm", "TensorRT-LLM"])
+@pytest.mark.parametrize("system", ["b200_sxm", "B200", "NVIDIA B200"])
+@pytest.mark.parametrize(
+    "name", ["deepseek-ai/DeepSeek-R1", "DEEPSEEK-AI/deepseek-r1", "nvidia/DeepSeek-R1-0528-NVFP4-v2", "someone/DeepSeek-R1-AWQ"]
+)
+def test_settings_are_found_by_any_name_of_a_model_a_machine_and_an_engine(name: str, system: str, engine: str) -> None:
+    """They were looked up by the words of one table: another name of the same server ran with defaults."""
+    said = point_of(_row(model_path=name, system=system, backend=engine))
+    assert dict(said.server.facts) == {"graph_sequences": 512, "memory_share": 0.8}
+    assert said.server.model.workload == "deepseek_v3_decoder"
+    assert "kv_cache" in dict(said.server.widths)
+
+
+def test_a_row_whose_name_alone_says_a_format_is_of_that_format() -> None:
+    unsaid = {"precision": "", "gemm_quant_mode": ""}
+    for name, width in (
+        ("Qwen/Qwen3-32B", ""),
+        ("Qwen/Qwen3-32B-FP8", "fp8"),
+        ("Qwen/Qwen3-32B-AWQ", "int4"),
+        ("x/qwen3-32b-nvfp4", "nvfp4"),
+    ):
+        assert dict(point_of(_row(model_path=name, **unsaid)).server.widths).get("weight", "") == width
+    assert dict(point_of(_row(model_path="Qwen/Qwen3-32B-FP8", precision="bf16", gemm_quant_mode="")).server.widths) == {}
+
+
+def test_a_checkpoint_that_no_table_names_is_told_and_an_unknown_model_is_refused() -> None:
+    notes = point_of(_row(model_path="someone/Qwen3-32B-AWQ")).run.notes
+    assert any("checkpoint of Qwen/Qwen3-32B" in note for note in notes)
+    assert not any("no document tells" in note for note in notes)
+    assert any("no document tells with which settings" in note for note in point_of(_row(model_path="Qwen/Qwen3-8B")).run.notes)
+    with pytest.raises(Refused, match="no served model called 'Qwen/Qwen9-32B-FP8'"):
+        point_of(_row(model_path="Qwen/Qwen9-32B-FP8"))
+
+
+def test_scripts_of_one_benchmark_are_not_those_of_another() -> None:
+    """InferenceX' flags are not those with which NVIDIA's overview and its gap analysis ran."""
+    cells = {"backend": "trtllm", "model_path": "openai/gpt-oss-120b", "precision": "fp4", "system": "h200_sxm"}
+    assert dict(point_of(_row(**cells)).server.facts)["memory_share"] == 0.85
+    assert dict(point_of(_row(**cells, origin="aic-auto-gap-analysis/x")).server.facts)["memory_share"] == 0.8
+    fused = {"backend": "trtllm", "model_path": "Qwen/Qwen3-32B", "origin": "aic-auto-gap-analysis/x"}
+    assert dict(point_of(_row(**fused)).server.chosen)["reductions"] == "none"
 
 
 def test_a_setting_names_part_of_an_origin() -> None:

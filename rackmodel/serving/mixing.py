@@ -95,8 +95,12 @@ class Train:
 
     def queue(self, queue: Queue) -> Array:
         """[n] steps that a prompt waits for others, in the mean over the waves."""
+        return np.add(*self.queued(queue))
+
+    def queued(self, queue: Queue) -> tuple[Array, Array]:
+        """The same apart: [n] steps that full steps are too few, and that prompts wait by chance."""
         short, chance = self._waits(np.sqrt(self.waves) * self.step, queue)
-        return np.asarray((self.shares * (short + chance)).sum(axis=0))
+        return np.asarray((self.shares * short).sum(axis=0)), np.asarray((self.shares * chance).sum(axis=0))
 
     def _waits(self, spread: Array, queue: Queue) -> tuple[Array, Array]:
         """Steps that full steps are too few, and that prompts wait by chance. spread: s, [..., n]."""

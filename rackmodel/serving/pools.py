@@ -3,10 +3,18 @@
     C clients = N at the decodes + X R prompts + X K on the way      X requests a second (Little)
     prompts      P workers, each a queue of drain time d: R = own + its wait w, that of mixing.py with d for a step of it (requests that
                  are dealt in turn to P workers vary by a P-th at each) + those behind it in its batch: what comes while it waits, or
-                 half of the others of a full batch
+                 half of the others of a full batch; where full batches are too few for all, these are in the wait. No less than
+                 1.5 t(b) where x prompts a second and worker cannot go alone, x t(1) > 1: b = x f / (1 - x p) come while b are
+                 worked on, t(b) = f + p b; and no less than groups that have not parted yet take (below)
     transfer     K = a prompt's cache over the link + latency: charged to the first token, which the decode pool sends on
     decodes      D workers, to which requests are dealt in turn (routing.py): B of N make tokens, the others wait for a place.
                  TPOT = t(B / D, 0): nothing disturbs them; a request joins after the step under way, and those scheduled ahead
+
+Groups. Prompts of one batch begin to decode together, end together, and come back together. A worker that waits takes the first one of
+them alone and the others after it, so that a group loses one each wave, once it finds the worker waiting: the k-th group of a train from
+the k-th wave on, for before that the one before it is late by a batch's floor. A group that is whole takes (m - 1) p + f longer than one
+prompt alone, x others after the first one f + p x, in the mean of its first members x (f + p x) / m. Lengths that are unlike by h
+seconds of decoding part a group sooner, and so do caches that go one after the other, K each: what is left of its time is t(m) - h - m K.
 
 The pool that is short sets X; the other one waits. X is found where the population adds up. The first prompts of all clients come at once,
 as in steady.py: the k-th ones come within a window, and wait for each other inside it.
@@ -93,12 +101,13 @@ class PoolsSteady:
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · share: clients of a
-    worker · turns: workers that requests are dealt to in turn · most: prompts of a full batch · each_s: what one more adds to a batch ·
-    alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
+    """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · moving_s: of a cache,
+    one after the other · share: clients of a worker · turns: workers that requests are dealt to in turn · most: prompts of a full batch ·
+    each_s: what one more adds to a batch · alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
 
     own_s: Array
     drain_s: Array
+    moving_s: Array
     share: Array
     turns: Any
     most: Array
@@ -109,6 +118,37 @@ class _Prompts:
     def behind_s(self, there: Array) -> Array:
         """[n] seconds of those behind a prompt in its batch, half of the others, where there [n] of them wait together."""
         return np.asarray(np.maximum(np.minimum(there, self.most) - 1.0, 0.0) / 2.0 * self.each_s)
+
+    @property
+    def floor_s(self) -> Array:
+        """[n] seconds of a batch whatever it holds."""
+        return np.asarray(np.maximum(self.alone[0] - self.each_s, 0.0))
+
+    def at_least(self, per_s: Array) -> tuple[Array, Array]:
+        """[n] prompts of a batch that per_s [n] a second and worker come to, at least, and seconds to a first token of theirs."""
+        each = np.maximum(1.0 - per_s * self.each_s, 1e-9)
+        batch = np.clip(per_s * self.floor_s / each, 1.0, np.maximum(np.minimum(self.most, self.share), 1.0))
+        waits = np.where(per_s * self.alone[0] > 1.0, 0.5 * (self.floor_s + batch * self.each_s), 0.0)
+        return batch, np.asarray(self.own_s + (batch - 1.0) * self.each_s + waits)
+
+    def grouped_s(self, train: Train, batch: Array, step: Array) -> Array:
+        """[n] seconds that prompts of a group take longer than one alone, in the mean over the waves. batch: [n] that stay together for
+        ever · step: [n] seconds of a decode."""
+        floor, each = self.floor_s, self.each_s
+        most = np.maximum(np.minimum(self.most, self.share), 1.0)
+        groups = np.maximum(self.share / most, 1.0)
+        waves = train.waves + 0.0 * floor  # [m, n]
+        whole = np.maximum(groups - waves, 0.0) * (floor + (most - 1.0) * each)
+        first, last = (np.maximum(most - np.clip(met, 0.0, None), batch) - 1.0 for met in (waves - groups, waves))
+
+        def parting(others: Array) -> Array:
+            return np.asarray((floor * others**2 / 2.0 + each * others**3 / 3.0) / most)
+
+        stays = np.maximum(np.minimum(waves, groups) - (first - last), 0.0) * last * (floor + each * last) / most
+        wide_s = np.sqrt(12.0 * waves) * train.step * step
+        left = np.clip(1.0 - (wide_s + (most - 1.0) * self.moving_s) / np.maximum(floor + most * each, 1e-300), 0.0, 1.0)
+        longer = (whole + parting(first) - parting(last) + stays) / groups * left
+        return np.asarray(np.where(most > 1.0, (train.shares * longer).sum(axis=0), 0.0))
 
     def work(self, per_s: Array) -> tuple[Array, Array]:
         """[n] seconds of a worker and joules of a prompt, of per_s [n] a second and worker: alone as long as there is time for all to be,
@@ -132,7 +172,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         there = (low + high) / 2.0
         making = dealt.served(there)
         step, busy, per_s = rate.at(making)
-        first = _first(at, requests, decodes.schedule, step) + moving + _joins(decodes, making, clients, step) + asking
+        first = _first(at, requests, decodes.schedule, step, per_s) + moving + _joins(decodes, making, clients, step) + asking
         more = (there + per_s * first < clients) & (per_s * at.drain_s / prompts.workers < 1.0)
         low, high = np.where(more, there, low), np.where(more, high, there)
     there = dealt.served(low)
@@ -145,7 +185,12 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         tpot_s=busy / requests.gaps,
         ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
         transfer_s=moving,
-        burst_s=at.own_s + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + at.behind_s(at.share) + moving + joins,
+        burst_s=at.own_s
+        + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0
+        + at.behind_s(at.share)
+        + _first_outside(at, np.minimum(dealt.room * dealt.workers, clients), clients, busy)
+        + moving
+        + joins,
         decodes=there,
         outside=low - there,
         requests_per_s=per_s,
@@ -180,7 +225,7 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     batched = np.where(gains, batched[0], alone[0]), np.where(gains, batched[1], alone[1])
     drain, own_s = np.maximum(batched[0], moving), (stages + chunks - 1.0) / stages * own
     each_s = np.where(most > 1.0, np.clip((full / stages - alone[0]) / np.maximum(most - 1.0, 1e-9), 0.0, drain), 0.0)
-    return _Prompts(own_s, drain, np.maximum(clients / pool.workers, 1.0), pool.workers, most, each_s, alone, batched)
+    return _Prompts(own_s, drain, moving, np.maximum(clients / pool.workers, 1.0), pool.workers, most, each_s, alone, batched)
 
 
 def priced_batches(most: float) -> Array:
@@ -222,14 +267,26 @@ class _Decodes:
         return np.array([np.interp(x, self.batches, figures[:, n]) for n, x in enumerate(each)])
 
 
-def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array) -> Array:
-    """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window."""
+def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array, per_s: Array) -> Array:
+    """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window · per_s: [n]
+    requests a second."""
     steps = schedule.decoding_steps(requests)
     train = Train.of(requests, steps, at.share * at.drain_s / step)
     rest = np.maximum(at.own_s - at.drain_s, 0.0) / step
-    queue = train.queue(Queue(at.share, at.drain_s / step, rest, at.turns)) * step
+    short, chance = (part * step for part in train.queued(Queue(at.share, at.drain_s / step, rest, at.turns)))
+    queue = short + chance
     behind_s = np.minimum(at.each_s * queue * at.share / (train.window * step), at.behind_s(at.share))
-    return np.asarray(at.own_s + queue + behind_s)
+    batch, least = at.at_least(per_s / at.turns)
+    waits = np.maximum(queue + np.maximum(behind_s - short, 0.0), at.grouped_s(train, batch, step))
+    return np.asarray(np.maximum(at.own_s + waits, least))
+
+
+def _first_outside(at: _Prompts, places: Array, clients: Array, busy: Array) -> Array:
+    """[n] seconds that the first prompts of all clients wait for a place at the decodes, in the mean: a place is free after a request's
+    decoding, and the next prompt is there after `places` [n] others."""
+    rounds = np.floor((clients - 1.0) / places)
+    mean = rounds * (clients - places * (rounds + 1.0) / 2.0) / clients
+    return np.asarray(mean * np.maximum(busy - places * at.drain_s / at.turns, 0.0))
 
 
 def _joins(decodes: Pool, there: Array, clients: Array, step: Array) -> Array:

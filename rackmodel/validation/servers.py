@@ -30,6 +30,7 @@ from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Served
+from rackmodel.validation.model_names import name_and_format
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, longer_by, refusal_of, settings_of
 from rackmodel.validation.steps import machine_of
@@ -87,7 +88,11 @@ class ServedRun:
     @property
     def notes(self) -> tuple[str, ...]:
         """What was assumed."""
-        return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source) if note)
+        default = name_and_format(self.row.text("model_path"))[0] not in words().set_models and not self.benchmark.own
+        started = (
+            f"no document tells with which settings its server was started: those of the profile {self.engine.profile}" if default else ""
+        )
+        return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source, started) if note)
 
 
 def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
@@ -155,7 +160,8 @@ def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     row = run.row
     return {
         "engine": run.engine.words[0],
-        "model": row.text("model_path"),
+        "model": name_and_format(row.text("model_path"))[0],
+        "own": "own" if run.benchmark.own else "",
         "system": row.text("system"),
         "precision": _format_of(row),
         "prompt": f"{run.prompt:g}",
@@ -171,9 +177,14 @@ def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     }
 
 
+def _said_format(row: PublishedRow) -> str:
+    """What a row says of its weights' format, or the name of its checkpoint, where it does not."""
+    return row.text("precision") or ("" if row.text("gemm_quant_mode") else name_and_said_format(row.text("model_path"))[1])
+
+
 def _format_of(row: PublishedRow) -> str:
-    """What a row calls its format, in the word that settings use; as it stands where that is no word that is known."""
-    said = row.text("precision")
+    """A row's format in the word that settings use; as it stands where that is no word that is known."""
+    said = _said_format(row)
     try:
         return look_up(words().formats, "format", said).words[0] if said else ""
     except Refused:
@@ -205,7 +216,7 @@ def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tupl
     """Parts of the workload's `precision`, and tensors, that a row's format sets, and what its server's settings say of them."""
     found = model.formats.get(_format_of(row))
     if found is None:
-        found = look_up(words().formats, "format", row.text("gemm_quant_mode", "precision") or "none").set
+        found = look_up(words().formats, "format", row.text("gemm_quant_mode") or _said_format(row) or "none").set
     return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
 
 

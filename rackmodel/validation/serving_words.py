@@ -11,6 +11,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
 from rackmodel.serving.steps import Deployment
+from rackmodel.validation.model_names import name_and_format
 
 EXPERTS = "x"
 """Size of decoders of the library: experts of a layer."""
@@ -70,6 +71,9 @@ class BenchmarkWords(Spec):
         default_factory=dict, description="prompt/output, tokens → requests of a run that are all there when it begins"
     )
     waves: float = Field(default=1e9, description="prompts that each client sends, one after the other; all send their first ones at once")
+    own: bool = Field(
+        default=False, description="whether servers were started by scripts of its own: settings of a model that name no origin are others'"
+    )
 
     def requests_of(self, prompt: float, output: float) -> int | None:
         """Requests of a run of such lengths; None where nothing says it."""
@@ -110,9 +114,9 @@ class SettingWords(Spec):
     """Settings with which a server ran."""
 
     when: dict[str, list[str | int]] = Field(
-        description="of a row: engine, version, day (it was measured on), model, system, precision, prompt, output, accelerators, "
-        "concurrency, origin, attention (data or tensor parallel), expert (degree of expert parallelism), role (of a server: together, "
-        "or a worker of a pool of prompts or of decodes; absent = together)"
+        description="of a row: engine, version, day (it was measured on), model (any checkpoint of it), system, precision, prompt, output, "
+        "accelerators, concurrency, origin ('' = any, of benchmarks with scripts of their own, too), attention (data or tensor parallel), "
+        "expert (degree of expert parallelism), role (of a server: together, or a worker of a pool of prompts or of decodes; absent = together)"
     )
     set: dict[str, str | float | dict[int, int]] = Field(
         default_factory=dict,
@@ -135,7 +139,10 @@ class SettingWords(Spec):
         return self
 
     def fits(self, facts: Mapping[str, str]) -> bool:
-        """Whether it is of a run."""
+        """Whether it is of a run. A model is any checkpoint of it; of runs whose servers had scripts of their own, what names a model
+        names an origin, too."""
+        if facts.get("own") and "model" in self.when and "origin" not in self.when:
+            return False
         return all(self._allows(name, facts[name].lower(), allowed) for name, allowed in self._asked)
 
     @cached_property
@@ -143,12 +150,17 @@ class SettingWords(Spec):
         """Facts that it asks for, and what each may be."""
         asked: dict[str, list[str | int]] = {"role": ["together"], **self.when}
         by_use = sorted(asked.items(), key=lambda pair: pair[0] != "model")  # few are of a row's model
-        return [(name, [str(one).lower() for one in allowed]) for name, allowed in by_use]
+        return [(name, [_as_asked(name, str(one)) for one in allowed]) for name, allowed in by_use]
 
     @staticmethod
     def _allows(name: str, said: str, allowed: list[str]) -> bool:
         """Whether a fact is one of those; an origin holds one of them, as that of a benchmark does."""
         return any(one in said for one in allowed) if name == "origin" else said in allowed
+
+
+def _as_asked(name: str, said: str) -> str:
+    """A fact as it is compared: of a model what all its checkpoints are called."""
+    return name_and_format(said)[0] if name == "model" else said.lower()
 
 
 def refusal_of(settings: list[SettingWords], facts: Mapping[str, str]) -> str | None:

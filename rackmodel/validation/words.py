@@ -19,6 +19,7 @@ from rackmodel.model.calls import LibraryCall
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Plain, Seconds
+from rackmodel.validation.model_names import name_and_format
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
     BenchmarkedWords,
@@ -355,10 +356,14 @@ class Words:
         self.shardings = _table(one for file in every for one in file.shardings)
         self.engines = _table(one for file in every for one in file.engines)
         self.served = _table(one for file in every for one in file.served)
+        self.checkpoints: dict[str, ServedWords] = {}
+        for word, served in self.served.items():
+            self.checkpoints.setdefault(name_and_format(word)[0], served)
         self.formats = _table(one for file in every for one in file.formats)
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.benchmarked = _table(one for file in every for one in file.benchmarked)
-        self.settings = [one for file in every for one in file.settings]
+        self.settings = [self._by_every_name(one) for file in every for one in file.settings]
+        self.set_models = {name_and_format(str(word))[0] for one in self.settings for word in one.when.get("model", [])}
         self.ranks = [one for file in every for one in file.ranks]
         self.pooled = [one for file in every for one in file.pooled]
         self.draft_acceptance = {one.drafts: one for file in every for one in file.draft_acceptance}
@@ -370,6 +375,16 @@ class Words:
         self.operators = max((float(file.operators) for file in every), default=0.0)
         self.rivals = tuple(one for file in every for one in file.rivals)
         self.falls_short = tuple(one for file in every for one in file.falls_short)
+
+    def _by_every_name(self, setting: SettingWords) -> SettingWords:
+        """A setting that asks for an engine or a machine by any of its words."""
+        when = dict(setting.when)
+        for fact, table in (("engine", self.engines), ("system", self.machines)):
+            said = [str(word) for word in when.get(fact, [])]
+            others = [word for one in said if one.lower() in table for word in table[one.lower()].words]
+            if said:
+                when[fact] = list(dict.fromkeys([*said, *others]))
+        return setting.model_copy(update={"when": when})
 
     def attention_kernel(self, word: str, machine: str, head: float) -> str:
         """The kernel that a row's word means on a machine for a head size. Raises Refused."""
@@ -417,11 +432,15 @@ class Words:
         return look_up(self.models, "model", word, *columns)
 
     def served_model(self, word: str, *columns: str) -> ServedWords:
-        """What rows call a model that is served, or a workload by its name or path. columns: where they say it. Raises Refused with the
-        nearest word that is known."""
+        """What rows call a model that is served, by any name of its checkpoints, or a workload by its name or path. columns: where they
+        say it. Raises Refused with the nearest word that is known."""
         called = word.strip()
         if called.lower() not in self.served and _is_file("workload", called):
             return ServedWords(words=[called], workload=called)
+        other = self.checkpoints.get(name_and_format(called)[0])
+        if called.lower() not in self.served and other is not None:
+            told = f"'{called}' is priced as a checkpoint of {other.words[0]}"
+            return other.model_copy(update={"note": f"{other.note}; {told}" if other.note else told})
         return look_up(self.served, "served model", word, *columns)
 
 
