@@ -10,15 +10,17 @@ import pytest
 from hypothesis import settings
 
 from rackmodel.cli import main
+from rackmodel.cycles import RARELY
 
 settings.register_profile("rackmodel", deadline=None)  # a busy machine is no failure
 settings.load_profile("rackmodel")
 
 
 def pytest_collection_finish() -> None:
-    """What is imported and collected by now stays: the collector need not walk it again and again."""
+    """What is imported and collected by now stays, and cycles are looked for as rarely as in a command."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(RARELY, *gc.get_threshold()[1:])
 
 
 FIXED = """mapper: fixed

@@ -56,14 +56,12 @@ def groups(*rows: range | list[int]) -> np.ndarray:
 
 
 def rows() -> list[Any]:
-    """(id, parameters, H bytes, K bytes, rack, N, what, expected four figures)."""
+    """(variant, accelerators of a rack, of every group: its size, what it does and four figures), by name."""
     found = []
     for family in ("ffn", "attention"):
         for variant, racks in GOLDEN[family].items():
             for rack, cases in racks.items():
-                for n, what, *figures in cases:
-                    size = int(rack.removeprefix("rack"))
-                    found.append(pytest.param(variant, size, n, what, figures, id=f"{family}-{variant}-{rack}-{n}-{what}"))
+                found.append(pytest.param(variant, int(rack.removeprefix("rack")), cases, id=f"{family}-{variant}-{rack}"))
     return found
 
 
@@ -85,15 +83,16 @@ def paper_uses(arch: Architecture, variant: str, n: int, what: str) -> list[tupl
     return [(send(arch, np.arange(t) + a * t, np.arange(t) + b * t), size / t) for a, b, size in edges]
 
 
-@pytest.mark.parametrize(("variant", "rack", "n", "what", "figures"), rows())
-def test_the_rack_papers_tables_are_reproduced(variant: str, rack: int, n: int, what: str, figures: list[float]) -> None:
-    slowest, path, joules, wire = map(float, figures)
-    for hops, seconds in (("slowest_link", slowest), ("path_sum", path)):
+@pytest.mark.parametrize(("variant", "rack", "cases"), rows())
+def test_the_rack_papers_tables_are_reproduced(variant: str, rack: int, cases: list[Any]) -> None:
+    for place, hops in enumerate(("slowest_link", "path_sum")):
         arch = rack_paper(rack, -(-48 // rack), hops)
-        uses = paper_uses(arch, variant, n, what)
-        assert sum(use.total(size) for use, size in uses) == pytest.approx(seconds, rel=1e-5)
-        assert sum(sum(use.joules_per_byte) * size for use, size in uses) == pytest.approx(joules, rel=1e-5)
-        assert sum(sum(use.wire_bytes_per_byte) * size for use, size in uses) == pytest.approx(wire, rel=1e-5)
+        for n, what, *figures in cases:
+            uses = paper_uses(arch, variant, n, what)
+            seconds, (joules, wire) = figures[place], figures[2:]
+            assert sum(use.total(size) for use, size in uses) == pytest.approx(float(seconds), rel=1e-5), (n, what)
+            assert sum(sum(use.joules_per_byte) * size for use, size in uses) == pytest.approx(float(joules), rel=1e-5), (n, what)
+            assert sum(sum(use.wire_bytes_per_byte) * size for use, size in uses) == pytest.approx(float(wire), rel=1e-5), (n, what)
 
 
 # -- worked by hand --------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Golden columns: seconds under slowest_link, seconds under path_sum, joules, byte
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,13 @@ def _racks(name: str) -> list[str]:
     return [f"gpu.count={size}", f"rack.count={max(2, -(-64 // size))}"]
 
 
+@cache
+def _found(workload: str, mapper: str, sets: tuple[str, ...]):
+    return api.search("rack_paper", workload, mapper, sets=sets).result
+
+
 def _network(workload: str, mapper: str, sets: list[str], **where: str):
-    result = api.search("rack_paper", workload, mapper, sets=sets).result
-    return result.ledger.where(component="network", **where)
+    return _found(workload, mapper, tuple(sets)).ledger.where(component="network", **where)
 
 
 def _check(rows, golden: list[float], reading: str, rtol: float = 2e-5) -> None:

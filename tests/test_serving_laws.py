@@ -196,6 +196,9 @@ def test_poisson_arrivals_are_those_of_a_simulation() -> None:
     assert not law.overloaded[0]
 
 
+RATES = [1e-3, 0.01, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("stages", [1, 2, 8])
 @pytest.mark.parametrize(("mixed", "prompt", "output"), [(0, 16, 1), (1, 16, 1), (0, 4000, 2), (1, 512, 16), (1, 4000, 400)])
 def test_a_replica_draws_its_power_all_the_time(stages: int, mixed: int, prompt: int, output: int) -> None:
@@ -204,9 +207,10 @@ def test_a_replica_draws_its_power_all_the_time(stages: int, mixed: int, prompt:
     requests, schedule = Requests.of(8, prompt=prompt, output=output), Schedule.of(8, mixed=mixed, stages=stages)
     found = closed_loop(LinearModel(stages=stages), requests, schedule, clients, np.full(8, 1e6))
     assert found.joules_per_token * found.tokens_per_s == pytest.approx(np.full(8, 10.0), rel=0.02)
-    rates = np.array([1e-3, 0.01, 0.1, 0.5, 1.0, 1.5, 2.0, 3.0])
-    found = open_arrivals(LinearModel(stages=stages), requests, schedule, rates, np.full(8, 1e6))
-    assert found.joules_per_token * found.tokens_per_s == pytest.approx(np.full(8, 10.0), rel=0.02)
+    rates = np.array(RATES if stages == 1 else samples.some(RATES, 3))  # those that come to a pipeline are run
+    n = len(rates)
+    found = open_arrivals(LinearModel(stages=stages), requests.at(range(n)), schedule.at(range(n)), rates, np.full(n, 1e6))
+    assert found.joules_per_token * found.tokens_per_s == pytest.approx(np.full(n, 10.0), rel=0.02)
 
 
 @pytest.mark.parametrize(("mixed", "prompt", "output"), [(0, 100, 400), (1, 100, 400), (1, 1000, 1), (1, 4000, 20)])
@@ -399,12 +403,12 @@ def test_a_machine_of_ten_watts_draws_ten_watts(stages: int, prompt: int, output
     """Whatever runs, and while nothing does. Steps of prompts beside nobody, and waits for clients, took no joules: answers of one token of
     16 were said to be made of half a watt."""
     model, clients = LinearModel(stages=stages), np.array([1.0, 2.0, 8.0, 64.0])
-    requests = Requests.of(4, prompt=prompt, output=output, variation=SPREAD)
-    schedule = Schedule.of(4, ahead=1, request_s=3e-3, tokenize_s=3e-6, stages=stages, **facts)
-    for found in (
-        closed_loop(model, requests, schedule, clients, np.full(4, 1e9)),
-        open_arrivals(model, requests, schedule, np.array([0.01, 0.1, 1.0, 3.0]), np.full(4, 1e9)),
-    ):
+    rates = np.array([0.01, 0.1, 1.0, 3.0] if stages == 1 else samples.some([0.01, 0.1, 1.0, 3.0], 2))
+    for law, asked in ((closed_loop, clients), (open_arrivals, rates)):
+        n = len(asked)
+        requests = Requests.of(n, prompt=prompt, output=output, variation=SPREAD)
+        schedule = Schedule.of(n, ahead=1, request_s=3e-3, tokenize_s=3e-6, stages=stages, **facts)
+        found = law(model, requests, schedule, asked, np.full(n, 1e9))
         assert found.joules_per_token * found.tokens_per_s == pytest.approx(10.0, rel=1e-9)
 
 

@@ -108,7 +108,7 @@ def test_more_clients_are_served_no_fewer_requests(mixed: int, stages: int) -> N
 @pytest.mark.parametrize("variation", [0.0, SPREAD])
 def test_no_more_is_served_than_the_busiest_stage_can_work_off(variation: float) -> None:
     draw = np.random.default_rng(11)
-    for _ in range(300):
+    for _ in range(samples.cases(100, 300)):
         facts = {"mixed": int(draw.random() < 0.7), "chunked": int(draw.random() < 0.5), "ahead": int(draw.random() < 0.5)}
         lengths = (float(np.round(10 ** draw.uniform(1.5, 4.3))), float(np.round(10 ** draw.uniform(0.0, 3.5))))
         stages, clients = int(draw.choice([1, 2, 4, 8])), np.round(10 ** draw.uniform(0, 3.5))
@@ -125,7 +125,7 @@ def test_no_more_is_served_than_the_busiest_stage_can_work_off(variation: float)
 
 def test_stages_serve_no_more_than_so_many_times_as_much() -> None:
     draw = np.random.default_rng(12)
-    for _ in range(100):
+    for _ in range(samples.cases(40, 100)):
         lengths = (float(np.round(10 ** draw.uniform(1.5, 4.0))), float(np.round(10 ** draw.uniform(1.0, 3.5))))
         clients, mixed = np.round(10 ** draw.uniform(0, 3.0)), int(draw.random() < 0.7)
         one = _law(1, clients, lengths, SPREAD, mixed=mixed)

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+import rackmodel as rm
 from rackmodel.errors import InputError, OutputError
 from rackmodel.studies.workers import Cluster
-from tests.sweeps import command, dump, points_done, run, study_text
+from tests.sweeps import command, dump, points_done, study_text
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def test_a_killed_worker_loses_nothing_and_the_file_is_the_serial_one(tmp_path: 
         two[0].kill()
         _, err = swept.communicate(timeout=240)
         assert swept.returncode == 0, err
-    assert run(spec, tmp_path / "serial", "--workers", "1").returncode == 0
+    rm.sweep(spec, output=tmp_path / "serial")
     assert dump(tmp_path / "cluster") == dump(tmp_path / "serial")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -27,11 +28,10 @@ from rackmodel.mapper.search import Question, search_space
 from tests import samples
 from tests.step_points import draw, job_under, priced, space_called
 
-POINTS = 12
+POINTS = samples.cases(6, 12)
 
 
-@pytest.mark.parametrize("name", ["gpt", "slow", "experts", "offload", "port"])
-@pytest.mark.parametrize("profile", range(2))
+@pytest.mark.parametrize(("profile", "name"), samples.some(product(range(2), ["gpt", "slow", "experts", "offload", "port"]), 2))
 def test_no_plan_is_below_the_bound_of_its_family(name: str, profile: int) -> None:
     space = space_called(name)[1]
     for number, group in enumerate(space.groups):
@@ -79,13 +79,13 @@ def test_points_priced_and_timed_together_are_those_alone(name: str) -> None:
 
 
 def test_pipelines_of_many_plans_run_together_as_each_alone() -> None:
-    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(30)]
+    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(samples.cases(12, 30))]
     for one, seconds in zip(jobs, seconds_together([Clock(one) for one in jobs]), strict=True):
         assert (step_seconds(one) == seconds).all()
 
 
 def test_paths_of_many_pipelines_are_each_ones_alone() -> None:
-    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(20)]
+    jobs = [draw(name, seed).exact.jobs for name in ("gpt", "slow") for seed in range(samples.cases(10, 20))]
     jobs = [one for one in jobs if one.n == 1]
     assert len({(one.schedule, one.stages, one.micro_batches) for one in jobs}) > 3
     clocks = [Clock(one) for one in jobs]
@@ -128,7 +128,7 @@ def test_steps_of_many_mappings_some_of_them_alike_have_the_seconds_and_paths_of
 ) -> None:
     monkeypatch.setattr("rackmodel.cost.step.clock.timelines.MOST", most)
     rng, asked = np.random.default_rng(7), list[tuple[StepJobs, int]]()
-    for seed in range(24):
+    for seed in range(samples.cases(12, 24)):
         jobs = draw("gpt" if seed % 2 else "slow", seed).exact.jobs
         one = _mappings(jobs, np.zeros(int(rng.integers(1, 7)), dtype=np.int64))
         slower = rng.choice([1.0, 1.0, 1.7, 3.0], size=one.n)  # some like others, the first among them or not

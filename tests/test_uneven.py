@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -184,10 +185,13 @@ def test_time_and_memory_are_those_of_the_padded_problem_and_work_is_the_whole(
         assert own.energy_j == padded.energy_j
 
 
-@pytest.mark.parametrize("profile", samples.some(["megatron_core", "ideal", "deepspeed_zero3", "torchtitan"], 2))
-@pytest.mark.parametrize(
-    "more", ["homes={}", "homes={weights: {axes: [dp], param: shard, grad: shard, state: shard}}", "offload=[[optimizer]]"]
+PADDED = product(
+    ["megatron_core", "ideal", "deepspeed_zero3", "torchtitan"],
+    ["homes={}", "homes={weights: {axes: [dp], param: shard, grad: shard, state: shard}}", "offload=[[optimizer]]"],
 )
+
+
+@pytest.mark.parametrize(("profile", "more"), samples.some(PADDED, 4))  # each of what it has more, under a profile of its own
 def test_a_model_s_step_lasts_as_long_as_the_padded_one(profile: str, more: str) -> None:
     """GPT of 50 heads and 50,257 words, tensor parallelism 8 in a pipeline of two: 56 heads and 50,264 words. Tied table, hand-overs,
     projections that run as one product, ZeRO, an optimizer at the host; operations in proportion to what is there."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from rackmodel.cli import (
     calibrate,
@@ -78,3 +80,9 @@ app.command("import", cls=EveryWord)(import_.import_)
 app.command("calibrate", cls=EveryWord)(calibrate.calibrate)
 app.command("validate", cls=EveryWord)(validate.validate)
 app.command("time", cls=EveryWord)(time.time)
+
+
+@cache
+def command() -> Any:
+    """All commands, as a program runs them."""
+    return get_command(app)

@@ -44,11 +44,11 @@ def run() -> int:
 
 
 def _command() -> int:
-    from rackmodel.cli.app import app
+    from rackmodel.cli.app import command
     from rackmodel.errors import RackmodelError
 
     try:
-        app(standalone_mode=True)
+        command()(standalone_mode=True)
     except RackmodelError as problem:
         _say(str(problem))
         return _as_json(problem)

@@ -128,12 +128,16 @@ def test_linear_fan_counts_waves():
 
 @pytest.mark.parametrize("factors", ["perfect", "ceil"])
 def test_atom_is_the_leaf(factors):
-    p, m = gemm(64, 64, 64), streaming(4)
-    found = solve_nest(p, m, factors=factors)
+    m = streaming(4)
+    found = solve_nest(gemm(64, 64, 64), m, factors=factors)
     smem = found.mapping.levels[2].nodes[-1].tile
     assert all(smem[r] % u == 0 for r, u in m.compute.atom.items())
     reads = {a.tensor: a.read_bits for a in found.cost.accesses if a.level == "SMEM"}
     assert reads["A"] == 16 * 64 * 64 * 64 / 8
+
+
+def test_what_no_atom_divides_takes_whole_atoms():
+    m = streaming(4)
     ragged = solve_nest(gemm(60, 60, 60), m)
     assert ragged.cost.times_s["compute"] >= 64**3 / 4 / 5e11 * (1 - 1e-12)
     with pytest.raises(RackmodelError, match="ceil"):

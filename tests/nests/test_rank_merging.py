@@ -1,5 +1,6 @@
 """Ranks that no tensor tells apart are one, an instruction's atom on one of them or not: the optima are those of ranks kept apart."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
 from rackmodel.nests.searchers.regions.region_below import RegionBest
 from rackmodel.nests.searchers.regions.region_search import RegionSearch
 from rackmodel.nests.searchers.regions.region_space import RegionSpace
+from tests import samples
 from tests.nests import brute_nest
 from tests.nests.machines import einsum, level
 from tests.nests.random_nests import machine
@@ -101,8 +103,7 @@ def rows_and_heads(words):
     return Region(parts, (NestMachine("m", inner, NestCompute(1e9, 5e-13, {"s": 2})),) * 2, {"A": (0, 1)})
 
 
-@pytest.mark.parametrize("words", [11, 16])
-@pytest.mark.parametrize("aim", AIMS)
+@pytest.mark.parametrize(("words", "aim"), samples.some(itertools.product([11, 16], AIMS), 2))
 def test_a_member_merges_an_atoms_rank_that_its_region_keeps_apart(words, aim, monkeypatch):
     region = rows_and_heads(words)
     space = RegionSpace(region)
