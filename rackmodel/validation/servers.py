@@ -179,7 +179,7 @@ def _facts_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
 
 def _said_format(row: PublishedRow) -> str:
     """What a row says of its weights' format, or the name of its checkpoint, where it does not."""
-    return row.text("precision") or ("" if row.text("gemm_quant_mode") else name_and_said_format(row.text("model_path"))[1])
+    return row.text("precision") or ("" if row.text("gemm_quant_mode") else name_and_format(row.text("model_path"))[1])
 
 
 def _format_of(row: PublishedRow) -> str:

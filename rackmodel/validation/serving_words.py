@@ -115,8 +115,9 @@ class SettingWords(Spec):
 
     when: dict[str, list[str | int]] = Field(
         description="of a row: engine, version, day (it was measured on), model (any checkpoint of it), system, precision, prompt, output, "
-        "accelerators, concurrency, origin ('' = any, of benchmarks with scripts of their own, too), attention (data or tensor parallel), "
-        "expert (degree of expert parallelism), role (of a server: together, or a worker of a pool of prompts or of decodes; absent = together)"
+        "accelerators, concurrency, origin ('' = any, of benchmarks with scripts of their own, too), attention (data or tensor "
+        "parallel), expert (degree of expert parallelism), role (of a server: together, or a worker of a pool of prompts or of decodes; "
+        "absent = together)"
     )
     set: dict[str, str | float | dict[int, int]] = Field(
         default_factory=dict,
