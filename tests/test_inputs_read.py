@@ -414,14 +414,6 @@ def test_a_mistake_in_a_part_points_at_the_part(write):
     assert f"{part}:2:10: " in refusal(check, part)
 
 
-def test_an_installed_reader_of_a_kind_is_used(write, monkeypatch):
-    monkeypatch.setattr("rackmodel.inputs.read.READERS", dict(inputs.read.READERS))
-    seen = []
-    inputs.register("profile", lambda raw: seen.append(raw.plain()))
-    assert check(write("p.yaml", "profile: x\nmine: 1\n")) == "profile"
-    assert seen == [{"profile": "x", "mine": 1}]
-
-
 def test_load_gives_marks_of_the_files_that_said_it(write):
     base = write("base.yaml", WORKLOAD)
     raw = load("workload", write("child.yaml", "workload: child\nextends: base.yaml\nsizes: {d: 16}\n"))

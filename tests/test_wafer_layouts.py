@@ -27,7 +27,6 @@ from tests.machines import FFN, mapper, workload
 from tests.steps import searched
 
 Cell = tuple[int, int]
-SEED001 = {"batch": 128, "d": 12288, "f": 49152}  # 262,144 tokens of GPT-3
 
 
 def wafer(rows: int, columns: int, *, wafers: int = 1, capacity: str = "48 kB", link: str = "4 GB/s", **changes: Any) -> Architecture:

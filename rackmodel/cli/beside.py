@@ -49,7 +49,7 @@ class BesideWords:
             return Beside(run, launch, shown)
         if ranked is None:
             raise _refusal(launch)
-        return _instead(Beside(run, trace=shown), launch, result, inputs, ranked(RANKED))
+        return _instead(Beside(run, trace=shown), launch, inputs, ranked(RANKED))
 
 
 def beside_words(flags: str | None, trace: Path | None, **run: Any) -> BesideWords:
@@ -110,7 +110,7 @@ def _launch(name: str, result: Result, inputs: Inputs) -> Launch:
     return translation(name, inputs.workload, result.mapping, read_profile(result.mapping.profile))
 
 
-def _instead(beside: Beside, best: Launch, result: Result, inputs: Inputs, ranked: Sequence[Result]) -> Beside:
+def _instead(beside: Beside, best: Launch, inputs: Inputs, ranked: Sequence[Result]) -> Beside:
     """The arguments of the first of the best mappings that a framework can start, with what it loses; or why there are none.
 
     best: what cannot be said of the result."""

@@ -22,7 +22,6 @@ from rackmodel.inputs.read import (
     read_profile,
     read_study,
     read_workload,
-    register,
 )
 
 __all__ = [
@@ -44,5 +43,4 @@ __all__ = [
     "read_profile",
     "read_study",
     "read_workload",
-    "register",
 ]

@@ -252,12 +252,7 @@ READERS: dict[str, Callable[[Marked], object]] = {
     "family": _by_schema("rackmodel.model.family:FamilySpec"),
     "papers": _by_schema("rackmodel.papers.contents:PapersSpec"),
 }
-"""Kind → what turns its tree into a typed object; `register` adds or replaces one."""
-
-
-def register(kind: str, reader: Callable[[Marked], object]) -> None:
-    """Say how files of a kind are checked: a function of the tree that raises InputError."""
-    READERS[kind] = reader
+"""Kind → what turns its tree into a typed object."""
 
 
 def find(name: str | Path) -> tuple[str, Source]:

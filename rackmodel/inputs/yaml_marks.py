@@ -104,7 +104,6 @@ class _Frame:
     node: Marked
     anchor: str | None
     key: str | None = None
-    key_where: Where | None = None
     size: int = 1
     height: int = 1
 
@@ -206,7 +205,7 @@ class _Composer:
         if value in frame.node.keys:
             first = frame.node.keys[value]
             raise InputError(f"duplicate key '{short(value)}'" + (f" (first at line {first.line})" if first.line else ""), where=where)
-        frame.key, frame.key_where = value, where
+        frame.key = value
         frame.node.keys[value] = where
 
     def _alias(self, event: Any, where: Where) -> None:

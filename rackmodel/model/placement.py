@@ -70,11 +70,6 @@ class Mesh:
         """One more than the highest accelerator addressed."""
         return self.offset + 1 + sum((degree - 1) * stride for degree, stride in zip(self.degrees, self.strides, strict=True))
 
-    @property
-    def contiguous(self) -> bool:
-        """Whether offset … offset + size − 1 are addressed once each (mixed-radix strides)."""
-        return self.end - self.offset == self.size
-
 
 def accelerators(mesh: Mesh) -> Indices:
     """[size] accelerator of every coordinate, the last axis running fastest."""

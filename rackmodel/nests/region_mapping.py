@@ -142,7 +142,7 @@ class _Pricing:
         charged = {node.tensor for node in self.mapping.above(i) if node.tensor in names and self._payer(node) == i}
         found = {*region.held, *region.resident, *(node.tensor for node in self.mapping.above(i))}
         inside = frozenset((names & found) - charged)
-        self._check_room(i, first)
+        self._check_room(i)
         return problem, mapping, evaluate(problem, region.machines[i], mapping, inside), inside
 
     def _payer(self, node: RegionNode) -> int:
@@ -166,7 +166,7 @@ class _Pricing:
             found += [self._tile(once, node.tile, again, name) for name in mine]
         return found
 
-    def _check_room(self, i: int, first: LevelMapping) -> None:
+    def _check_room(self, i: int) -> None:
         """Level 1 while member i runs: residents, prefixes, what lives there then, statistics, its own nodes."""
         region, level = self.region, self.region.machines[i].levels[1]
         if level.capacity_bits is None:

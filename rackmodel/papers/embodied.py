@@ -22,9 +22,9 @@ PUBLISHED: tuple[tuple[str, str, str, Boundary, float], ...] = (
 MODELS: tuple[YieldModel, ...] = ("poisson", "murphy", "seeds", "negative_binomial", "square_root")
 
 
-def machine_bill(name: str, tables: CarbonTables, model: str = "act") -> Bill:
+def machine_bill(name: str, tables: CarbonTables) -> Bill:
     """The bill of a machine of the library."""
-    return bill_of(read_architecture(name), tables, model)
+    return bill_of(read_architecture(name), tables)
 
 
 def _published(tables: CarbonTables, machine: str, product: str, words: str, boundary: Boundary, gpus: float) -> Finding:

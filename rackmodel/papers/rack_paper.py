@@ -48,8 +48,8 @@ def _joules(points: Points, mapper: str, n: int, ledger: dict[str, Any], workloa
     return points.total("joules", ledger, run=run, workload=workload, mapper=mapper, accelerators=n)
 
 
-def _comm(points: Points, mapper: str, n: int, ledger: dict[str, Any], run: str = "main") -> float:
-    return points.total("seconds", ledger, run=run, workload="ffn", mapper=mapper, accelerators=n)
+def _comm(points: Points, mapper: str, n: int, ledger: dict[str, Any]) -> float:
+    return points.total("seconds", ledger, run="main", workload="ffn", mapper=mapper, accelerators=n)
 
 
 # -- latency against GPUs (Figures 2 to 5) ---------------------------------------------------------------------------------

@@ -29,17 +29,6 @@ from rackmodel.report.launch.torchtitan import torchtitan
 FRAMEWORKS: dict[str, Callable[[Shape, Meaning], Launch]] = {"megatron": megatron, "torchtitan": torchtitan, "deepspeed": deepspeed}
 
 
-def launch_flags(framework: str, workload: Workload, mapping: MappingSpec, profile: ProfileSpec | None = None) -> Launch:
-    """The arguments that start a mapping. profile: what it was priced under (overlap windows, flash attention).
-
-    Raises InputError as `translation`, and where the framework's arguments would start another mapping than this one.
-    """
-    found = translation(framework, workload, mapping, profile)
-    if found.cannot:
-        raise InputError(f"{framework} has no arguments for this mapping: {'; '.join(found.cannot)}", path="--flags")
-    return found
-
-
 def translation(framework: str, workload: Workload, mapping: MappingSpec, profile: ProfileSpec | None = None) -> Launch:
     """The arguments that come nearest to a mapping, and what they cannot say of it.
 

@@ -17,7 +17,7 @@ KINDS = {"tpot": "s", "ttft": "s", "tokens_per_s": "token/s", "joules": "J/token
 """Quantity of a row → its unit. All but the first are data sets of their own."""
 
 
-def measured_of(row: PublishedRow, prompt: float, output: float, clients: float, count: float) -> dict[str, float]:
+def measured_of(row: PublishedRow, output: float, clients: float, count: float) -> dict[str, float]:
     """Quantity → figure of a row. Raises Refused where it has no time."""
     found = {}
     for name, column, scale in (("tpot", "tpot_ms", 1e-3), ("ttft", "ttft_ms", 1e-3), ("joules", "ix_joules_per_output_token", 1.0)):

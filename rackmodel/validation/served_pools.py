@@ -217,7 +217,7 @@ def _price_ahead(prices: Sequence[StepPrices]) -> None:
 def _scored(points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) -> list[ScoredRow]:
     """The quantities of a row: the geometric mean over the plans that fit it, in an interval over all that is open."""
     run, totals = points[0].run, {one.accelerators for one in points}
-    measured = measured_of(run.row, run.prompt, run.output, run.clients, min(totals))
+    measured = measured_of(run.row, run.output, run.clients, min(totals))
     if len(totals) > 1:
         measured.pop("tokens_per_s", None)  # of an accelerator: how many there were is what the row leaves open
     middles = [at for at, one in zip(figures, points, strict=True) if one.middle]

@@ -135,7 +135,7 @@ def point_of(row: PublishedRow) -> Point:
     deployment = _deployment(row, int(count))
     server, timed = server_of(run, deployment, count, "together")
     counted = as_counted(run, deployment, count)
-    return Point(counted, server, timed, measured_of(row, run.prompt, run.output, run.clients, count))
+    return Point(counted, server, timed, measured_of(row, run.output, run.clients, count))
 
 
 def _accelerators(row: PublishedRow) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -182,6 +181,3 @@ def feasible(machine: Architecture, profile: str, memory: Any) -> Any:
     limited = store is not None and store.enforce and store.capacity_bytes is not None
     have = store.capacity_bytes * store.visible - read_profile(profile).reserved_bytes if limited else np.inf
     return np.asarray(memory) <= have
-
-
-Draw = Callable[[], Iterator[MappingSpec]]

@@ -208,8 +208,8 @@ class RankSplits:
         groups, units = (pieces(of) for of in held)
         return np.asarray(each * n + self.prices.group * groups + self.prices.part * units)
 
-    def nested(self, outer: Ints, inner: int, parts: int, unit: int) -> Floats:
-        """Price of D → outer → inner → parts, inner no larger than a group."""
+    def nested(self, outer: Ints, inner: int, unit: int) -> Floats:
+        """Price of D → outer → inner → units, inner no larger than a group."""
         full, rest = np.divmod(self.size, outer)
 
         def pieces(extent: Ints) -> tuple[Ints, Ints]:

@@ -211,16 +211,16 @@ class BufferOrder:
         if rank != below.free:
             of_b = np.maximum(of_b, self.b.cut(parts, unit).least)
         if rank != below.free and self.b.listed:
-            of_b[-1] = self.b.nested(self.b.tiles[-1:], x, parts, unit)[0]  # whole at the second node: one cut is left
+            of_b[-1] = self.b.nested(self.b.tiles[-1:], x, unit)[0]  # whole at the second node: one cut is left
         a, of_b = steps(self.b.tiles, np.where(self.b.tiles >= x, of_b, np.inf))
         return float(self._total(below, True, a, x, of_b)[1].min(initial=np.inf))
 
     def _spelled(self, below: Registers, x: int) -> BufferTiles | None:
         """The best of single cuts that hand on x."""
-        parts, unit = self._unit(below, x)
+        _, unit = self._unit(below, x)
         a = self.b.tiles[self.b.tiles >= x]
         a = a[a % x == 0] if self.b.perfect else a
-        a, of_b = steps(a, self.b.nested(a, x, parts, unit))
+        a, of_b = steps(a, self.b.nested(a, x, unit))
         c, total = self._total(below, False, a, x, of_b)
         if not np.isfinite(total).any():
             return None

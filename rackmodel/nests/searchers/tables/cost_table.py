@@ -121,7 +121,7 @@ class CostTable(PricedSpace):
             for i in range(0, len(missing), most):
                 self.effort.check()
                 some = missing[i : i + most]
-                entered = self.entered(level, state, heads, np.array([members[n][0] for n in some]))
+                entered = self.entered(state, heads, np.array([members[n][0] for n in some]))
                 found.update(zip((rows[n] for n in some), entered, strict=True))
             if level > 1 and sum(entered.nbytes for entered in (found | kept).values()) <= HEADS:
                 known[key] = kept | found
@@ -231,7 +231,7 @@ class CostTable(PricedSpace):
             return plan.axis[i].zeta(joint, i + lead)
         return np.asarray(joint.min(axis=i + lead, keepdims=True))
 
-    def entered(self, level: int, state: FanState, heads: list[Head], picks: Ints) -> Floats:
+    def entered(self, state: FanState, heads: list[Head], picks: Ints) -> Floats:
         """[S, y of every rank] least price of the level and below for tile y entering it, spatial vectors `picks`."""
         best: Floats | None = None
         groups: dict[tuple[int | None, tuple[int, ...], tuple[int, ...]], list[tuple[OrderPlan, Floats]]] = {}
