@@ -31,10 +31,11 @@ from rackmodel.mapper.layouts.settled import settled
 from rackmodel.mapper.layouts.shortlist import FOUND_LATER, NOTE, with_all_columns, with_found_layouts
 from rackmodel.mapper.layouts.worth import Worth
 from rackmodel.mapper.limits import BLENDED, Limits, check_open_cut, read_limits
+from rackmodel.mapper.listed_choices import algorithms_of, host_named
 from rackmodel.mapper.listed_numbers import numbers_passed_over
 from rackmodel.mapper.mapping import to_mapping
 from rackmodel.mapper.mapping_check import check_home_level, handover_problems, hosts_of
-from rackmodel.mapper.mapspace import Mapspace, algorithms_of, build_mapspace, host_named
+from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.nests.loop_nests import NestInside, nest_inside
 from rackmodel.mapper.nests.words import check_nest_words

@@ -21,8 +21,8 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.tasks.jobs import DEVICE, PASSES, SPREAD, WEIGHTS, LaneJob, LayerPass
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
+from rackmodel.mapper.listed_choices import PER_LAYER
 from rackmodel.mapper.mapping import from_mapping
-from rackmodel.mapper.mapspace import PER_LAYER
 from rackmodel.mapper.stages.columns import problem_of
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once, by_policy

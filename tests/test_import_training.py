@@ -12,7 +12,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_workload
 from rackmodel.inputs.hf_config import import_config
 from rackmodel.inputs.read import read_inputs
-from rackmodel.mapper.mapspace import laid_out
+from rackmodel.mapper.listed_choices import laid_out
 from rackmodel.model.mapping import LayoutSpec
 from rackmodel.model.workload import Workload
 from tests import samples

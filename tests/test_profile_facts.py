@@ -299,7 +299,7 @@ def test_every_other_product_is_made_again_between_none_and_all() -> None:
 def test_every_other_product_of_a_llama_is_its_keys_output_and_up_projection() -> None:
     from rackmodel.inputs import read_mapper
     from rackmodel.mapper.given import GivenMesh, given_columns
-    from rackmodel.mapper.mapspace import laid_out
+    from rackmodel.mapper.listed_choices import laid_out
 
     workload, mapper = read_workload("llama3_8b"), read_mapper("parallel")
     closed = laid_out(mapper, mapper.layouts["tensor"]).model_copy(update={"layouts": {}, "recompute": "none", "homes": {}})

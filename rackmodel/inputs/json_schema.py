@@ -23,7 +23,7 @@ MODELS = {
     "mapping": "rackmodel.model.mapping:MappingSpec",
     "study": "rackmodel.studies.study:StudySpec",
     "profile": "rackmodel.model.profile:ProfileSpec",
-    "part": "rackmodel.model.architecture:Level",
+    "part": "rackmodel.model.level:Level",
     "collectives": "rackmodel.model.calls:CollectivesSpec",
 }
 """Kind of file → where its schema is written."""

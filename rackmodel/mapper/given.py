@@ -14,7 +14,8 @@ import numpy as np
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
-from rackmodel.mapper.mapspace import MeshBuilder, splits_of, strides_of
+from rackmodel.mapper.listed_choices import strides_of
+from rackmodel.mapper.mapspace import MeshBuilder, splits_of
 from rackmodel.mapper.shared_out import SharedOut, uneven_share
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan

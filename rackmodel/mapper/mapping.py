@@ -12,8 +12,9 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut, partition
 from rackmodel.cost.step.exact import Structure
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.mapper.listed_choices import algorithms_of, parted
 from rackmodel.mapper.mapping_check import check_home_level
-from rackmodel.mapper.mapspace import Group, Mapspace, algorithms_of, parted
+from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import REPLICATE, Choice, Layout, batch_choice, choice_of, rank_split, shard

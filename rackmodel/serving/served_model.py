@@ -34,7 +34,7 @@ from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.pricer import Pricer, backing_level, link_rows
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InputError
-from rackmodel.mapper.mapspace import algorithms_of
+from rackmodel.mapper.listed_choices import algorithms_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan

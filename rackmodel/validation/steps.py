@@ -17,7 +17,7 @@ from rackmodel.errors import InputError, NoKernelError
 from rackmodel.inputs import read_architecture, read_mapper
 from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.given import GivenShape, given_columns
-from rackmodel.mapper.mapspace import laid_out
+from rackmodel.mapper.listed_choices import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.workload import Workload

@@ -11,9 +11,10 @@ import numpy as np
 from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.inputs import read_profile
 from rackmodel.mapper.layouts.problem import LayoutProblem
+from rackmodel.mapper.listed_choices import host_named
 from rackmodel.mapper.mapping import to_mapping
 from rackmodel.mapper.mapping_check import hosts_of
-from rackmodel.mapper.mapspace import Group, Mapspace, Variant, build_mapspace, host_named
+from rackmodel.mapper.mapspace import Group, Mapspace, Variant, build_mapspace
 from rackmodel.mapper.points import Point
 from rackmodel.mapper.pooled import fitting
 from rackmodel.mapper.rules import saveable

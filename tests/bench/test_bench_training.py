@@ -12,7 +12,8 @@ import pytest
 
 from rackmodel.cost.step.group import Job
 from rackmodel.inputs.read import read_inputs, read_profile
-from rackmodel.mapper.mapspace import algorithms_of, build_mapspace
+from rackmodel.mapper.listed_choices import algorithms_of
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import exact_step
 from rackmodel.mapper.search import Found, Question, search_space
