@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import settings
 
 from rackmodel.cli import main
@@ -14,6 +16,8 @@ from rackmodel.cycles import RARELY
 
 settings.register_profile("rackmodel", deadline=None)  # a busy machine is no failure
 settings.load_profile("rackmodel")
+
+typer.testing._get_command = cache(typer.testing._get_command)  # type: ignore[attr-defined]  # as a process has them: built once
 
 
 def pytest_collection_finish() -> None:

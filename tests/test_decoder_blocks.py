@@ -86,7 +86,7 @@ def test_every_block_of_a_layer_is_tried_here() -> None:
     assert {*ATTENTION, *FEED_FORWARD, *ALONE} == set(names("block")) - ends
 
 
-@pytest.mark.parametrize(("attention", "feed_forward"), samples.some([*product(ALONE, [""]), *product(ATTENTION, FEED_FORWARD)], 4))
+@pytest.mark.parametrize(("attention", "feed_forward"), samples.some([*product(ALONE, [""]), *product(ATTENTION, FEED_FORWARD)], 5))
 def test_any_two_blocks_make_a_layer_that_is_priced(attention: str, feed_forward: str, tmp_path: Path) -> None:
     model = served(decoder(tmp_path, (attention, feed_forward, 2), ("gqa", "gated", 1)), tensor=4, attention_data=2)
     figures = model.price(Steps.of(decodes=[4, 0, 4], context=[100, 0, 300], prefill=[0, 256, 256], prompts=1, before=[0, 0, 64]))
