@@ -125,7 +125,7 @@ def test_a_mutated_file_is_answered_or_refused_with_its_place(number: int) -> No
 
 
 def test_a_mutated_command_line_is_answered_or_refused_in_words() -> None:
-    for seed in range(30):
+    for seed in range(samples.cases(15, 30)):
         words = options.mutated(random.Random(f"options {seed}"))
         assert options.fault(words)[1] == "", words
 
