@@ -59,23 +59,7 @@ class BestCuts:
     def _point(self, candidate: Candidate, cut: TimedCut) -> tuple[Point, bool]:
         """(a cut as a point, whether it fits)."""
         price = self.prices[candidate.group]
-        point = Point(
-            group=candidate.group,
-            variant=candidate.plans[0],
-            column=candidate.column,
-            overlap=candidate.overlap,
-            schedule=candidate.schedule,
-            stages=len(cut.mixes),
-            chunks=1,
-            bound=candidate.bound,
-            seconds=cut.seconds,
-            joules=0.0,
-            memory=0.0,
-            order=(len(self.groups), len(self.seen)),
-            layers=tuple(int(n) for n in cut.mixes.sum(axis=(1, 2))),
-            plans=candidate.plans,
-            mixes=tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in cut.mixes),
-        )
+        point = candidate.point(cut.mixes, cut.seconds, (len(self.groups), len(self.seen)))
         sums = sums_of(point, price, self.groups[candidate.group])
         joules = sums.joules + static_watts(self.job.setting.architecture) * cut.seconds
         fits = sums.memory <= self.capacity * (1 + 1e-9) and sums.host <= price.host_bytes

@@ -24,6 +24,7 @@ from rackmodel.cost.step.tasks.jobs import DEVICE, SPREAD
 from rackmodel.cost.step.tasks.layers import LayerPricer
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.mapspace import Group
+from rackmodel.mapper.points import Point
 from rackmodel.mapper.stages.cut_clock import CutClock, one_column
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once
 
@@ -44,6 +45,28 @@ class Candidate:
     schedule: str
     bound: float
     stages: tuple[int, ...] = ()
+
+    def point(self, mixes: Ints, seconds: float, order: tuple[int, ...]) -> Point:
+        """A cut of it as a point, of which joules and memory are not known yet. mixes: [stage, section, policy] layers · seconds: of a
+        step · order: what settles ties."""
+        return Point(
+            group=self.group,
+            variant=self.plans[0],
+            column=self.column,
+            overlap=self.overlap,
+            schedule=self.schedule,
+            stages=len(mixes),
+            chunks=1,
+            bound=self.bound,
+            seconds=seconds,
+            joules=0.0,
+            memory=0.0,
+            order=order,
+            layers=tuple(int(n) for n in mixes.sum(axis=(1, 2))),
+            plans=self.plans,
+            mixes=tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in mixes),
+            pools=self.stages,
+        )
 
 
 class OpenColumns:

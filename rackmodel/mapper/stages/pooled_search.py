@@ -188,24 +188,7 @@ class _PooledSearch:
         """(a cut as a point, whether every stage fits)."""
         kinds, policies = len(self.machines), len(candidate.plans)
         mixes = cut.mixes.reshape(*cut.mixes.shape[:2], kinds, policies).sum(axis=2)
-        point = Point(
-            group=candidate.group,
-            variant=candidate.plans[0],
-            column=candidate.column,
-            overlap=candidate.overlap,
-            schedule=candidate.schedule,
-            stages=len(mixes),
-            chunks=1,
-            bound=candidate.bound,
-            seconds=cut.seconds,
-            joules=0.0,
-            memory=0.0,
-            order=(len(self.groups), len(self.seen)),
-            layers=tuple(int(n) for n in mixes.sum(axis=(1, 2))),
-            plans=candidate.plans,
-            mixes=tuple(tuple(tuple(int(n) for n in kind) for kind in stage) for stage in mixes),
-            pools=candidate.stages,
-        )
+        point = candidate.point(mixes, cut.seconds, (len(self.groups), len(self.seen)))
         step = self.step(point)
         held = step.held
         made = step.structure.cut
