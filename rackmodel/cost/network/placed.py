@@ -84,11 +84,8 @@ def crossed(fabric: Fabric, extents: Sequence[int], weight: int, crossings: Cros
 
 def moved_together(fabric: Fabric, asked: Sequence[Asked]) -> Iterator[Moved]:
     """What moves in each phase of its groups, in their order. Every network is a switch."""
-    if not asked:
-        return
-    members = _Members(list({id(groups): groups.rows for groups, _ in asked}.values()))
     for batch in _batches(asked):
-        yield from _Batch(fabric, members, batch).moved()
+        yield from _Batch(fabric, batch).moved()
 
 
 def _batches(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
@@ -187,7 +184,8 @@ class _Batch:
     [flows] numbers among the members, of flows by the tier that joins the two · group: [flows] number among the groups of all lanes, one
     lane after another · begin: [tiers + 1] where the flows over each tier begin."""
 
-    def __init__(self, fabric: Fabric, members: _Members, asked: Sequence[Asked]) -> None:
+    def __init__(self, fabric: Fabric, asked: Sequence[Asked]) -> None:
+        members = _Members(list({id(groups): groups.rows for groups, _ in asked}.values()))
         self.fabric, self.members, self.asked, self.both = fabric, members, asked, asked[0][1].both
         self.which = np.array([members.numbers[id(groups.rows)] for groups, _ in asked])
         self.count = np.array([len(groups.rows) for groups, _ in asked])
