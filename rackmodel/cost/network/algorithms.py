@@ -80,7 +80,8 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
         return [Placed(*_in_turn(p), 1.0, p - 1, "chain", path=True)]
     steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
     crossings = _round_crossings(extents) if extents else None
-    return [Placed(np.arange(p), np.roll(np.arange(p), -1), steps / p, steps, "ring", path=True, crossings=crossings)]
+    here = np.arange(p)
+    return [Placed(here, (here + 1) % p, steps / p, steps, "ring", path=True, crossings=crossings)]
 
 
 def _in_turn(p: int) -> tuple[Indices, Indices]:

@@ -39,15 +39,15 @@ def regular(fabric: Fabric, rows: Indices) -> tuple[int, ...] | None:
     """Children used at each tier, the same for every instance of every group: row.reshape(extents, outermost first) has a tier a
     dimension. None where groups differ, or where a row does not ascend."""
     p, extents, before = rows.shape[1], [], rows.shape[1]
-    if rows.size == 0 or not np.all(np.diff(rows, axis=1) > 0):
+    if rows.size == 0 or not (rows[:, 1:] > rows[:, :-1]).all():
         return None
     for tier in fabric.tiers:
         child = rows // (tier.below * tier.children)
-        parts = int((np.diff(child[:1], axis=1) != 0).sum()) + 1
+        parts = int(np.count_nonzero(child[0, 1:] != child[0, :-1])) + 1
         if p % parts or before % parts:
             return None
         blocks = child.reshape(len(rows), parts, -1)
-        if np.any(blocks[:, :, 0] != blocks[:, :, -1]) or np.any(blocks[:, 1:, 0] == blocks[:, :-1, 0]):
+        if (blocks[:, :, 0] != blocks[:, :, -1]).any() or (blocks[:, 1:, 0] == blocks[:, :-1, 0]).any():
             return None
         extents.append(before // parts)
         before = parts
