@@ -15,8 +15,8 @@ from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.network.collectives import collective, mesh_collective, send
 from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.network.likeness import canonical
-from rackmodel.cost.network.link_groups import Permuted, _moved
-from rackmodel.cost.network.permuted import crossed, permuted
+from rackmodel.cost.network.link_groups import _moved, phased
+from rackmodel.cost.network.placed import Groups, Placed, crossed, moved_together
 from rackmodel.cost.network.streams import stream
 from rackmodel.errors import InputError
 from rackmodel.inputs.plain_yaml import loaded
@@ -347,27 +347,37 @@ def test_131072_accelerators_are_priced_at_once_and_remembered() -> None:
     assert by_mesh is mesh_collective(arch, mesh, ["data"], "all_reduce")
 
 
-def test_what_all_members_send_is_counted_by_cells_as_flow_by_flow() -> None:
-    """Rings and exchanged halves of random groups (in any order, some of which share members) over up to three switches."""
+def test_what_groups_send_over_switches_is_counted_together_as_phase_by_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rings, exchanged halves, sends and random edges of random groups (in any order, some of which share members) over up to three
+    switches, a few flows or all at once."""
     random = np.random.default_rng(54)
     for _ in range(60):
         tiers = [
             (int(random.integers(1, 5)), network(striped=bool(random.integers(2)), oversubscription=float(random.choice([1.0, 1.5]))))
             for _ in range(random.integers(1, 4))
         ]
-        fabric = fabric_of(machine(*tiers))
-        total, p = int(np.prod([children for children, _ in tiers])), int(random.integers(2, 9))
-        if total < p:
-            continue
-        chosen = [random.permutation(total)[:p] for _ in range(random.integers(1, 6))]
-        rows = np.array(chosen if random.integers(2) else [np.sort(row) for row in chosen], dtype=np.int64)
-        weight = random.integers(1, 4, len(rows))
-        to = np.roll(np.arange(p), -1) if random.integers(2) or p % 2 else np.arange(p) ^ 1
-        flows = Permuted(rows, to, 1.0, 1, "one").flows
-        by_cells = permuted(fabric, rows, weight, to, object())
+        fabric, total = fabric_of(machine(*tiers)), int(np.prod([children for children, _ in tiers]))
         assert fabric.switched
-        for mine, theirs in zip(by_cells, _moved(fabric, rows, weight, None, flows, object()), strict=True):
-            assert np.array_equal(mine, theirs)
+        asked: list[tuple[Groups, Placed]] = []
+        for _ in range(4):
+            p = int(random.integers(2, 9))
+            if total < p:
+                continue
+            chosen = [random.permutation(total)[:p] for _ in range(random.integers(1, 6))]
+            rows = np.array(chosen if random.integers(2) else [np.sort(row) for row in chosen], dtype=np.int64)
+            apart = len(np.unique(rows)) == rows.size
+            some = Groups(rows, random.integers(1, 4, len(rows)), None, object(), apart)
+            every, (here, there) = np.arange(p), random.integers(0, p, (2, int(random.integers(1, 9))))
+            asked += [
+                (some, Placed(every, np.roll(every, -1), 1.0, 1, "ring")),
+                (some, Placed(every[: p // 2], every[p // 2 :][: p // 2], 1.0, 1, "halves", both=True)),
+                (some, Placed(every[:-1], every[1:], 1.0, 1, "next", alone=True)),
+                (some, Placed(here, there, 1.0, 1, "any", once=False, both=bool(random.integers(2)))),
+            ]
+        monkeypatch.setattr("rackmodel.cost.network.placed.AT_ONCE", int(random.choice([1, 20, 1000])))
+        for (some, phase), together in zip(asked, moved_together(fabric, asked), strict=True):
+            for mine, theirs in zip(together, _moved(fabric, some, phased(some.rows, phase)), strict=True):
+                assert np.array_equal(mine, theirs)
 
 
 def test_what_crosses_the_tiers_of_a_group_that_is_alike_everywhere_is_counted_as_flow_by_flow() -> None:
@@ -381,12 +391,12 @@ def test_what_crosses_the_tiers_of_a_group_that_is_alike_everywhere_is_counted_a
         fabric = fabric_of(machine(*tiers))
         extents = tuple(int(random.integers(1, tier.children + 1)) for tier in fabric.tiers)
         rows, weight = canonical(fabric, extents), random.integers(1, 4, 1)
+        alike = Groups(rows, weight, extents, extents)
         for name in ("ring", "halving_doubling", "hierarchical") if rows.shape[1] > 1 else ():
             for phase in ALGORITHMS[name].phases(fabric, rows, "all_reduce", extents):
-                if isinstance(phase, Permuted):
-                    assert phase.crossings is not None
+                if isinstance(phase, Placed) and phase.crossings is not None:
                     by_tier = crossed(fabric, extents, int(weight[0]), phase.crossings)
-                    for mine, theirs in zip(by_tier, _moved(fabric, rows, weight, extents, phase.flows, object()), strict=True):
+                    for mine, theirs in zip(by_tier, _moved(fabric, alike, phased(rows, phase)), strict=True):
                         assert np.array_equal(mine, theirs)
                     seen += 1
     assert seen > 200

@@ -41,8 +41,8 @@ from math import prod
 import numpy as np
 
 from rackmodel.cost.network.fabric import Fabric, Indices
-from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Permuted, Phase
-from rackmodel.cost.network.permuted import Crossings
+from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
+from rackmodel.cost.network.placed import Crossings, Placed
 from rackmodel.cost.network.topologies import hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
 from rackmodel.model.architecture import Tier
@@ -75,13 +75,18 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     if kind == "all_to_all":
         return [Exchange(rows)]
     if kind == "halo":
-        ends = rows[:, :-1], rows[:, 1:]
-        return [Flows(np.concatenate(ends, axis=1), np.concatenate(ends[::-1], axis=1), load=1.0, steps=1, moves="halo")]
+        return [Placed(*_in_turn(p), 1.0, 1, "halo", both=True, once=p == 2)]
     if kind in ("broadcast", "reduce"):
-        return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=p - 1, path=True, moves="chain")]
+        return [Placed(*_in_turn(p), 1.0, p - 1, "chain", path=True)]
     steps = 2 * (p - 1) if kind == "all_reduce" else p - 1
     crossings = _round_crossings(extents) if extents else None
-    return [Permuted(rows, np.roll(np.arange(p), -1), load=steps / p, steps=steps, path=True, moves="ring", crossings=crossings)]
+    here = np.arange(p)
+    return [Placed(here, (here + 1) % p, steps / p, steps, "ring", path=True, crossings=crossings)]
+
+
+def _in_turn(p: int) -> tuple[Indices, Indices]:
+    """From each place to the next."""
+    return np.arange(p - 1), np.arange(1, p)
 
 
 def _round_crossings(extents: tuple[int, ...]) -> Crossings:
@@ -281,24 +286,22 @@ def _to_everyone(rows: Indices, extents: tuple[int, ...], index: int) -> tuple[I
 
 def _tree(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
     """The chain in a node and both trees between nodes, pipelined: one phase. Groups that are no whole nodes: a node a member."""
-    chain = extents[0] if extents else 1
-    heads, nodes = rows[:, ::chain], rows.shape[1] // chain
-    inner = rows.reshape(len(rows), nodes, chain)
-    down = [(inner[:, :, :-1].reshape(len(rows), -1), inner[:, :, 1:].reshape(len(rows), -1))] * 2
-    late = 0.0
+    chain, p = extents[0] if extents else 1, rows.shape[1]
+    heads, nodes = rows[:, ::chain], p // chain
+    inside = np.flatnonzero(np.arange(p) % chain < chain - 1)
+    down, late = [(inside, inside + 1)] * 2, 0.0
     for mirror in (False, True):
         child, parent, root = _binary_tree(nodes, mirror)
         if kind != "all_reduce" and root:  # the first member is source (or goal): it joins the other tree's root, not a parent
             child, parent = np.where(child == 0, root, child), np.where(child == 0, 0, parent)
-        down.append((heads[:, parent], heads[:, child]))
+        down.append((parent * chain, child * chain))
         late = max(late, _depth_s(fabric, heads, child, parent))
     late += (chain - 1) * fabric.tiers[0].network.latency_s
-    source, target = (np.concatenate(side, axis=1) for side in zip(*down, strict=True))
-    if kind == "all_reduce":
-        source, target, late = np.concatenate([source, target], axis=1), np.concatenate([target, source], axis=1), 2 * late
-    elif kind == "reduce":
+    source, target = (np.concatenate(side) for side in zip(*down, strict=True))
+    if kind == "reduce":
         source, target = target, source
-    return [Flows(source, target, load=0.5, steps=1, start_s=late, moves=("trees", kind))]
+    whole = kind == "all_reduce"
+    return [Placed(source, target, 0.5, 1, ("trees", kind), start_s=(1 + whole) * late, both=whole, once=False)]
 
 
 def _binary_tree(nodes: int, mirror: bool) -> tuple[Indices, Indices, int]:
@@ -322,7 +325,10 @@ def _depth_s(fabric: Fabric, heads: Indices, child: Indices, parent: Indices) ->
     latency = np.array([tier.network.latency_s for tier in fabric.tiers])
     edge, up = np.zeros(heads.shape), np.arange(heads.shape[1])
     up[child], edge[:, child] = parent, latency[common_tier(fabric.tiers, heads[:, child], heads[:, parent])]
-    total, here = np.zeros(heads.shape), np.arange(heads.shape[1])
+    leaf = np.ones(heads.shape[1], dtype=bool)
+    leaf[parent] = False
+    here = np.flatnonzero(leaf)  # no other node is farther from the root
+    total = np.zeros((len(heads), len(here)))
     while np.any(up[here] != here):
         total += edge[:, here]
         here = up[here]
@@ -339,15 +345,18 @@ def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents
     if not extra:
         tiers = [index for index, extent in enumerate(extents or ()) for _ in range(extent.bit_length() - 1)]
         crossings = [_all_crossing(extents, index) for index in tiers] if extents else [None] * len(rounds)
-        place = np.arange(p)
-        halves = [Permuted(rows, place ^ 1 << j, 0.5 ** (j + 1), 1, ("halves", j), crossings=crossings[j]) for j in rounds]
-        return _there_and_back([*halves], kind)
-    active = np.concatenate([rows[:, 1 : 2 * extra : 2], rows[:, 2 * extra :]], axis=1)
-    idle, twin = rows[:, : 2 * extra : 2], rows[:, 1 : 2 * extra : 2]
-    place = np.arange(active.shape[1])
-    found: list[Phase] = [Flows(active, active[:, place ^ 1 << j], 0.5 ** (j + 1), 1, moves=("halves", j)) for j in rounds]
+        return _there_and_back([_halves(np.arange(p), j, crossings[j]) for j in rounds], kind)
+    idle = np.arange(0, 2 * extra, 2)
+    active = np.concatenate([idle + 1, np.arange(2 * extra, p)])
     first, last = (1 / p if kind == "all_gather" else 1.0), (1 / p if kind == "reduce_scatter" else 1.0)
-    return [Flows(idle, twin, first, 1, moves="hand over"), *_there_and_back(found, kind), Flows(twin, idle, last, 1, moves="hand back")]
+    between = _there_and_back([_halves(active, j) for j in rounds], kind)
+    return [Placed(idle, idle + 1, first, 1, "hand over"), *between, Placed(idle + 1, idle, last, 1, "hand back")]
+
+
+def _halves(places: Indices, j: int, crossings: Crossings | None = None) -> Phase:
+    """Round j of halving: all exchange V / 2^(j + 1) with whoever is 2^j further on, or back."""
+    near, far = places.reshape(-1, 2, 1 << j).swapaxes(0, 1).reshape(2, -1)
+    return Placed(near, far, 0.5 ** (j + 1), 1, ("halves", j), both=True, crossings=crossings)
 
 
 # -- hierarchies -----------------------------------------------------------------------------------------------------------
@@ -366,8 +375,8 @@ def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int
     load = (q - 1) / q / prod(extents[:index])
     if _has_pairs(fabric, index):
         return Flows(*_to_everyone(rows, extents, index), load / (q - 1), 1 if straight else q - 1, moves=("everyone", index))
-    to, crossings = _neighbours(rows.shape[1], extents, index), _all_crossing(extents, index)
-    return Permuted(rows, to, load, q - 1, moves=("neighbours", index), crossings=crossings)
+    p, crossings = rows.shape[1], _all_crossing(extents, index)
+    return Placed(np.arange(p), _neighbours(p, extents, index), load, q - 1, ("neighbours", index), crossings=crossings)
 
 
 def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
@@ -478,11 +487,11 @@ def doing(kind: str, names: Iterable[str]) -> list[str]:
 
 
 def _next(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
-    return [Flows(rows[:, :-1], rows[:, 1:], load=1.0, steps=1, alone=True, moves="next")]
+    return [Placed(*_in_turn(rows.shape[1]), 1.0, 1, "next", alone=True)]
 
 
 def _far(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
-    return [Flows(rows[:, :1], rows[:, -1:], load=1.0, steps=1, alone=True, moves="far")]
+    return [Placed(np.array([0]), np.array([rows.shape[1] - 1]), 1.0, 1, "far", alone=True)]
 
 
 SENDS = {"next": Algorithm(("send",), False, _next), "far": Algorithm(("send",), False, _far)}  # between pipeline stages, in their order

@@ -21,6 +21,7 @@ from rackmodel.cost.network.all_to_alls import ExchangeFigures
 from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, digest, fabric_of
 from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, sample
 from rackmodel.cost.network.link_groups import Flows, PhaseTraffic, measure, priced_together
+from rackmodel.cost.network.placed import Groups
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
@@ -221,8 +222,9 @@ def send(architecture: Architecture, members_from: Indices, members_to: Indices)
 
     def price() -> LinkUse:
         flows = Flows(here, there, load=1.0, steps=1, alone=True)
-        found = measure(fabric, here, np.ones(len(here), dtype=np.int64), None, flows, ("send", *digest(here)))
-        return use_of(fabric, _priced_once(fabric, (found,), np.ones(len(fabric.tiers)), 1.0, "send"))
+        pairs = Groups(here, np.ones(len(here), dtype=np.int64), None, ("send", *digest(here)))
+        found = tuple(measure(fabric, [(pairs, flows)]))
+        return use_of(fabric, _priced_once(fabric, found, np.ones(len(fabric.tiers)), 1.0, "send"))
 
     return fabric.remember(("send", *digest(here), *digest(there)), price)
 
@@ -260,16 +262,8 @@ def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
 
 def _of_groups(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Costs | None:
     """[tiers, 1] costs of all that the sample stands for, or None where the algorithm does not apply."""
-    found = _of_sample(fabric, groups, kind, algorithm)
+    (found,) = _measured(fabric, [groups.groups(fabric)], kind, algorithm)
     return _priced_once(fabric, found, groups.copies, groups.count, kind) if found else None
-
-
-def _of_sample(fabric: Fabric, groups: Sample, kind: str, algorithm: str) -> Measured:
-    """The phases of a sample's groups; none where the algorithm does not apply."""
-    rows = groups.rows
-    if rows.shape[1] <= 1 or rows.shape[0] == 0:
-        return (_nothing(fabric),)
-    return _measured(fabric, rows, groups.weight, groups.extents, kind, algorithm, groups.said)
 
 
 def _nothing(fabric: Fabric) -> PhaseTraffic:
@@ -287,17 +281,29 @@ def _of_mesh(fabric: Fabric, mesh: Mesh, axes: tuple[str, ...], kind: str, algor
     return (table.wire_bytes_per_byte, table.seconds_per_byte, table.latency_s) if table.offered[0] else None
 
 
-def _measured(
-    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, kind: str, algorithm: str, of: Hashable
-) -> Measured:
-    """The phases of an algorithm, measured; none where it does not apply. of: what tells these groups apart from others."""
+def _measured_once(fabric: Fabric, many: Sequence[_Regular | Sample], kind: str, algorithm: str) -> list[Measured]:
+    """The phases of an algorithm of each; none where it does not apply."""
+    keys = [("figures", kind, algorithm, one.of) for one in many]
+    found = {key: fabric.measured[key] for key in keys if key in fabric.measured}
+    new = {key: one for key, one in zip(keys, many, strict=True) if key not in found}
+    measured = _measured(fabric, [one.groups(fabric) for one in new.values()], kind, algorithm)
+    for key, phases in zip(new, measured, strict=True):
+        found[key] = fabric.measure_once(key, partial(tuple, phases))
+    return [found[key] for key in keys]
+
+
+def _measured(fabric: Fabric, many: Sequence[Groups], kind: str, algorithm: str) -> list[Measured]:
+    """The same, measured now."""
     what = SENDS[algorithm] if kind == "send" else ALGORITHMS[algorithm]
-    if kind not in what.kinds or (what.regular and extents is None):
-        return ()
-    phases = what.phases(fabric, rows, kind, extents)
-    made = {id(phase): phase for phase in phases}  # a phase that comes twice is measured once
-    figures = {key: measure(fabric, rows, weight, extents, phase, of) for key, phase in made.items()}
-    return tuple(figures[id(phase)] for phase in phases)
+    applies = [kind in what.kinds and not (what.regular and one.extents is None) for one in many]
+    wide = [one.rows.shape[1] > 1 and len(one.rows) > 0 for one in many]
+    phases = [
+        what.phases(fabric, one.rows, kind, one.extents) if some and does else []
+        for one, some, does in zip(many, wide, applies, strict=True)
+    ]
+    asked = {id(phase): (one, phase) for one, each in zip(many, phases, strict=True) for phase in each}  # one that comes twice once
+    figures = dict(zip(asked, measure(fabric, list(asked.values())), strict=True))
+    return [tuple(figures[id(phase)] for phase in each) if some else (_nothing(fabric),) for each, some in zip(phases, wide, strict=True)]
 
 
 def _priced(fabric: Fabric, found: Sequence[Measured], of: Indices, copies: Array, count: Array, kind: str) -> Costs:
@@ -343,7 +349,7 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
 def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
     groups = _groups_of(fabric, degrees, strides, own, kind)
-    found = [one.phases(fabric, kind, algorithm) for one in groups.distinct]
+    found = _measured_once(fabric, groups.distinct, kind, algorithm)
     wire, slope, start = _priced(fabric, found, groups.of, groups.copies, groups.count, kind)
     offered = np.array([*map(bool, found), True])[groups.of]
     slope[-1:, ~offered] = np.inf
@@ -359,17 +365,17 @@ class _Regular:
     extents: tuple[int, ...]
     placed: tuple[int, ...] | None
 
-    def phases(self, fabric: Fabric, kind: str, algorithm: str) -> Measured:
-        """Of an algorithm; none where it does not apply."""
-        of = self.placed or self.extents, self.placed is None
-        rows = fabric.measure_once(("rows", of), lambda: self._rows(fabric))
-        one = np.ones(1, dtype=np.int64)
-        return fabric.measure_once(
-            ("figures", kind, algorithm, of), lambda: _measured(fabric, rows, one, self.extents, kind, algorithm, of)
-        )
+    @property
+    def of(self) -> Hashable:
+        """What tells it apart from others."""
+        return self.placed or self.extents, self.placed is None
+
+    def groups(self, fabric: Fabric) -> Groups:
+        """[1, p] the first such group."""
+        rows = fabric.measure_once(("rows", self.of), lambda: self._rows(fabric))
+        return Groups(rows, np.ones(1, dtype=np.int64), self.extents, self.of)
 
     def _rows(self, fabric: Fabric) -> Indices:
-        """[1, p] the first such group."""
         if self.placed is None:
             return canonical(fabric, self.extents)
         half = len(self.placed) // 2
@@ -378,23 +384,11 @@ class _Regular:
 
 
 @dataclass(frozen=True)
-class _Sampled:
-    """A few groups that stand for all of a merged mesh."""
-
-    mesh: Merged
-    groups: Sample
-
-    def phases(self, fabric: Fabric, kind: str, algorithm: str) -> Measured:
-        """Of an algorithm; none where it does not apply."""
-        return fabric.remember(("sampled", kind, algorithm, self.mesh), lambda: _of_sample(fabric, self.groups, kind, algorithm))
-
-
-@dataclass(frozen=True)
 class _Groups:
     """Groups of the meshes of a table. of: [D] which of the `distinct` ones a mesh has, -1 = groups of one · copies: [tiers, D] · count:
     [D]."""
 
-    distinct: list[_Regular | _Sampled]
+    distinct: list[_Regular | Sample]
     of: Indices
     copies: Array
     count: Array
@@ -410,7 +404,7 @@ def _groups_of(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[
 
 def _grouped(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> _Groups:
     like = likeness(fabric, degrees, strides, own, kind)
-    distinct, of = list[_Regular | _Sampled](), np.full(len(degrees), -1)
+    distinct, of = list[_Regular | Sample](), np.full(len(degrees), -1)
     copies, count = like.copies.astype(float), like.count.astype(float)
     keys = like.extents.T if like.alike else _placed(degrees[:, own], strides[:, own])
     for columns in _same(keys, like.exact & (like.p > 1)):
@@ -421,7 +415,7 @@ def _grouped(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np
     for mesh, same in _merged(degrees[rest], strides[rest], own):
         groups, at = fabric.measure_once(("sample", mesh), partial(sample, fabric, *mesh)), rest[same]
         of[at], copies[:, at], count[at] = len(distinct), groups.copies[:, None], groups.count
-        distinct.append(_Sampled(mesh, groups))
+        distinct.append(groups)
     return _Groups(distinct, of, copies, count)
 
 

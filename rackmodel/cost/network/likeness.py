@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.network.fabric import Array, Fabric, Indices, digest
+from rackmodel.cost.network.placed import Groups
 from rackmodel.cost.network.topologies import topology_of
 from rackmodel.model.placement import Mesh, members
 
@@ -38,15 +39,15 @@ def regular(fabric: Fabric, rows: Indices) -> tuple[int, ...] | None:
     """Children used at each tier, the same for every instance of every group: row.reshape(extents, outermost first) has a tier a
     dimension. None where groups differ, or where a row does not ascend."""
     p, extents, before = rows.shape[1], [], rows.shape[1]
-    if rows.size == 0 or not np.all(np.diff(rows, axis=1) > 0):
+    if rows.size == 0 or not (rows[:, 1:] > rows[:, :-1]).all():
         return None
     for tier in fabric.tiers:
         child = rows // (tier.below * tier.children)
-        parts = int((np.diff(child[:1], axis=1) != 0).sum()) + 1
+        parts = int(np.count_nonzero(child[0, 1:] != child[0, :-1])) + 1
         if p % parts or before % parts:
             return None
         blocks = child.reshape(len(rows), parts, -1)
-        if np.any(blocks[:, :, 0] != blocks[:, :, -1]) or np.any(blocks[:, 1:, 0] == blocks[:, :-1, 0]):
+        if (blocks[:, :, 0] != blocks[:, :, -1]).any() or (blocks[:, 1:, 0] == blocks[:, :-1, 0]).any():
             return None
         extents.append(before // parts)
         before = parts
@@ -141,23 +142,30 @@ def merged(degrees: Indices, strides: Indices, own: Flags) -> tuple[Indices, Ind
 @dataclass(frozen=True)
 class Sample:
     """Groups that stand for all of a mesh. rows: [groups, p] · weight: [groups] how many along the mesh each is · copies: [tiers] groups
-    that share a child with each, itself included · count: translates of each · extents: children at each tier, where all are regular."""
+    that share a child with each, itself included · count: translates of each · extents: children at each tier, where all are regular ·
+    apart: whether no accelerator is in two."""
 
     rows: Indices
     weight: Indices
     copies: Array
     count: int
     extents: tuple[int, ...] | None
+    apart: bool = True
 
     @cached_property
-    def said(self) -> Hashable:
+    def of(self) -> Hashable:
         """What tells its groups apart from others."""
         return *digest(self.rows), *digest(self.weight)
+
+    def groups(self, fabric: Fabric) -> Groups:
+        """Its groups."""
+        return Groups(self.rows, self.weight, self.extents, self.of, self.apart)
 
     @classmethod
     def everyone(cls, fabric: Fabric, rows: Indices) -> Sample:
         """Every group for itself."""
-        return cls(rows, np.ones(len(rows), dtype=np.int64), np.ones(len(fabric.tiers)), 1, regular(fabric, rows))
+        apart = len(np.unique(rows)) == rows.size
+        return cls(rows, np.ones(len(rows), dtype=np.int64), np.ones(len(fabric.tiers)), 1, regular(fabric, rows), apart)
 
 
 def sample(fabric: Fabric, degrees: Sequence[int], strides: Sequence[int], own: Sequence[bool]) -> Sample:

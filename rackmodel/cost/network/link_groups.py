@@ -14,14 +14,16 @@ torus or a mesh of three, and the messages of an all-to-all on a ring (network/r
 members in the child, no more than are free (NCCL: a ring for each NIC of the accelerators in the group). Bandwidth is that which long
 messages reach, `sustained` · the link's.
 
-Groups that stand for others (cost/network/likeness) are measured once: `weight` counts them, `copies` multiply their flows.
+Groups that stand for others (cost/network/likeness) are measured once: `weight` counts them, `copies` multiply their flows. On switches
+phases are measured together (`placed`).
 Sources: rack-scale paper (both readings), docs/layouts.md, section 8 (link share).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from math import prod
 
@@ -31,7 +33,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.network.all_to_alls import ExchangeFigures, exchange_figures
 from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, most_of, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import transfers_busiest
-from rackmodel.cost.network.permuted import Crossings, crossed, permuted
+from rackmodel.cost.network.placed import Groups, Moved, Placed, crossed, moved_together
 from rackmodel.cost.network.relays import transfers_sharing
 from rackmodel.cost.network.topologies import hop_count, ring_hop_count, topology_of
 from rackmodel.cost.network.topology import common_tier
@@ -41,10 +43,8 @@ from rackmodel.cost.network.topology import common_tier
 
 @dataclass(frozen=True)
 class Flows:
-    """source, target: [groups, edges], each edge carrying load · V in `steps` steps · path: whether path_sum may apply · start_s:
-    start-ups of all steps, instead of steps times the slowest hop's · alone: every edge is a group of its own (a send) · moves: what tells
-    source and target apart from those of other phases of the same groups; None = nothing short · parts: [edges] of the load that each
-    carries (told apart by `moves`); None = all of it."""
+    """source, target: [groups, edges], each edge carrying load · V in `steps` steps; the rest as of Placed · moves: None = nothing short
+    tells the ends apart · parts: [edges] of the load that each carries (told apart by `moves`); None = all of it."""
 
     source: Indices
     target: Indices
@@ -55,26 +55,6 @@ class Flows:
     alone: bool = False
     moves: Hashable = None
     parts: Array | None = None
-
-
-@dataclass(frozen=True)
-class Permuted:
-    """Flows where every member of a group sends to one and gets from one. rows: [groups, p] · to: [p] place in its group of whom each
-    sends to · crossings: of a group that is alike under every child, what crosses each tier (`permuted.crossed`), None = it is not known
-    to be; the rest as of Flows."""
-
-    rows: Indices
-    to: Indices
-    load: float
-    steps: int
-    moves: Hashable
-    path: bool = False
-    crossings: Crossings | None = None
-
-    @property
-    def flows(self) -> Flows:
-        """The same, flow by flow."""
-        return Flows(self.rows, self.rows[:, self.to], self.load, self.steps, self.path, moves=self.moves)
 
 
 @dataclass(frozen=True)
@@ -105,7 +85,7 @@ class Lines:
     load: float
 
 
-Phase = Flows | Permuted | Passes | Exchange | Lines
+Phase = Flows | Placed | Passes | Exchange | Lines
 
 
 # -- figures: phases measured on the tree, for any number of copies ---------------------------------------------------------
@@ -160,49 +140,72 @@ def _by_path(phase: PhaseTraffic, shares: Array, slope: Array) -> tuple[Array, A
     return shares[worst].T * slope, np.repeat(start[:, None], slope.shape[1], axis=1)
 
 
-def measure(
-    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Phase, of: Hashable
-) -> PhaseTraffic | ExchangeFigures:
-    """A phase of the groups `rows` ([groups, p]), weight[g] of each; extents: children a tier of each, where all are regular · of: what
-    tells these groups apart from others."""
-    if isinstance(phase, Exchange):
-        return exchange_figures(fabric, phase.rows, np.repeat(weight, len(phase.rows) // len(weight)))
-    if isinstance(phase, Lines):
-        return _lines(fabric, phase)
-    return _passes(fabric, weight, phase) if isinstance(phase, Passes) else _flows(fabric, rows, weight, extents, phase, of)
+def measure(fabric: Fabric, asked: Sequence[tuple[Groups, Phase]]) -> list[PhaseTraffic | ExchangeFigures]:
+    """Phases of groups, each measured."""
+    moved = _moved_once(fabric, [(groups, phase) for groups, phase in asked if isinstance(phase, Flows | Placed)])
+    return [
+        _exchanged(fabric, groups, phase)
+        if isinstance(phase, Exchange)
+        else _lines(fabric, phase)
+        if isinstance(phase, Lines)
+        else _passes(fabric, groups.weight, phase)
+        if isinstance(phase, Passes)
+        else _flows(fabric, phase, next(moved))
+        for groups, phase in asked
+    ]
 
 
-def _flows(
-    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows | Permuted, of: Hashable
-) -> PhaseTraffic:
-    moves, start_s = phase.moves, None
-    if isinstance(phase, Flows):
-        moves = moves if moves is not None else (phase.alone, _digest(phase.source), _digest(phase.target))
-        start_s = phase.start_s
+def _exchanged(fabric: Fabric, groups: Groups, phase: Exchange) -> ExchangeFigures:
+    return exchange_figures(fabric, phase.rows, np.repeat(groups.weight, len(phase.rows) // len(groups.weight)))
 
-    def moved() -> tuple[Array, Array, Array, Array, Indices]:
-        if isinstance(phase, Permuted) and fabric.switched:
-            if len(rows) == 1 and extents is not None and phase.crossings is not None:
-                return crossed(fabric, extents, int(weight[0]), phase.crossings)
-            return permuted(fabric, rows, weight, phase.to, of)
-        return _moved(fabric, rows, weight, extents, phase if isinstance(phase, Flows) else phase.flows, of)
 
-    hops, flows, own, starts, counts = fabric.remember(("flows", of, moves), moved)
+def _flows(fabric: Fabric, phase: Flows | Placed, moved: Moved) -> PhaseTraffic:
+    hops, flows, own, starts, counts = moved
     shares = _shares(counts) if phase.path and reading(fabric, hops) == "path_sum" else None
-    start = phase.steps * float(starts.max(initial=0.0)) if start_s is None else start_s
+    start = phase.steps * float(starts.max(initial=0.0)) if phase.start_s is None else phase.start_s
     return PhaseTraffic(phase.load, hops, flows, own, np.ones(len(fabric.tiers)), phase.steps, starts, start, shares)
 
 
+def _moved_once(fabric: Fabric, asked: Sequence[tuple[Groups, Flows | Placed]]) -> Iterator[Moved]:
+    """What moves in each phase, of whatever load: collectives of several kinds move the same flows. What was not asked before is measured,
+    on switches all phases together."""
+    keys: list[Hashable] = [("flows", groups.of, _moves(phase)) for groups, phase in asked]
+    found = {key: fabric.measured[key] for key in keys if key in fabric.measured}
+    new = {key: one for key, one in zip(keys, asked, strict=True) if key not in found}
+    together = dict[Hashable, tuple[Groups, Placed]]()
+    for key, (groups, phase) in new.items():
+        if isinstance(phase, Flows) or not fabric.switched:
+            found[key] = _moved(fabric, groups, phase if isinstance(phase, Flows) else phased(groups.rows, phase))
+        elif phase.crossings is not None and groups.extents is not None and len(groups.rows) == 1:
+            found[key] = crossed(fabric, groups.extents, int(groups.weight[0]), phase.crossings)
+        else:
+            together[key] = groups, phase
+    found.update(zip(together, moved_together(fabric, list(together.values())), strict=True))
+    for key in new:
+        fabric.measure_once(key, partial(found.get, key))
+    return iter([found[key] for key in keys])
+
+
+def _moves(phase: Flows | Placed) -> Hashable:
+    if isinstance(phase, Placed) or phase.moves is not None:
+        return phase.moves
+    return phase.alone, _digest(phase.source), _digest(phase.target)
+
+
+def phased(rows: Indices, phase: Placed) -> Flows:
+    """The same, flow by flow, of some groups [groups, p]."""
+    source, target = rows[:, phase.here], rows[:, phase.there]
+    if phase.both:
+        source, target = np.concatenate([source, target], axis=1), np.concatenate([target, source], axis=1)
+    return Flows(source, target, phase.load, phase.steps, phase.path, phase.start_s, phase.alone, phase.moves)
+
+
 def _digest(part: Indices) -> bytes:
-    """Short for an array: collectives of several kinds move the same flows, other loads in other numbers of steps."""
+    """Short for an array."""
     return blake2b(repr(part.shape).encode() + part.tobytes(), digest_size=16).digest()
 
 
-def _moved(
-    fabric: Fabric, rows: Indices, weight: Indices, extents: tuple[int, ...] | None, phase: Flows, of: Hashable
-) -> tuple[Array, Array, Array, Array, Indices]:
-    """Of a phase, whatever its load: [tiers] hops, flows and own as `PhaseTraffic` has them, start-up, [groups, tiers] transfers. of: what
-    tells these groups apart from others."""
+def _moved(fabric: Fabric, groups: Groups, phase: Flows) -> Moved:
     joined, tiers = common_tier(fabric.tiers, phase.source, phase.target), fabric.tiers
     hops, flows, starts, own = *(np.zeros(len(tiers)) for _ in range(3)), np.ones(len(tiers))
     counts = np.zeros((phase.source.shape[0], len(tiers)), dtype=np.int64)
@@ -213,20 +216,20 @@ def _moved(
             continue
         a, b, network = phase.source[here], phase.target[here], tier.network
         uniform, held, wide = topology_of(network).uniform, 1, max(1.0, tier.links / tier.below)
-        crossed = (parts * here).sum(axis=1)
-        counts[:, index] = np.rint(crossed)
+        over = (parts * here).sum(axis=1)
+        counts[:, index] = np.rint(over)
         if uniform:
-            hops[index], starts[index] = crossed @ weight, network.latency_s
+            hops[index], starts[index] = over @ groups.weight, network.latency_s
         else:
             far = ring_hop_count(network, tier.children, fabric.positions(index, a), fabric.positions(index, b))
-            hops[index] = (far * parts[here]) @ np.repeat(weight, here.sum(axis=1))
+            hops[index] = (far * parts[here]) @ np.repeat(groups.weight, here.sum(axis=1))
             starts[index] = network.latency_s * float(far.max())
         flows[index] = _most_flows(fabric, index, a, b, parts[here]) * network.oversubscription
         first, last = fabric.ports[index]
         beyond, through = (here if first == last else (joined >= inner) & (joined <= last) for inner in (index, first))
         flows[index] = max(flows[index], _most(fabric, index, phase, beyond, tier.below) if last > index else 0.0)
         if network.striped:
-            held = 1 if phase.alone else prod(extents[:index]) if extents else _fewest(fabric, index, rows, here, phase, of)
+            held = 1 if phase.alone else prod(groups.extents[:index]) if groups.extents else _fewest(fabric, index, groups, here, phase)
             own[index] = (_most(fabric, index, phase, beyond, tier.below, apart=True) if uniform else 1.0) / (held * wide)
         elif uniform:
             own[index] = max(1.0, _most(fabric, index, phase, through, 1) / wide)
@@ -285,11 +288,11 @@ def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:
     return PhaseTraffic(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
 
 
-def _fewest(fabric: Fabric, index: int, rows: Indices, here: NDArray[np.bool_], phase: Flows, of: Hashable) -> int:
+def _fewest(fabric: Fabric, index: int, groups: Groups, here: NDArray[np.bool_], phase: Flows) -> int:
     """Fewest members of its own group beside an end of an edge that is `here`, in a child of tier `index`."""
     below = fabric.tiers[index].below
-    reach, runs, count = fabric.measure_once(("members", of, index), lambda: _members(rows // below))
-    row = np.arange(len(rows))[:, None] * reach
+    reach, runs, count = fabric.measure_once(("members", groups.of, index), lambda: _members(groups.rows // below))
+    row = np.arange(len(groups.rows))[:, None] * reach
     ends = [np.searchsorted(runs, (row + end // below)[here]) for end in (phase.source, phase.target)]
     return int(min(count[end].min() for end in ends))
 

@@ -175,7 +175,8 @@ def _of_all(cut: Cut) -> dict[str, Any]:
 
 def _of_devices(cut: Cut, schedule: str, least: int, first: int, last: int, previous: int) -> dict[str, Any]:
     p, v = cut.stages, cut.chunks
-    row, mine = TABLE[runs_as(schedule, v)], cut.of_chunks(last).tolist()
+    row, of_chunks = TABLE[runs_as(schedule, v)], cut.of_chunks(last)
+    mine = of_chunks.tolist()
     none, before = [0] * len(mine[0]), cut.before[last]
     ends = [[x for x, count in enumerate(chunk) if count] for chunk in mine]
     turns = all(ends)
@@ -200,10 +201,10 @@ def _of_devices(cut: Cut, schedule: str, least: int, first: int, last: int, prev
         "behind": cut.counts[last + 1 :].sum(axis=0).tolist(),
         "tops": _flags(none, [chunk[-1] for chunk in ends] if turns else []),
         "bottoms": _flags(none, [chunk[0] for chunk in ends] if turns else []),
-        "warm": none if schedule in SPLIT else _passed(mine, warm_up_passes(schedule, p, v, least, last)),
+        "warm": none if schedule in SPLIT else _passed(of_chunks, warm_up_passes(schedule, p, v, least, last)),
     }
     for name, (each, whole) in zip(("early", "late"), (closing[0], closing[-1]), strict=True):
-        found |= {name: _passed(mine, each), f"{name}_passes": sum(each), f"{name}_whole": whole}
+        found |= {name: _passed(of_chunks, each), f"{name}_passes": sum(each), f"{name}_whole": whole}
     return found
 
 
@@ -211,9 +212,9 @@ def _flags(none: Sequence[int], sections: Collection[int]) -> list[int]:
     return [int(x in sections) for x in range(len(none))]
 
 
-def _passed(chunks: Sequence[Sequence[int]], each: Sequence[int]) -> list[int]:
-    """Layers of each section in so many passes of each chunk of a device."""
-    return [sum(count * times for count, times in zip(own, each, strict=True)) for own in zip(*chunks, strict=True)]
+def _passed(chunks: Ints, each: Sequence[int]) -> list[int]:
+    """Layers of each section in so many passes of each chunk of a device. chunks: [chunks, sections] layers."""
+    return (np.array(each) @ chunks).tolist()  # type: ignore[no-any-return]
 
 
 def warm_up_passes(schedule: str, stages: int, chunks: int, micro_batches: int, device: int) -> tuple[int, ...]:

@@ -115,7 +115,7 @@ def run_of(which: Ints) -> slice | Ints:
 
 def stacked(values: Sequence[Array]) -> Array:
     """[values, n]. (Of one, quickly.)"""
-    return values[0][None].copy() if len(values) == 1 else np.stack(values)
+    return values[0][None].copy() if len(values) == 1 else np.concatenate(values).reshape(len(values), -1)
 
 
 ARRAYS = tuple(field.name for field in fields(Figures) if field.name not in ("name", "layer", "repeat", "held"))
@@ -357,5 +357,7 @@ def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = 
 
 
 def some(values: Array) -> bool:
-    """Whether any is not zero; figures that no plan has are one zero, broadcast."""
-    return bool(any(values.strides) and values.any()) if values.size > 1 else bool(values.any())
+    """Whether any is not zero; figures that no plan has are one zero, broadcast. (Most that have any begin with it.)"""
+    if not values.size:
+        return False
+    return bool(values[(0,) * values.ndim]) or (any(values.strides) and bool(values.any()))

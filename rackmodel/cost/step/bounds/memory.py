@@ -10,7 +10,8 @@ Arrays are [plans, columns].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import add
 
@@ -33,8 +34,13 @@ def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, devi
     return held(runs_as(schedule, chunks), stages, micro_batches, chunks, device)
 
 
-Known = dict[tuple[int, ...], dict[str, Array]]
-"""Layers of each section on a device → what of them no schedule changes."""
+@dataclass
+class Known:
+    """What calls for the same sections share. steady: layers of each section on a device → what of them no schedule changes · flying: the
+    sections whose passes hold some of it, of each of IN_FLIGHT."""
+
+    steady: dict[tuple[int, ...], dict[str, Array]] = field(default_factory=dict)
+    flying: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def memory_of(
@@ -78,11 +84,11 @@ def device_memory(
 ) -> dict[str, Array]:
     """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead. known: as of `memory_of`."""
     counts = tuple(int(count) for count in cut.busy[device])
-    known = {} if known is None else known
-    if counts not in known:
-        known[counts] = _steady(sections, counts)
-    steady = known[counts]
-    kept, away = (_under_way([one.held[what] for one in sections], cut, schedule, micro_batches, device) for what in IN_FLIGHT)
+    known = Known() if known is None else known
+    if counts not in known.steady:
+        known.steady[counts] = _steady(sections, counts)
+    steady = known.steady[counts]
+    kept, away = (_under_way(sections, what, cut, schedule, micro_batches, device, known) for what in IN_FLIGHT)
     host = steady["host"] + away
     stays = {what: steady[what] for what in ("weights", "gradients", "optimizer", "kv_cache")}
     return {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
@@ -97,9 +103,16 @@ def least_in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints
     return np.array([float(fullest[count].min(axis=1).max()) for count in counts.tolist()])
 
 
-def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> Array:
-    """[plans, columns] bytes of a device's passes under way, at most. sizes: of a layer of each section, of one pass."""
-    here, most = tuple(x for x, size in enumerate(sizes) if some(size)), np.zeros_like(sizes[0])
+def _under_way(
+    sections: Sequence[AnyFigures | Holding], what: str, cut: Cut, schedule: str, micro_batches: Ints, device: int, known: Known
+) -> Array:
+    """[plans, columns] bytes of a device's passes under way, at most."""
+    sizes = [one.held[what] for one in sections]
+    if what not in known.flying:
+        known.flying[what] = tuple(x for x, size in enumerate(sizes) if some(size))
+    here, most = known.flying[what], np.zeros_like(sizes[0])
+    if not here:
+        return most
     chunks = cut.of_chunks(device)[:, list(here)]
     if (chunks == chunks[0]).all():
         flying = in_flight(schedule, cut.stages, cut.chunks, micro_batches, device)
@@ -107,9 +120,13 @@ def _under_way(sizes: Sequence[Array], cut: Cut, schedule: str, micro_batches: I
     counts = alike(schedule, cut.stages, micro_batches)
     for count in sorted(set(counts.tolist())):
         held_then = _layers_under_way(cut, schedule, count, device, here).tolist()
-        then = reduce(np.maximum, (reduce(add, (sizes[x] * n for x, n in zip(here, layers, strict=True))) for layers in held_then))
+        then = reduce(np.maximum, (_sum(sizes[x] * n for x, n in zip(here, layers, strict=True) if n) for layers in held_then))
         most = np.where(counts == count, then, most)
     return most
+
+
+def _sum(values: Iterable[Array]) -> Array | float:
+    return reduce(add, values, 0.0)
 
 
 @lru_cache(maxsize=4096)

@@ -138,10 +138,22 @@ def in_flight(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -
 @lru_cache(maxsize=1024)
 def moments(schedule: str, stages: int, micro_batches: int, chunks: int, stage: int) -> Ints:
     """[moments, chunks] passes of each chunk whose activations a stage holds as each of its forward passes ends; InputError as `check`."""
-    plan, frees = order(schedule, stages, micro_batches, chunks), (WEIGHT, WHOLE) if schedule in SPLIT else (BACKWARD,)
-    kind, own = plan.kind[stage][:, None], plan.chunk[stage][:, None] == np.arange(chunks)
-    there = np.cumsum(own & (kind == FORWARD), axis=0) - np.cumsum(own & np.isin(kind, frees), axis=0)
-    return _frozen(there[plan.kind[stage] == FORWARD])
+    if schedule in FOLDED:
+        plan, frees = order(schedule, stages, micro_batches, chunks), (WEIGHT, WHOLE) if schedule in SPLIT else (BACKWARD,)
+        kind, own = plan.kind[stage][:, None], plan.chunk[stage][:, None] == np.arange(chunks)
+        there = np.cumsum(own & (kind == FORWARD), axis=0) - np.cumsum(own & np.isin(kind, frees), axis=0)
+        return _frozen(there[plan.kind[stage] == FORWARD])
+    check(schedule, stages, micro_batches, chunks)
+    passes = np.arange(1, micro_batches * chunks + 1)
+    c, d = weave(schedule, stages, micro_batches, chunks, stage)
+    ended = np.maximum(passes - c - d, 0)
+    return _frozen(_of_chunks(passes, stages, chunks) - _of_chunks(ended, stages, chunks)[:, ::-1])
+
+
+def _of_chunks(passes: Ints, stages: int, chunks: int) -> Ints:
+    """[n, chunks] of the first `passes` [n] of their kind those of each chunk: groups of a micro-batch a stage take turns with all."""
+    rounds, rest = np.divmod(passes[:, None], stages * chunks)
+    return np.asarray(rounds * stages + (rest - np.arange(chunks) * stages).clip(0, stages), dtype=np.int64)
 
 
 @lru_cache(maxsize=1024)

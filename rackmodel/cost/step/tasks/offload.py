@@ -115,11 +115,12 @@ def offloaded(
         ("weights", "write", "optimizer"): _trained(cost.section.workload) if updated else 0.0,
         SUM_SO_FAR: 1.0 - 1.0 / columns.micro_batches,
     }
+    nothing = {key for key, part in parts.items() if not np.any(part)}
     for kept in what:
         for name, action, phase in COPIES[kept]:
             size = held.get(name, zero)
             part = parts.get((name, action, phase), 1.0)
-            if not size.any() or not np.any(part) or (kept == "weights" and phase == "optimizer" and not updated):
+            if not size.any() or (name, action, phase) in nothing or (kept == "weights" and phase == "optimizer" and not updated):
                 continue
             mean = cost.held_mean.get(name, size)
             key = id(size), id(mean), name, action, phase, last.get(phase, -1)
