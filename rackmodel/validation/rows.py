@@ -46,6 +46,7 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("served batch", frozenset({"prompt_tokens", "prompt_time_ms", "time_per_token_ms", "batch"}), ""),
     ("served requests", frozenset({"arrival_s", "input_tokens", "output_tokens", "ttft_ms"}), ""),
     ("served", frozenset({"backend", "model_path", "isl", "osl", "tpot_ms"}), ""),
+    ("served as deployed", frozenset({"framework", "gpu", "tp", "input_len", "output_len"}), ""),
     (
         "serving",
         frozenset({"ttft_ms"}),
