@@ -709,3 +709,9 @@ def test_rows_that_say_their_deployment_are_those_of_the_other_forms() -> None:
     assert deployed_rows([_deployed_row(**page)])[0].predicted == most.predicted
     for wrong, why in (({"input_len": ""}, "no lengths of prompts"), ({"dp": "2"}, "dp: ranks of"), ({"tp": "4"}, "the degrees are not")):
         assert str(deployed_rows([_deployed_row(**wrong)])[0].refused).startswith(why)
+
+
+def test_a_server_of_a_machine_that_states_no_kernels_is_said_to_be_at_peak() -> None:
+    chip, gpu = (point_of(_row(system=name, tp_size="4", n_gpus="4")).run.notes for name in ("TPU v6e", "h200_sxm"))
+    said = "tpu_v6e states no measured kernels: peak rates"
+    assert (said in chip, any("peak rates" in note for note in gpu)) == (True, False)
