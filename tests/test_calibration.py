@@ -345,6 +345,12 @@ def test_measured_products_as_spreadsheets_write_them(tmp_path: Path) -> None:
     assert (rows.m[0], rows.n[0], rows.k[0], rows.seconds[0]) == (64, 128, 256, pytest.approx(3e-6))
 
 
+def test_a_precision_is_known_in_capitals_too(tmp_path: Path) -> None:
+    file = tmp_path / "own.csv"
+    file.write_text("gpu,m,n,k,dtype,time_ms\nH200,64,64,64,BF16,0.01\nH200,64,64,64,bfloat16,0.01\nH200,64,64,64,FP8,0.01\n")
+    assert [(rows.precision, len(rows)) for rows in read_products(file)] == [("bf16", 2), ("fp8", 1)]
+
+
 def test_sums_of_a_layers_products_say_how_far_its_fit_is_off() -> None:
     """Five products with a side of 4,096 and five with one of 6,144, for each of four numbers of rows, make 40 sums of four; few rows,
     short sums and long ones are of no layer. Errors of one side: its sums are 1.1 of what the other's say, and those 0.909 of its."""

@@ -317,6 +317,8 @@ def test_show_a_machine_has_rates_energies_latencies_and_sums(run) -> None:
     text = run("show", "dgx_h100")[1]
     assert max(map(len, text.splitlines())) <= 80
     assert "network switch 450 GB/s 14 pJ/bit 2.08 µs a hop" in text
+    torus = run("show", "tpu_v5p")[1]
+    assert "network torus 4x4x4 100 GB/s 5.5 pJ/bit 0.7 µs a hop · both neighbours by 2 links" in torus.replace("\n" + " " * 8, " · ")
     assert "compute fp8 3.748 TFLOP/s 0.102 pJ/FLOP" in text
     assert "static 198.4 kW" in text  # 64 nodes of 2.5 kW, 512 GPUs of 75 W
 

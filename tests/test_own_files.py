@@ -174,6 +174,11 @@ def test_what_serving_emits_and_costs_fits_a_terminal() -> None:
             "st.yaml:5:37: runs.0.set.xpu.memory.bandwidth: ends of",
         ),
         ("runs: [{set: {accelerators: 4}}]\ncolumns: [mfu, embodied]", "st.yaml:6:16: columns.1: no metric called 'embodied'"),
+        ("runs: [{mapper: [data, dta]}]", "st.yaml:5:24: runs.0.mapper.1: no mapper called 'dta'"),
+        (
+            "runs: [{set: {accelerators: 4}}]\nfindings: {f: {claim: c, figures: {a: {y: latncy}}, holds: a < 1}}",
+            "st.yaml:6:43: findings.f.figures.a.y: 'latncy'",
+        ),
     ],
 )
 def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file(
@@ -185,6 +190,20 @@ def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file
     assert isinstance(found.exception, InputError)
     assert str(found.exception).startswith(place)
     assert not list(Path("out").glob("*"))
+
+
+def test_what_a_study_sets_and_finds_is_refused_at_its_place_though_points_were_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finding = "findings: {f: {claim: c, figures: {a: {y: latency, where: {mapper: tensor}}}, holds: a < 1}}"
+    for said, place in (
+        ("runs: [{set: {acelerators: 4}}]", "st.yaml:5:15: runs.0.set.acelerators: nothing is called 'acelerators'"),
+        (f"runs: [{{set: {{accelerators: 4}}}}]\n{finding}", "st.yaml:6:39: findings.f.figures.a: no point has run 'main'"),
+    ):
+        Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
+        found = CliRunner().invoke(app, ["sweep", "st.yaml", "--workers", "1"])
+        assert str(found.exception).startswith(place)
 
 
 def test_paths_of_a_study_start_from_its_folder(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +226,9 @@ def test_paths_of_a_study_start_from_its_folder(run, tmp_path: Path, monkeypatch
     (tmp_path / "deep" / "own.yaml").unlink()
     code, _, err = run("sweep", "deep/st.yaml")
     assert code == 2
-    assert "deep/own.yaml: architecture: no such file, and this path starts from the study's folder, not from here" in err
+    assert (
+        "deep/st.yaml:2:15: architecture: 'deep/own.yaml': no such file, and this path starts from the study's folder, not from here" in err
+    )
 
 
 def test_columns_that_are_asked_for_are_shown_beside_charts_whose_numbers_are_short(run) -> None:

@@ -433,6 +433,13 @@ def test_a_row_whose_machine_states_no_kernels_says_that_it_is_at_peak() -> None
     assert not any("peak rates" in said for said in measured.assumptions)
 
 
+def test_a_row_beyond_its_machine_s_peak_says_so(tmp_path: Path) -> None:
+    plain, beyond = validate([table(tmp_path / "own.csv", [RUN, RUN | {"id": "two", "iteration_time_s": "1e-3"}])]).rows
+    said = [[note for note in one.assumptions if "another precision or unit?" in note] for one in (plain, beyond)]
+    assert said[0] == []
+    assert said[1][0].endswith("times the machine's peak at fp16: another precision or unit?")
+
+
 def test_weights_are_sharded_over_as_many_ranks_as_a_row_says() -> None:
     assert case(sharding="FSDP=2").key == case(sharding="FULL_SHARD").key
     assert case(sharding="fsdp=0").key == case(sharding="ZeRO-1").key

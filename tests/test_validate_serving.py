@@ -26,7 +26,7 @@ from rackmodel.validation.served_pools import ran_in_pools
 from rackmodel.validation.served_requests import _Run
 from rackmodel.validation.servers import CHOSEN, DEALT, DRAFTS, WIDTHS, _workload, engine_of
 from rackmodel.validation.serving import _deployment, point_of, serving_rows, workers_of
-from rackmodel.validation.serving_forms import _largest_load, _planned
+from rackmodel.validation.serving_forms import _largest_load, _planned, deployed_rows, largest_load_rows
 from rackmodel.validation.serving_words import SettingWords, settings_of
 from rackmodel.validation.words import Refused, words
 
@@ -673,3 +673,45 @@ def test_ranks_that_do_not_share_out_the_heads_are_refused_and_a_request_beyond_
     assert fits.predicted is not None
     assert beyond.predicted is not None
     assert (fits.over_capacity, beyond.over_capacity) == (False, True)
+
+
+def _deployed_row(**cells: str) -> PublishedRow:
+    own = {
+        "framework": "TensorRT-LLM",
+        "model": "Llama-3.3-70B",
+        "gpu": "H100-SXM",
+        "n_gpus": "2",
+        "tp": "2",
+        "pp": "1",
+        "precision": "fp8",
+    }
+    return PublishedRow("row", "mine", "served as deployed", {**own, "input_len": "1024", "output_len": "128", **cells}, "rows.csv", 2)
+
+
+def test_rows_that_say_their_deployment_are_those_of_the_other_forms() -> None:
+    loaded = deployed_rows([_deployed_row(max_batch="16", itl_median_ms="20", ttft_ms="90", out_tok_s="800")])
+    cells = {
+        "backend": "trtllm",
+        "model_path": "Llama-3.3-70B",
+        "system": "H100",
+        "isl": "1024",
+        "osl": "128",
+        "tp_size": "2",
+        "n_gpus": "2",
+    }
+    plain = {"gemm_quant_mode": "", "moe_quant_mode": "", "origin": "", "tpot_ms": "20", "ttft_ms": "90"}
+    served = serving_rows([_row(**{**cells, **plain, "concurrency": "16"})])
+    assert [one.predicted for one in loaded] == [one.predicted for one in served]
+    assert [one.measured for one in loaded] == pytest.approx([0.02, 0.09, 400.0])
+    at_most = {"model": "Llama-3.3-70B", "gpu": "H100", "tp": "2", "unit": "out_tok_s_per_gpu", "value": "400", "isl": "5000", "osl": "500"}
+    (most,) = largest_load_rows([PublishedRow("row", "mine", "served at most", {**at_most, "precision": "fp8"}, "rows.csv", 2)])
+    page = {"input_len": "5000", "output_len": "500", "out_tok_s": "800", "source": "perf-overview"}
+    assert deployed_rows([_deployed_row(**page)])[0].predicted == most.predicted
+    for wrong, why in (({"input_len": ""}, "no lengths of prompts"), ({"dp": "2"}, "dp: ranks of"), ({"tp": "4"}, "the degrees are not")):
+        assert str(deployed_rows([_deployed_row(**wrong)])[0].refused).startswith(why)
+
+
+def test_a_server_of_a_machine_that_states_no_kernels_is_said_to_be_at_peak() -> None:
+    chip, gpu = (point_of(_row(system=name, tp_size="4", n_gpus="4")).run.notes for name in ("TPU v6e", "h200_sxm"))
+    said = "tpu_v6e states no measured kernels: peak rates"
+    assert (said in chip, any("peak rates" in note for note in gpu)) == (True, False)

@@ -87,7 +87,7 @@ def read_products(path: Path) -> list[ProductRows]:
             continue
         values = [_number(cells.get(name), name, where) for name in ("m", "n", "k", time)]
         gpu, precision = (next((cell for c in columns if (cell := cells.get(c))), "") for columns in (GPUS, PRECISIONS))
-        _, rows = found.setdefault((gpu, WORDS.get(precision, precision)), (where, []))
+        _, rows = found.setdefault((gpu, WORDS.get(precision.lower(), precision.lower())), (where, []))
         rows.append((*values[:3], values[3] * TIMES[time]))
     if empty:
         raise InputError("no rows below the names of columns", where=Where(str(path), 1, 1))

@@ -79,13 +79,15 @@ def sweep(
     _check(spec, asks, inputs)
     where = folder(output)
     with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
-        points = _solved(spec, file, own, (workers, scheduler, asks))
+        with _in_set(spec, own, inputs):
+            points = _solved(spec, file, own, (workers, scheduler, asks))
         plain = {name: _charted(name, spec, points, (), inputs) for name, chart in spec.charts.items() if not chart.finding}
-        found, flips = (
-            _ranged(spec, own, carbon, draw=where is not None)
-            if ranges
-            else ([finding for check in checks for finding in check(points, carbon)], {})
-        )
+        with _in_file(inputs):
+            found, flips = (
+                _ranged(spec, own, carbon, draw=where is not None)
+                if ranges
+                else ([finding for check in checks for finding in check(points, carbon)], {})
+            )
         tables = {name: plain[name] if name in plain else _charted(name, spec, points, found, inputs) for name in spec.charts}
         if export is not None:
             exported(points.rows, export, where)
@@ -112,11 +114,30 @@ def _solved(spec: StudySpec, file: StudyFile, own: Sets, by: tuple[int | None, s
         line.wipe()
 
 
+@contextmanager
+def _in_set(spec: StudySpec, own: Sets, inputs: Sequence[str]) -> Iterator[None]:
+    """Faults of a setting get the place where a run of the study's file says it, if there is one and no --set of the command does."""
+    from rackmodel.errors import InputError
+    from rackmodel.inputs import load
+    from rackmodel.inputs.problems import placed
+
+    try:
+        yield
+    except InputError as problem:
+        said = [(number, name) for number, run in enumerate(spec.runs) for name in run.set if name not in own]
+        path = next((f"runs.{n}.set.{name}" for n, name in said if str(problem.where).startswith(f"--set {name}=")), "")
+        if not path or len(inputs) != 1:
+            raise
+        told = InputError(problem.message, path=path, known=problem.known, given=problem.given, more=problem.more)
+        raise placed(told, load("study", inputs[0])) from None
+
+
 def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str]) -> None:
     """Raise InputError, at its place in the study's file, for what can be told before a point is solved: names, columns of charts."""
     from rackmodel.studies.before import check_chart, check_names
 
-    check_names(asks)
+    with _in_file(inputs):
+        check_names(asks, spec if len(inputs) == 1 else None)
     settings = dict.fromkeys(name for ask in asks for name in ask.settings)
     for name, chart in spec.charts.items():
         with _placed(name, inputs):
@@ -135,7 +156,7 @@ def _charted(name: str, spec: StudySpec, points: Points, found: Sequence[Finding
 
 @contextmanager
 def _in_file(inputs: Sequence[str]) -> Iterator[None]:
-    """Faults of runs and columns get their place in the study's file, if there is one."""
+    """Faults of runs, columns and findings get their place in the study's file, if there is one."""
     from rackmodel.errors import InputError
     from rackmodel.inputs import load
     from rackmodel.inputs.problems import placed
@@ -143,7 +164,7 @@ def _in_file(inputs: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except InputError as problem:
-        if problem.where is not None or len(inputs) != 1:
+        if problem.where is not None or not problem.path or len(inputs) != 1:
             raise
         raise placed(problem, load("study", inputs[0])) from None
 

@@ -8,7 +8,7 @@ import yaml
 
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.mapper.mapspace import Mapspace
-from rackmodel.model.architecture import Architecture, Level
+from rackmodel.model.architecture import Architecture, Level, Network
 from rackmodel.model.mapping import MapperSpec, homes_of
 from rackmodel.model.resources import Compute
 from rackmodel.model.workload import Workload
@@ -79,13 +79,22 @@ def _level(level: Level) -> list[str]:
         parts += _compute(level.compute)
     if level.network is not None:
         n = level.network
-        told = [n.topology, format_si(n.bandwidth_bytes_per_s, "B/s"), _per_bit(n.energy_j_per_byte)]
+        shape = "x".join(map(str, n.shape or ()))
+        told = [n.topology, shape, format_si(n.bandwidth_bytes_per_s, "B/s"), _per_bit(n.energy_j_per_byte)]
         told += [format_si(n.latency_s, "s") + " a hop"] if n.latency_s else []
+        told += [f"oversubscribed {n.oversubscription:g}"] if n.oversubscription != 1 else []
         parts.append(f"network {' '.join(word for word in told if word)}")
+        parts += [_neighbours(n)] if n.topology in ("ring", "torus") else []
     if level.static_power_w:
         hosts = f" of {level.hosts} hosts" if level.hosts > 1 else ""
         parts.append(f"static {format_si(level.static_power_w, 'W')}{hosts}")
     return parts
+
+
+def _neighbours(network: Network) -> str:
+    """How many links a child has to both neighbours of one dimension: its ways left and right share them."""
+    count = f"{network.links} link{'s' if network.links > 1 else ''}" if network.links else "one link an accelerator"
+    return f"both neighbours by {count}"
 
 
 def _compute(compute: Compute) -> list[str]:

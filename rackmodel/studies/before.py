@@ -12,13 +12,13 @@ from rackmodel.inputs.comparison import saying
 from rackmodel.inputs.library import exists
 from rackmodel.studies.metrics import METRICS, metric
 from rackmodel.studies.plan import Ask
-from rackmodel.studies.study import ChartSpec
+from rackmodel.studies.study import ChartSpec, StudySpec
 
 POINT_COLUMNS = ("run", "architecture", "workload", "mapper", "profile")
 
 
-def check_names(asks: Sequence[Ask]) -> None:
-    """Raise InputError, with all of them, for inputs that are no name of the library and no file."""
+def check_names(asks: Sequence[Ask], study: StudySpec | None = None) -> None:
+    """Raise InputError, with all of them, for inputs that are no name of the library and no file. study: whose file says them."""
     problems = []
     for kind in POINT_COLUMNS[1:]:
         for name, file in {getattr(ask, kind): ask.file(kind) for ask in asks if getattr(ask, kind) is not None}.items():
@@ -29,9 +29,23 @@ def check_names(asks: Sequence[Ask]) -> None:
                     elsewhere = (
                         ", and this path starts from the study's folder, not from here" if file != name and exists(Path(name)) else ""
                     )
-                    problems.append(saying(problem, elsewhere).at(problem.where, kind))
+                    said = saying(problem, elsewhere)
+                    if study is not None and problem.where is not None:  # a path of the study's file, which has the place
+                        said = InputError(f"'{problem.where}': {said.message}", known=said.known, given=said.given)
+                    problems.append(said.at(said.where, _path(kind, name, study)))
     if problems:
         raise together(problems)
+
+
+def _path(kind: str, name: str, study: StudySpec | None) -> str:
+    """Where a study's file says an input; without one the input's kind."""
+    for number, run in enumerate(study.runs if study is not None else ()):
+        said = getattr(run, kind)
+        if name == said:
+            return f"runs.{number}.{kind}"
+        if isinstance(said, list) and name in said:
+            return f"runs.{number}.{kind}.{said.index(name)}"
+    return kind
 
 
 def check_columns(names: Sequence[str]) -> None:

@@ -130,7 +130,9 @@ class FigureSpec(Spec):
     """A figure of a study's own finding: of one point, or one for each value of `over`."""
 
     run: str = Field(default="main", description="name of the runs whose points it reads")
-    y: str = Field(description="latency, energy or memory of a point, or a column of the ledger, summed over its rows")
+    y: Literal["latency", "energy", "memory", "joules", "seconds", "exposed_seconds", "amount"] = Field(
+        description="latency, energy or memory of a point, or a column of the ledger, summed over its rows"
+    )
     where: dict[str, Value | list[Value]] = Field(default_factory=dict, description="filter on points and on ledger columns")
     over: str | None = Field(default=None, description="a key of `set`, or workload, mapper, architecture: a figure for each value")
 

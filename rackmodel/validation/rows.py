@@ -46,7 +46,12 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("served batch", frozenset({"prompt_tokens", "prompt_time_ms", "time_per_token_ms", "batch"}), ""),
     ("served requests", frozenset({"arrival_s", "input_tokens", "output_tokens", "ttft_ms"}), ""),
     ("served", frozenset({"backend", "model_path", "isl", "osl", "tpot_ms"}), ""),
-    ("serving", frozenset({"ttft_ms"}), "serving is not priced yet"),
+    ("served as deployed", frozenset({"framework", "gpu", "tp", "input_len", "output_len"}), ""),
+    (
+        "serving",
+        frozenset({"ttft_ms"}),
+        "of served models, but for the columns that tell the deployment: backend, model_path, isl, osl, tpot_ms",
+    ),
 )
 """(kind, columns that tell it, why it cannot be priced: '' where it is). The first that fits."""
 

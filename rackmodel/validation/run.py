@@ -28,7 +28,7 @@ from rackmodel.validation.score import Score, ScoredRow, anchored, score
 from rackmodel.validation.served_batches import batch_rows
 from rackmodel.validation.served_requests import request_rows
 from rackmodel.validation.serving import serving_rows
-from rackmodel.validation.serving_forms import largest_load_rows, planned_rows
+from rackmodel.validation.serving_forms import deployed_rows, largest_load_rows, planned_rows
 from rackmodel.validation.shaped import shaped_rows
 from rackmodel.validation.words import words
 
@@ -47,12 +47,13 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "layer operation": layer_rows,
     "served requests": request_rows,
     "served at most": largest_load_rows,
+    "served as deployed": deployed_rows,
     "served at best": best_rows,
     "served by plan": planned_rows,
     "served batch": batch_rows,
 }
 """Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
-SERVED = ("served", "served by plan", "served at most", "served at best")
+SERVED = ("served", "served by plan", "served at most", "served as deployed", "served at best")
 """Kinds of rows that take long: those of each engine by themselves."""
 
 

@@ -125,12 +125,16 @@ def _scored(case: TrainingCase, step: PricedStep) -> Iterator[ScoredRow]:
     system = case.row.text("gpu")
     assumptions = (*case.assumptions, *step.notes)
     over = bool(step.capacity) and step.bytes > step.capacity
+    measured = measured_seconds(case, step)
+    share = step.flops / (measured * step.peak * case.accelerators)
+    if share > 1.0:
+        assumptions = (*assumptions, f"the row says {share:.2g} times the machine's peak at {case.precision}: another precision or unit?")
     yield ScoredRow(
         id=row.id,
         dataset=row.dataset,
         system=system,
         precision=case.precision,
-        measured=measured_seconds(case, step),
+        measured=measured,
         predicted=step.seconds,
         assumptions=assumptions,
         over_capacity=over,

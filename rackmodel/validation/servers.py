@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.gpu import unmeasured
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
@@ -92,7 +93,15 @@ class ServedRun:
         started = (
             f"no document tells with which settings its server was started: those of the profile {self.engine.profile}" if default else ""
         )
-        return tuple(note for note in (self.machine.note, self.model.note, self.benchmark.source, started) if note)
+        said = (self.machine.note, self.model.note, self.benchmark.source, started, _at_peak(self.engine.profile, *self.machine.named))
+        return tuple(note for note in said if note)
+
+
+@cache
+def _at_peak(profile: str, machine: str, changes: tuple[tuple[str, str], ...]) -> str:
+    """A sentence where the machine states no kernels that were measured; ''."""
+    found = machine_of(machine, changes)
+    return f"{found.name} states no measured kernels: peak rates" if unmeasured(read_profile(profile), found) else ""
 
 
 def run_of(row: PublishedRow, clients: float | None) -> ServedRun:

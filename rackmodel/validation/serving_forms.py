@@ -2,6 +2,7 @@
 
 model gpu tp pp ep_dp unit value            output tokens a second at the largest load: a run of requests that are all there
 model engine parallel concurrency           tp8: tensor parallel; tep8: experts dealt out; dep8: attention data parallel as well
+framework model gpu tp input_len output_len a deployment with its batch, or without one at the largest load
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from rackmodel.validation.words import Refused
 
 PLAN = re.compile(r"(tp|tep|dep)(\d+)$")
 RANKS = re.compile(r"attention DP(\d+) \+ EP(\d+)$")
+BATCHES = ("avg_batch", "max_batch")
+"""Columns of the requests that a deployment has at once, what was counted before what was allowed."""
 UNITS = ("out_tok_s_per_gpu", "out_tok_s_total")
 OVERVIEW = re.compile(r"perf-overview\.md \(v0\.(\d+)[.,)]")
 """A page of TensorRT-LLM's that says its release, before 1.0."""
@@ -33,6 +36,12 @@ def largest_load_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def planned_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Rows that name their plan in a word."""
     return _as_served(rows, _planned, serving_rows)
+
+
+def deployed_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Rows that say their deployment in columns of its own, at a batch or at the largest load."""
+    full = [row for row in rows if not row.text(*BATCHES)]
+    return _as_served(full, _deployed, offline_rows) + _as_served([row for row in rows if row.text(*BATCHES)], _deployed, serving_rows)
 
 
 def _as_served(
@@ -103,6 +112,36 @@ def _planned(row: PublishedRow) -> dict[str, str]:
         "tpot_ms": row.text("tpot_median_ms"),
         "origin": "token_position",
         "curve_key": f"{row.text('model')}|{row.text('parallel')}|{row.text('concurrency')}",
+    }
+
+
+def _deployed(row: PublishedRow) -> dict[str, str]:
+    tensor, stages, ranks, expert = (int(row.number(name) or 1) for name in ("tp", "pp", "dp", "ep"))
+    count = int(row.number("n_gpus") or tensor * stages)
+    if not (row.text("input_len") and row.text("output_len")):
+        raise Refused("no lengths of prompts and answers (columns input_len, output_len)")
+    if ranks > 1:
+        raise Refused("dp: ranks of attention data and servers beside each other are not told apart")
+    if count != tensor * stages:
+        raise Refused("the degrees are not those of all GPUs")
+    rate = row.number("out_tok_s_per_gpu") or (row.number("out_tok_s") or 0.0) / count
+    return {
+        "backend": row.text("framework"),
+        "model_path": row.text("model"),
+        "system": row.text("gpu"),
+        "mode": "agg",
+        "isl": row.text("input_len"),
+        "osl": row.text("output_len"),
+        "n_gpus": str(count),
+        "tp_size": str(tensor),
+        "pp_size": str(stages),
+        "moe_ep_size": str(expert),
+        "concurrency": row.text(*BATCHES) or FULL,
+        "tpot_ms": row.text("itl_median_ms"),
+        "ix_joules_per_output_token": row.text("energy_j_per_out_tok"),
+        "out_tok_s_per_gpu": str(rate),
+        "origin": "perf-overview" if "perf-overview" in row.text("source") else row.dataset,
+        "curve_key": f"{row.text('model')}|{row.text('gpu')}|{row.text('input_len')}|{row.text('output_len')}",
     }
 
 
