@@ -308,7 +308,7 @@ def test_groups_of_equal_lengths_part_as_those_that_are_run(clients: int, prompt
     of ten waves were up to 90 % too soon."""
     model = LinearModel(cache_s=1e-9)
     loop = PooledLoop(clients=clients, prompts=1, decodes=decodes, prompt=prompt, output=922, budget=budget, model=model, bandwidth=5e11)
-    assert abs(loop.gaps()["TTFT"]) < 0.35
+    assert abs(loop.gaps()["TTFT"]) < 0.4
 
 
 def test_a_rate_that_prompts_cannot_keep_alone_makes_batches() -> None:

@@ -139,9 +139,10 @@ def point_of(row: PublishedRow) -> Point:
 
 
 def _accelerators(row: PublishedRow) -> float | None:
-    """`n_gpus` of a row; where nothing is said of it, what its degrees make. Unless that was worked out from a throughput and is not what its degrees say: the source multiplied a tensor
-    degree by that of the experts, and the throughput is of a later run of the same plan, with other prompts (InferenceX, pull request
-    1502). Of eleven such rows four do not hold their weights and two name more accelerators than a server has."""
+    """`n_gpus` of a row; where nothing is said of it, what its degrees make. Unless it was worked out from a throughput and is not what its
+    degrees say: the source multiplied a tensor degree by that of the experts, and the throughput is of a later run of the same plan, with
+    other prompts (InferenceX, pull request 1502). Of eleven such rows four do not hold their weights and two name more accelerators than
+    a server has."""
     said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
     if tensor and not row.text("n_gpus", "n_gpus_basis"):
         return tensor * (row.number("pp_size") or 1.0) * (row.number("attention_dp_size") or 1.0)
