@@ -327,8 +327,8 @@ def test_first_prompts_wait_for_a_place(clients: int, prompts: int) -> None:
 
 
 def test_a_worker_of_decodes_looks_between_its_steps() -> None:
-    """Of 64 clients at one worker. A cache of 1,000 tokens takes 2.6 ms and a step t, longer: half of t to the look that asks for it, then t;
-    of one that was asked for before the prompt half of t, its way, half of t; a first token again is one t, and a look at every tenth
+    """Of 64 clients at one worker. A cache of 1,000 tokens takes 2.6 ms and a step t, longer: half of t to the look that asks for it, then
+    t; of one that was asked for before the prompt half of t, its way, half of t; a first token again is one t, and a look at every tenth
     step, 5 t for the half."""
 
     def first_s(**said: float) -> tuple[float, float]:

@@ -11,8 +11,9 @@
                  TPOT = t(B / D, 0): nothing disturbs them; a request joins between two steps, after those scheduled ahead
 
 Looks. A worker of decodes looks at its queue between two of its steps t (of `polled` steps, between two of those), and sees there, too,
-what has arrived. TensorRT-LLM's and vLLM's asks for a cache that is done: half of t, and then whole steps, ceil(K / t); SGLang's sets room
-aside, and only then may the prompt begin: half of t before it and half of t after K. vLLM's computes the first token once more, one t.
+what has arrived. TensorRT-LLM's and vLLM's asks for a cache that is done: half of t, and then whole steps, max(t, K + t / 2) in the mean;
+SGLang's sets room aside, and only then may the prompt begin: half of t before it and half of t after K. vLLM's computes the first token
+once more, one t.
 
 Groups. Prompts of one batch begin to decode together, end together, and come back together. A worker that waits takes the first one of
 them alone and the others after it, so that a group loses one each wave, once it finds the worker waiting: the k-th group of a train from
@@ -304,7 +305,7 @@ def _joins(decodes: Pool, there: Array, clients: Array, step: Array, moving: Arr
     """[n] seconds from the end of a transfer till a worker that has others joins a request to its steps, and has its first token. moving:
     [n] seconds of the transfer, which begins between two steps unless room was set aside before the prompt."""
     schedule, batch = decodes.schedule, step / decodes.schedule.stages
-    rest = np.where(schedule.asks_first > 0, 0.5 * batch, np.ceil(moving / batch - 1e-9) * batch - moving)
+    rest = np.where(schedule.asks_first > 0, 0.5 * batch, np.maximum(batch - moving, 0.5 * batch))
     again = np.where(schedule.first_again > 0, step, 0.0)
     return np.asarray(_busy(decodes, there, clients) * (rest + schedule.ahead * batch) + again)
 

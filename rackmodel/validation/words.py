@@ -360,10 +360,10 @@ class Words:
         for word, served in self.served.items():
             self.checkpoints.setdefault(name_and_format(word)[0], served)
         self.formats = _table(one for file in every for one in file.formats)
-        self.settings = [self._by_every_name(one) for file in every for one in file.settings]
-        self.set_models = {name_and_format(str(word))[0] for one in self.settings for word in one.when.get("model", [])}
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.benchmarked = _table(one for file in every for one in file.benchmarked)
+        self.settings = [self._by_every_name(one) for file in every for one in file.settings]
+        self.set_models = {name_and_format(str(word))[0] for one in self.settings for word in one.when.get("model", [])}
         self.ranks = [one for file in every for one in file.ranks]
         self.pooled = [one for file in every for one in file.pooled]
         self.draft_acceptance = {one.drafts: one for file in every for one in file.draft_acceptance}
