@@ -2,9 +2,10 @@
 
     python -m tests.pooled_loops [COUNT] [SEED]      how far apart they are, by lengths and load
 
-Prompts' workers take what waits, batch by batch; each hands on one cache after the other; decodes' workers go step by step, and whoever
-comes joins the one after the step under way. Requests are dealt to workers of both pools in turn. Each client sends its requests one
-after the other, of which the first, that all send at once, and the last are not read.
+Prompts' workers take what waits, batch by batch; each hands on one cache after the other. Decodes' workers go step by step, and look
+between two steps: at requests whose prompts are done, to ask for their caches, or at new ones, whose prompts may begin then; and at caches
+that came. Requests are dealt to workers of both pools in turn. Each client sends its requests one after the other, of which the first,
+that all send at once, and the last are not read.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class PooledLoop:
     budget: int = 8192
     room: int = 100_000
     ahead: int = 0
+    asks_first: int = 0
     bandwidth: float = 50e9
     waves: int = 10
     model: LinearModel = field(default_factory=LinearModel, hash=False)
@@ -48,7 +50,7 @@ class PooledLoop:
         variation = (1.0 - self.least) / (1.0 + self.least) / 3**0.5
         requests = Requests.of(prompt=self.prompt, output=self.output, variation=variation, waves=self.waves)
         first = Pool(self.model, Schedule.of(mixed=0, token_budget=self.budget), self.prompts, np.array([1e6]))
-        then = Pool(self.model, Schedule.of(ahead=self.ahead), self.decodes, np.array([float(self.room)]))
+        then = Pool(self.model, Schedule.of(ahead=self.ahead, asks_first=self.asks_first), self.decodes, np.array([float(self.room)]))
         way = Transfer(lambda tokens: PER_TOKEN * tokens, self.bandwidth)
         found = pools_closed_loop(first, then, way, requests, np.array([float(self.clients)]))
         figures = {
@@ -82,9 +84,11 @@ class _Run:
         self.prompt, self.output = (np.maximum(one, 1.0) for one in even)
         self.asked, self.first, self.ended = (np.zeros(self.count) for _ in range(3))
         self.sent = self.dealt = self.passed_on = 0
+        self.own: dict[int, int] = {}  # number → worker of decodes
         self.lines: list[deque[list[float]]] = [deque() for _ in range(loop.prompts)]
         self.under_way: list[list[int] | None] = [None] * loop.prompts
         self.link_free = [0.0] * loop.prompts
+        self.told: list[list[tuple[int, int]]] = [[] for _ in range(loop.decodes)]  # requests that it has not looked at, prompts' worker
         self.waiting: list[deque[tuple[float, int]]] = [deque() for _ in range(loop.decodes)]
         self.decoding: list[list[tuple[int, int]]] = [[] for _ in range(loop.decodes)]  # the step that one ends after, and its number
         self.taken, self.context = [0] * loop.decodes, [0.0] * loop.decodes
@@ -113,8 +117,19 @@ class _Run:
     def _send(self, now: float) -> None:
         if self.sent < self.count:
             self.asked[self.sent] = now
-            heapq.heappush(self.events, (now, ARRIVES, self.sent))
+            if self.loop.asks_first:
+                self._tell(now, self.sent, -1)
+            else:
+                heapq.heappush(self.events, (now, ARRIVES, self.sent))
             self.sent += 1
+
+    def _tell(self, now: float, number: int, prompts: int) -> None:
+        """A request comes to a worker of decodes, whose turn it is. prompts: worker that did its prompt; -1: none yet."""
+        to, self.passed_on = self.passed_on % self.loop.decodes, self.passed_on + 1
+        self.own[number] = to
+        self.told[to].append((number, prompts))
+        if not self.decoding[to]:
+            self._looks(now, to)
 
     def _arrives(self, now: float, number: int) -> None:
         worker, self.dealt = self.dealt % self.loop.prompts, self.dealt + 1
@@ -138,13 +153,26 @@ class _Run:
 
     def _ends(self, now: float, worker: int) -> None:
         for number in self.under_way[worker] or []:
-            begins = max(now, self.link_free[worker])
-            self.link_free[worker] = begins + PER_TOKEN * self.prompt[number] / self.loop.bandwidth
-            heapq.heappush(self.events, (self.link_free[worker], HANDED, number))
+            if self.loop.asks_first:
+                self._hands_on(now, number, worker)
+            else:
+                self._tell(now, number, worker)
         self._begins(now, worker)
 
+    def _hands_on(self, now: float, number: int, worker: int) -> None:
+        self.link_free[worker] = max(now, self.link_free[worker]) + PER_TOKEN * self.prompt[number] / self.loop.bandwidth
+        heapq.heappush(self.events, (self.link_free[worker], HANDED, number))
+
+    def _looks(self, now: float, worker: int) -> None:
+        told, self.told[worker] = self.told[worker], []
+        for number, prompts in told:
+            if prompts < 0:
+                heapq.heappush(self.events, (now, ARRIVES, number))
+            else:
+                self._hands_on(now, number, prompts)
+
     def _handed(self, now: float, number: int) -> None:
-        worker, self.passed_on = self.passed_on % self.loop.decodes, self.passed_on + 1
+        worker = self.own[number]
         self.waiting[worker].append((now, number))
         if not self.decoding[worker] and len(self.waiting[worker]) == 1:
             self.starts[worker].extend([now] * (self.loop.ahead + 1))
@@ -158,6 +186,7 @@ class _Run:
             self.ended[number] = now
             self._send(now)
         self.starts[worker].append(now)
+        self._looks(now, worker)
         while waiting and len(decoding) < self.loop.room and (waiting[0][0] <= self.starts[worker][0] or not decoding):
             _, number = waiting.popleft()
             self.first[number] = now
@@ -191,6 +220,7 @@ def drawn(number: int) -> PooledLoop:
         ahead=pick.choice([0, 1]),
         bandwidth=10 ** pick.uniform(10.0, 11.7),
         waves=pick.choice([10, 10, 40]),
+        asks_first=pick.choice([0, 1]),
         model=model,
     )
 

@@ -223,6 +223,29 @@ def test_a_row_whose_name_alone_says_a_format_is_of_that_format() -> None:
     assert dict(point_of(_row(model_path="Qwen/Qwen3-32B-FP8", precision="bf16", gemm_quant_mode="")).server.widths) == {}
 
 
+@pytest.mark.parametrize(("said", "wanted"), [("FP8", "fp8"), ("fp8_block", "fp8"), ("nvfp4", "fp4"), ("NVFP4", "fp4")])
+def test_a_format_by_any_of_its_words_is_that_of_the_checkpoint(said: str, wanted: str) -> None:
+    """'FP8' of DeepSeek was one scale for all, not its blocks; 'nvfp4' narrowed attention, too."""
+    of = {"model_path": "deepseek-ai/DeepSeek-R1", "gemm_quant_mode": "", "backend": "sglang", "system": "B200"}
+    assert point_of(_row(**of, precision=said)).server == point_of(_row(**of, precision=wanted)).server
+
+
+def test_accelerators_that_nothing_is_said_of_are_those_of_the_degrees() -> None:
+    unsaid = {"n_gpus": "", "n_gpus_basis": ""}
+    assert point_of(_row(**unsaid, tp_size="4", pp_size="2")).server.deployment == Deployment(tensor=4, pipeline=2, expert_tensor=4)
+    with pytest.raises(Refused, match="n_gpus is empty: inconsistent"):
+        point_of(_row(n_gpus="", n_gpus_basis="inconsistent"))
+    with pytest.raises(Refused, match="9 accelerators in 2 equal stages"):
+        point_of(_row(n_gpus="9", pp_size="2"))
+
+
+def test_a_row_of_pools_without_a_time_is_refused(tmp_path: Path) -> None:
+    """It ended in a traceback."""
+    cells = CELLS | {"mode": "disagg", "ttft_ms": "", "tpot_ms": "", "n_gpus": "", "prefill_num_workers": "1", "decode_num_workers": "1"}
+    found = validate([_file(tmp_path, "e2e_serving_silicon.csv", cells | {"prefill_tp_size": "8", "decode_tp_size": "8"})])
+    assert [row.refused for row in found.rows] == ["no measured time"]
+
+
 def test_a_checkpoint_that_no_table_names_is_told_and_an_unknown_model_is_refused() -> None:
     notes = point_of(_row(model_path="someone/Qwen3-32B-AWQ")).run.notes
     assert any("checkpoint of Qwen/Qwen3-32B" in note for note in notes)

@@ -237,6 +237,13 @@ class Engine(Spec):
     held: NonNegativeInt = Field(default=0, description="steps for which a new prompt waits for company")
     held_until: Share = Field(default=1.0, description="share of the budget that ends that wait")
     polled: PositiveInt = Field(default=1, description="decode steps from one look at the queue to the next")
+    asks_first: bool = Field(
+        default=False,
+        description="of pools: whether a worker of decodes sets room aside before the prompt begins; else it asks for the cache after it",
+    )
+    first_again: bool = Field(
+        default=False, description="of pools: whether a worker of decodes computes the first token once more, from the cache that it got"
+    )
     reserves: bool = Field(default=False, description="whether a request is admitted only when its whole output fits the cache")
     graph_sequences: NonNegativeInt = Field(default=512, description="most decodes of a step that is launched as a captured graph")
     graphs_of: Literal["sequence", "token"] = Field(

@@ -8,7 +8,12 @@
                  worked on, t(b) = f + p b; and no less than groups that have not parted yet take (below)
     transfer     K = a prompt's cache over the link + latency: charged to the first token, which the decode pool sends on
     decodes      D workers, to which requests are dealt in turn (routing.py): B of N make tokens, the others wait for a place.
-                 TPOT = t(B / D, 0): nothing disturbs them; a request joins after the step under way, and those scheduled ahead
+                 TPOT = t(B / D, 0): nothing disturbs them; a request joins between two steps, after those scheduled ahead
+
+Looks. A worker of decodes looks at its queue between two of its steps t (of `polled` steps, between two of those), and sees there, too,
+what has arrived. TensorRT-LLM's and vLLM's asks for a cache that is done: half of t, and then whole steps, max(t, K + t / 2) in the mean;
+SGLang's sets room aside, and only then may the prompt begin: half of t before it and half of t after K. vLLM's computes the first token
+once more, one t.
 
 Groups. Prompts of one batch begin to decode together, end together, and come back together. A worker that waits takes the first one of
 them alone and the others after it, so that a group loses one each wave, once it finds the worker waiting: the k-th group of a train from
@@ -172,12 +177,13 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         there = (low + high) / 2.0
         making = dealt.served(there)
         step, busy, per_s = rate.at(making)
-        first = _first(at, requests, decodes.schedule, step, per_s) + moving + _joins(decodes, making, clients, step) + asking
+        joins = _looks(decodes, making, clients, step) + _joins(decodes, making, clients, step, moving)
+        first = _first(at, requests, decodes.schedule, step, per_s) + moving + joins + asking
         more = (there + per_s * first < clients) & (per_s * at.drain_s / prompts.workers < 1.0)
         low, high = np.where(more, there, low), np.where(more, high, there)
     there = dealt.served(low)
     step, busy, per_s = rate.at(there)
-    joins = _joins(decodes, there, clients, step) + asking
+    joins = _looks(decodes, there, clients, step) + _joins(decodes, there, clients, step, moving) + asking
     working = per_s * at.drain_s / prompts.workers
     busy_s, joules = at.work(per_s / prompts.workers)
     idle = prompts.idle_watts * np.maximum(prompts.workers - per_s * busy_s, 0.0)
@@ -289,7 +295,21 @@ def _first_outside(at: _Prompts, places: Array, clients: Array, busy: Array) -> 
     return np.asarray(mean * np.maximum(busy - places * at.drain_s / at.turns, 0.0))
 
 
-def _joins(decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
-    """[n] seconds till a worker that has others joins a request to its steps."""
-    others = there * (clients - 1.0) / np.maximum(clients, 1.0) / decodes.workers
-    return np.asarray(-np.expm1(-others) * (0.5 + decodes.schedule.ahead) / decodes.schedule.stages * step)
+def _looks(decodes: Pool, there: Array, clients: Array, step: Array) -> Array:
+    """[n] seconds till a worker that has others looks at its queue: half of the steps from one look to the next."""
+    every = np.maximum(decodes.schedule.polled, 1.0) / decodes.schedule.stages
+    return np.asarray(_busy(decodes, there, clients) * 0.5 * every * step)
+
+
+def _joins(decodes: Pool, there: Array, clients: Array, step: Array, moving: Array) -> Array:
+    """[n] seconds from the end of a transfer till a worker that has others joins a request to its steps, and has its first token. moving:
+    [n] seconds of the transfer, which begins between two steps unless room was set aside before the prompt."""
+    schedule, batch = decodes.schedule, step / decodes.schedule.stages
+    rest = np.where(schedule.asks_first > 0, 0.5 * batch, np.maximum(batch - moving, 0.5 * batch))
+    again = np.where(schedule.first_again > 0, step, 0.0)
+    return np.asarray(_busy(decodes, there, clients) * (rest + schedule.ahead * batch) + again)
+
+
+def _busy(decodes: Pool, there: Array, clients: Array) -> Array:
+    """[n] probability that a worker has others."""
+    return np.asarray(-np.expm1(-there * (clients - 1.0) / np.maximum(clients, 1.0) / decodes.workers))

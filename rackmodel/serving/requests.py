@@ -65,7 +65,9 @@ class Schedule(_Points):
     mixed: 1 where prompts share steps with decodes, 0 where their steps hold decodes up · chunked: 1 where a prompt may be cut at the
     budget · ranks: attention-data-parallel ranks · ahead: steps that are scheduled before a new request can join ·
     held: steps for which a new prompt waits for company · held_until: share of the budget that ends that wait ·
-    polled: decode steps from one look at the queue to the next · reserves: 1 where a request's whole output is reserved in the cache ·
+    polled: decode steps from one look at the queue to the next · asks_first, first_again: of pools, 1 where a worker of decodes sets room
+    aside before the prompt begins, and where it computes the first token once more · reserves: 1 where a request's whole output is
+    reserved in the cache ·
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back, together ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
@@ -81,6 +83,8 @@ class Schedule(_Points):
     held: Any = 0.0
     held_until: Any = 1.0
     polled: Any = 1.0
+    asks_first: Any = 0.0
+    first_again: Any = 0.0
     reserves: Any = 0.0
     request_s: Any = 0.0
     tokenize_s: Any = 0.0

@@ -88,9 +88,12 @@ def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     points: dict[int, list[_PoolsPoint]] = {}
     for place, row in enumerate(replace(one, dataset=f"{one.dataset}_pools") for one in rows):
         try:
-            points[place] = _points(row)
+            fitting = _points(row)
+            _measured(fitting)
         except (Refused, InputError) as problem:
             found.append(ScoredRow(row.id, row.dataset, refused=str(problem)))
+        else:
+            points[place] = fitting
     priced = _figures([one for each in points.values() for one in each])
     for each in points.values():
         figures = [priced[id(one)] for one in each]
@@ -216,10 +219,7 @@ def _price_ahead(prices: Sequence[StepPrices]) -> None:
 
 def _scored(points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) -> list[ScoredRow]:
     """The quantities of a row: the geometric mean over the plans that fit it, in an interval over all that is open."""
-    run, totals = points[0].run, {one.accelerators for one in points}
-    measured = measured_of(run.row, run.output, run.clients, min(totals))
-    if len(totals) > 1:
-        measured.pop("tokens_per_s", None)  # of an accelerator: how many there were is what the row leaves open
+    run, measured = points[0].run, _measured(points)
     middles = [at for at, one in zip(figures, points, strict=True) if one.middle]
     middle = {name: np.array([np.exp(np.mean(np.log([at[name] for at in middles])))]) for name in measured}
     plans = tuple(dict.fromkeys(f"{one.plan.prompts}, {one.plan.decodes}, {one.plan.drafts} drafts" for one in points if one.plan))
@@ -229,6 +229,15 @@ def _scored(points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) 
     if len(points) == 1:
         return scored
     return [replace(one, interval=_interval(one, name, points, figures)) for name, one in zip(measured, scored, strict=True)]
+
+
+def _measured(points: Sequence[_PoolsPoint]) -> dict[str, float]:
+    """Quantity → figure of a row that ran on one of them. Raises Refused where it has none."""
+    run, totals = points[0].run, {one.accelerators for one in points}
+    measured = measured_of(run.row, run.output, run.clients, min(totals))
+    if len(totals) > 1:
+        measured.pop("tokens_per_s", None)  # of an accelerator: how many there were is what the row leaves open
+    return measured
 
 
 def _interval(scored: ScoredRow, name: str, points: Sequence[_PoolsPoint], figures: Sequence[dict[str, float]]) -> Interval:

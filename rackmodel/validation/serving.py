@@ -127,7 +127,7 @@ def point_of(row: PublishedRow) -> Point:
     """The operating point of a row. Raises Refused."""
     count = _accelerators(row)
     if not count:
-        raise Refused(f"no usable number of accelerators ({row.text('n_gpus_basis') or 'n_gpus is empty'})")
+        raise Refused(f"no usable number of accelerators (n_gpus is empty: {row.text('n_gpus_basis') or 'tp_size, too'})")
     ranks = unsaid_ranks(row)
     count *= ranks
     clients = float("inf") if row.text("concurrency") == FULL else (row.number("concurrency", "batch_size") or 0.0) * ranks
@@ -139,10 +139,13 @@ def point_of(row: PublishedRow) -> Point:
 
 
 def _accelerators(row: PublishedRow) -> float | None:
-    """`n_gpus` of a row, unless that was worked out from a throughput and is not what its degrees say: the source multiplied a tensor
-    degree by that of the experts, and the throughput is of a later run of the same plan, with other prompts (InferenceX, pull request
-    1502). Of eleven such rows four do not hold their weights and two name more accelerators than a server has."""
+    """`n_gpus` of a row; where nothing is said of it, what its degrees make. Unless it was worked out from a throughput and is not what its
+    degrees say: the source multiplied a tensor degree by that of the experts, and the throughput is of a later run of the same plan, with
+    other prompts (InferenceX, pull request 1502). Of eleven such rows four do not hold their weights and two name more accelerators than
+    a server has."""
     said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
+    if tensor and not row.text("n_gpus", "n_gpus_basis"):
+        return tensor * (row.number("pp_size") or 1.0) * (row.number("attention_dp_size") or 1.0)
     guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.number("attention_dp_size") or 1.0) == 1.0
     return tensor / expert if said and guessed and tensor and tensor % expert == 0 else said
 
@@ -176,9 +179,11 @@ def unsaid_ranks(row: PublishedRow) -> int:
 
 def _deployment(row: PublishedRow, count: int) -> Deployment:
     """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1
-    beside ranks of sequences: attention is data-parallel (the same runs are there with unmultiplied fields, too)."""
+    beside ranks of sequences: attention is data-parallel (the same runs are there with unmultiplied fields, too). Raises Refused."""
     ranks = int(row.number("attention_dp_size") or unsaid_ranks(row))
     tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
+    if count % stages:
+        raise Refused(f"{count} accelerators in {stages} equal stages")
     count //= stages
     if ranks > 1:
         multiplied = (1, count) if tensor == 1 else (count, 1)
