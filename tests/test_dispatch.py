@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from rackmodel.calibration.fit_products import Fit, Machine, forms_of, nearest, predict
-from rackmodel.calibration.part import calibrated_products, part_alone, part_text
+from rackmodel.calibration.part import NOTHING, _stated, calibrated_products, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture
+from rackmodel.inputs.library import library_root
 from rackmodel.model.dispatch import DISPATCH, blocks_of, lacking, picked
 from rackmodel.model.resources import Products
 
@@ -122,3 +125,20 @@ def test_a_part_of_another_library_says_that_the_rule_of_what_it_extends_is_none
 def test_what_no_product_has_is_refused(said: dict[str, float | str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         facts(**said)
+
+
+def _products_of(tree: Any) -> dict[str, Any]:
+    """Products that a part's own file states."""
+    found = ((tree.get("compute") or {}).get("kernels") or {}).get("products", {})
+    return found or next((inner for child in tree.get("children", []) if (inner := _products_of(child))), {})
+
+
+def test_a_part_takes_no_number_of_a_fit_that_it_has_not_from_what_it_extends() -> None:
+    """RTX 4090's products of 16 bit had begin, latency and cache of an L40S's, beside numbers that were fitted without."""
+    for file in sorted((library_root() / "specs" / "parts").glob("*.yaml")):
+        own = _products_of(yaml.safe_load(file.read_text(encoding="utf-8")))
+        gpu = gpu_of(part_alone(file.stem)) if own else None
+        for precision, said in own.items():
+            assert gpu is not None
+            taken = [key for key in NOTHING if key not in said and _stated(gpu.facts.products[precision], key)]
+            assert not taken, (file.stem, precision, taken)
