@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.calibration.shares import kept_out
-from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate, together
+from rackmodel.cost.inside.products import Device, compute_seconds, lacking_seconds, launched, looped_rate, together
 from rackmodel.errors import InputError
+from rackmodel.model.dispatch import DispatchRule
 from rackmodel.model.resources import EagerLaunch, Products
 
 Array = NDArray[np.float64]
@@ -33,7 +34,8 @@ LEAST_OF_PEAK = 0.002  # of the best of some products
 REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.05, 1.5)  # of the cache that a loop finds operands in, least and most: loops go over up to six products
 OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
-CLEARLY = 0.85  # of the cost without, for products that a loop finds in the cache
+CLEARLY = 0.9  # of the cost without, for products that a loop finds in the cache
+LIMITED = 0.85  # of the cost of one rate for all, for a limit of power that is told apart
 ROWS, SIDES = 2048, (1024, 32768)  # of products as a layer has them in a step of training: least; least and most
 OF_A_LAYER, MOST_SUMS, LEAST_SUMS = 4, 70, 40  # products of a layer; sums of one number of rows and side, and of all, most and least
 DEALS = 10  # ways in which sides are dealt to halves (chosen: 80 say up to 11 % more, on five sets of products)
@@ -46,12 +48,13 @@ RANGES = {  # least and most that a fit may find
     "block_s": (0.01e-6, 10e-6),
     "split_s": (0.01e-6, 30e-6),
     "quantise": (0.01, 30.0),
+    "sustained": (0.2, 1.0),
     "host_s": (5e-6, 2e-3),
     "host_few_s": (5e-6, 2e-3),
 }
 LATENCY_S = 1.5e-6  # of 16-bit kernels: the mean of six GPUs' where it is fitted, 0.9 to 2.5 us; of all alike as near
 FEW = (1, 3, 16, 32)  # rows up to which the host's other time may hold
-BEGIN_ALIKE = {"start_s": 3e-6, "block_s": 0.5e-6, "split_s": 4e-6}
+BEGIN_ALIKE = {"start_s": 3e-6, "block_s": 0.5e-6, "split_s": 4e-6, "sustained": 0.6}
 BEGIN = (  # where fits begin: one alone may end in a valley
     {"rate": 0.75, "load_bytes_per_s": 140e9, "memory": 0.85, "step_s": 0.7e-9, "quantise": 3.0},
     {"rate": 0.65, "load_bytes_per_s": 250e9, "memory": 0.8, "step_s": 0.9e-9, "quantise": 8.0},
@@ -61,27 +64,31 @@ BEGIN = (  # where fits begin: one alone may end in a valley
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What rows ran on. bandwidth: of the accelerator's memory, bytes/s · cache: bytes below it, 0 = there is none."""
+    """What rows ran on. bandwidth: of the accelerator's memory, bytes/s · cache: bytes below it, 0 = there is none · dispatch: rule by
+    which the library picks tiles, as the part says; None = it says none."""
 
     device: Device
     bandwidth: float
     cache: float = 0.0
+    dispatch: DispatchRule | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What is fitted. free: numbers of RANGES · fixed: those that are not · few: rows of `host_few_s`, 0 = no host."""
+    """What is fitted. free: numbers of RANGES · fixed: those that are not · few: rows of `host_few_s`, 0 = no host · dispatch: rule by
+    which the library picks its tiles, None = the fastest of six."""
 
     free: tuple[str, ...]
     fixed: Mapping[str, float] = field(default_factory=dict)
     few: int = 0
+    dispatch: DispatchRule | None = None
 
     def facts(self, logs: Array) -> Products:
         """Products of the logarithms of the free numbers."""
         values = {name: float(value) for name, value in zip(self.free, np.exp(logs), strict=True)} | dict(self.fixed)
         host = {name: values.pop(name) for name in ("host_s", "host_few_s") if name in values}
         eager = EagerLaunch.model_construct(time_s=host["host_s"], few=self.few, few_time_s=host["host_few_s"]) if host else None
-        found = {"split_s": None, "eager": eager, "operands": None, **values}
+        found = {"split_s": None, "sustained": None, "eager": eager, "operands": None, "dispatch": self.dispatch, **values}
         return Products.model_construct(_fields_set=None, **found)  # type: ignore[arg-type]
 
 
@@ -100,9 +107,11 @@ def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
     """[rows] seconds."""
     element = machine.device.element
     moved = element * (rows.m + rows.n) * rows.k + OUTPUT_BYTES * rows.m * rows.n
-    memory = moved / looped_rate(facts, machine.bandwidth, moved)
+    rate = looped_rate(facts, machine.bandwidth, moved)
     compute = compute_seconds(facts, machine.device, 1.0, rows.m, rows.n, rows.k)
-    device = facts.start_s + facts.quantise * rows.m * rows.k / machine.bandwidth + together(compute, facts.latency_s + memory)
+    quantising = facts.quantise * rows.m * rows.k * facts.memory / rate
+    lacking = lacking_seconds(facts, machine.device, machine.bandwidth, 1.0, rows.m, rows.n, rows.k)
+    device = facts.start_s + quantising + together(compute, facts.latency_s + moved / rate + lacking)
     return device if facts.eager is None else launched(device, facts.eager, rows.m)
 
 
@@ -144,8 +153,10 @@ def _believe(rows: ProductRows, machine: Machine) -> None:
 
 
 def nearest(rows: ProductRows, machine: Machine, forms: Sequence[Form]) -> Products:
-    """The form with its numbers that is nearest to rows, with what their loop finds in a cache where that is clearly nearer."""
-    (cost, facts), form = min(((_least(rows, machine, form), form) for form in forms), key=lambda found: found[0][0])
+    """The form with its numbers that is nearest to rows, one that tells the limit of power apart, or what their loop finds in a cache, only
+    where that is clearly nearer."""
+    fitted = [(_least(rows, machine, form), form) for form in forms]
+    (cost, facts), form = min(fitted, key=lambda found: found[0][0] * (1.0 if "sustained" in found[1].free else LIMITED))
     if machine.cache and not form.few:
         cost_kept, facts_kept = _least(rows, machine, replace(form, free=(*form.free, *REUSE)))
         facts = facts_kept if cost_kept < CLEARLY * cost else facts
@@ -199,12 +210,15 @@ def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
 
 
 def forms_of(rows: ProductRows, machine: Machine, like: Products | None) -> list[Form]:
-    """Forms to fit, of which the best counts: 16-bit kernels split sums; those of less quantise their left operand, and do not."""
+    """Forms to fit, of which the best counts: 16-bit kernels split sums; those of less quantise their left operand, and do not. Of these
+    libraries have few kernels, so that the limit of power, whole waves and the rules by which they choose show."""
     common: tuple[str, ...] = ("rate", "load_bytes_per_s", "memory")
     if like is None and rows.precision == "bf16":
         return [Form(free=("start_s", *common, "step_s", "block_s", "split_s"), fixed={"latency_s": LATENCY_S})]
     if like is None:
-        return [Form(free=("start_s", *common, "step_s", "quantise"))]
+        plain = Form(free=("start_s", *common, "step_s", "quantise"))
+        limited = replace(plain, free=(*plain.free, "block_s", "sustained"))
+        return [plain, limited, *([replace(limited, dispatch=machine.dispatch)] if machine.dispatch else [])]
     fixed = {"start_s": like.start_s, "step_s": like.step_s, "block_s": like.block_s, "latency_s": like.latency_s}
     seen = [few for few in FEW if np.any(rows.m <= few) and np.any(rows.m > few)]
     if not seen:

@@ -37,6 +37,18 @@ from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
 KERNELS = ("expert products", "quantise", "layer operation")
 """Kinds of rows that are no products by their sizes."""
 NO_KERNELS = "the part states no kernels to fit"
+NOTHING: dict[str, str | float | None] = {
+    "block": "0 us",
+    "latency": "0 us",
+    "split": None,
+    "dispatch": None,
+    "sustained": None,
+    "quantise": 0.0,
+    "reuse": "0 B",
+    "reuse_bandwidth": None,
+    "eager": None,
+}
+"""Keys of products that a fit may find to be nothing, and how a part says that."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +151,8 @@ def _products(part: str, machine: Architecture, found: Sequence[ProductRows], le
     done: dict[str, Fit] = {}
     for rows in sorted(chosen, key=lambda rows: bool(_family(rows.precision))):
         done[rows.precision] = fit(rows, machine_of(machine, rows.precision), _like(machine, rows.precision, done))
-    return [calibrated_products(rows, done[rows.precision]) for rows in chosen]
+    stated = _gpu(machine).facts.products
+    return [calibrated_products(rows, done[rows.precision], stated.get(rows.precision)) for rows in chosen]
 
 
 def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequence[LayerCase], left: list[str]) -> list[Calibrated]:
@@ -168,9 +181,11 @@ def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequenc
     return done
 
 
-def calibrated_products(rows: ProductRows, found: Fit) -> Calibrated:
-    """What a fit of products says."""
-    said = _facts(found.facts, rows.precision) | {"held_out": round(float(found.outside.mean()), 3)}
+def calibrated_products(rows: ProductRows, found: Fit, stated: Products | None = None) -> Calibrated:
+    """What a fit of products says. stated: what the part that is extended says of them, which must not count beside it."""
+    said = _facts(found.facts, rows.precision)
+    said |= {key: none for key, none in NOTHING.items() if stated is not None and key not in said and _stated(stated, key)}
+    said |= {"held_out": round(float(found.outside.mean()), 3)}
     said |= {"layers": round(found.layers, 3)} if found.layers else {}
     return Calibrated(
         of="products",
@@ -265,12 +280,14 @@ def part_alone(part: str) -> Architecture:
 
 
 def machine_of(architecture: Architecture, precision: str) -> Machine:
-    """What products run on at one precision. Raises InputError where the part has no kernels."""
+    """What products run on at one precision, by the rule that the part says of them. Raises InputError where the part has no kernels."""
     gpu = _gpu(architecture)
+    known = gpu.facts.products.get(precision)
     said = _family(precision)
     bits = width(precision if said is None else said.width)
     peak = gpu.compute.matrix(bits).rate_flop_per_s * gpu.units
-    return Machine(device=Device(peak=peak, blocks=gpu.blocks, element=bits / 8), bandwidth=gpu.bandwidth, cache=gpu.cache)
+    device = Device(peak=peak, blocks=gpu.blocks, element=bits / 8)
+    return Machine(device=device, bandwidth=gpu.bandwidth, cache=gpu.cache, dispatch=known.dispatch if known is not None else None)
 
 
 def _gpu(architecture: Architecture) -> Gpu:
@@ -312,6 +329,12 @@ def part_text(part: str, name: str, found: Sequence[Found], busy: Mapping[Watche
     )
 
 
+def _stated(facts: Products, key: str) -> bool:
+    """Whether facts say a key of NOTHING."""
+    names = {field.alias or name: name for name, field in Products.model_fields.items()}
+    return bool(getattr(facts, names[key]))
+
+
 def _facts(facts: Products, precision: str) -> dict[str, Any]:
     """What a part file says of products at one precision, in four digits."""
     said: dict[str, Any] = {
@@ -322,6 +345,8 @@ def _facts(facts: Products, precision: str) -> dict[str, Any]:
         "memory": float(f"{facts.memory:.4g}"),
     }
     said |= {name: f"{s * 1e6:.4g} us" for name, s in (("block", facts.block_s), ("latency", facts.latency_s)) if s}
+    if facts.sustained is not None:
+        said |= {"sustained": float(f"{facts.sustained:.4g}")} | ({"dispatch": facts.dispatch} if facts.dispatch else {})
     if facts.split_s is not None:
         said["split"] = f"{facts.split_s * 1e6:.4g} us"
     if facts.quantise:

@@ -12,6 +12,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import InputError, nearest
 from rackmodel.model.attention import AttentionKernel
+from rackmodel.model.dispatch import DispatchRule
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.schema import Spec
 from rackmodel.model.vector import VectorKernel
@@ -202,6 +203,12 @@ class Products(Spec):
     memory: Plain = Field(description="share of the accelerator's memory bandwidth")
     latency_s: Seconds = Field(default=0.0, alias="latency", description="time that the memory's stream takes to begin and end")
     split_s: Seconds | None = Field(default=None, alias="split", description="time of joining a sum that blocks share; absent = none does")
+    dispatch: DispatchRule | None = Field(default=None, description="rule by which the library picks a tile; absent = the fastest of six")
+    sustained: Plain | None = Field(
+        default=None,
+        description="share of the peak rate that all blocks together keep within the limit of power; waves are whole then, for one that is "
+        "not full leaves the others a higher clock; absent = `rate` is that, and waves count in proportion",
+    )
     quantise: Plain = Field(default=0.0, description="bytes of memory traffic that an element of the left operand takes to be quantised")
     eager: EagerLaunch | None = Field(default=None, description="host time where no CUDA graph launches them; absent = it is hidden")
     reuse_bytes: Bytes = Field(default=0.0, alias="reuse", description="of a product, that a loop over it finds in a cache on the chip")
@@ -224,9 +231,11 @@ class Products(Spec):
 
     @model_validator(mode="after")
     def _shares(self) -> Products:
-        for key in ("rate", "memory"):
-            if not is_share(getattr(self, key)):
-                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(getattr(self, key))})")
+        for key in ("rate", "memory", "sustained"):
+            if (share := getattr(self, key)) is not None and not is_share(share):
+                raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(share)})")
+        if self.dispatch is not None and self.split_s is not None:
+            raise ValueError("dispatch: a rule picks a tile and splits no sum: want no split beside it")
         for key in ("start_s", "step_s", "block_s", "latency_s", "quantise"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key.removesuffix('_s')} cannot be negative")

@@ -30,6 +30,7 @@ FITTED = {
     },
 }
 _16 = f"{_SM}.products.bf16"
+UNSPLIT = {"profile.kernels": "fitted", f"{_SM}.products": {"bf16": {"start": "1 us", "rate": 0.5, "load": "9 GB/s", "memory": 0.5}}}
 ATTEND = {
     "profile.attention": "flash",
     "profile.kernels": "fitted",
@@ -227,6 +228,8 @@ TREES = {
     "Products.latency": Flip("measured", f"{_16}.latency", "9 us", FITTED),
     "Products.memory": Flip("measured", f"{_16}.memory", 0.01, FITTED),
     "Products.split": Flip("measured", f"{_16}.split", "1 s", {**FITTED, "work.sizes.e": 2048}),
+    "Products.dispatch": Flip("measured", f"{_16}.dispatch", "flashinfer_sm120", UNSPLIT),
+    "Products.sustained": Flip("measured", f"{_16}.sustained", 1e-4, UNSPLIT),
     "Products.quantise": Flip("measured", f"{_16}.quantise", 100, FITTED),
     "Products.lasting": Flip("measured", f"{_16}.lasting", 0.01, LASTING),
     "Kernels.over_experts": Flip("measured", f"{_SM}.over_experts", 0.01, OF_EXPERTS),

@@ -36,7 +36,7 @@ from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grou
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.onchip import feed_rows
 from rackmodel.cost.inside.power import busy_watts, lengthened, powered
-from rackmodel.cost.inside.products import Device, compute_seconds, launched, looped_rate, together
+from rackmodel.cost.inside.products import Device, compute_seconds, lacking_seconds, launched, looped_rate, together
 from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, read_again, vector_seconds
 from rackmodel.cost.program.fusion import NORMS
@@ -131,9 +131,12 @@ class KernelPricer:
         ]
         times = np.stack([sum((slower[i] for i in group), np.zeros_like(floor)) for group in groups])
         # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
-        overlapped = times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0) + product.latency_s)
+        overlapped = (
+            times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0) + _waiting(gpu, product, local_op, degrees))
+        )
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
-        start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees)
+        faster = 1.0 if product is None else share / product.memory
+        start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees, faster)
         running = duration = body + (0.0 if local_op.joined else start * np.minimum(local_op.starts(degrees, self.most_summed), 1))
         if self.eager and product is not None and product.eager is not None:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
@@ -342,12 +345,22 @@ def _of_head(facts: Kernels, local_op: LocalOp) -> float:
     return float(both[0] / both[1])
 
 
-def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -> Any:
-    """Seconds before a product, its left operand quantised [n]."""
+def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees, faster: Any) -> Any:
+    """Seconds before a product, its left operand quantised [n]. faster: how many times as fast as from the memory bytes come."""
     if not product.quantise:
         return product.start_s
     batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
-    return product.start_s + product.quantise * local_op.densest(degrees) * batch * m * k / gpu.bandwidth
+    return product.start_s + product.quantise * local_op.densest(degrees) * batch * m * k / (gpu.bandwidth * faster)
+
+
+def _waiting(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -> Any:
+    """Seconds [n] in which the memory's stream begins and ends, and fetches rows that tiles lack."""
+    if product.dispatch is None:
+        return product.latency_s
+    batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    device = Device(peak=1.0, blocks=gpu.blocks, element=local_op.bits / 8)
+    lacking = lacking_seconds(product, device, gpu.bandwidth, local_op.densest(degrees) * batch, m, n, k)
+    return product.latency_s + lacking
 
 
 def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:

@@ -3,14 +3,17 @@
     blocks    ceil(m / tm) · ceil(n / tn) · batch · s, of the tiles below, the sum over k cut into s parts where s > 1 fills idle SMs
     one block max( 2 tm tn k/s / (rate · peak of one SM),  (k/s) (min(tm, m) + min(tn, n)) · bytes / load,  (k/s) · step )
     compute   min over (tile, s) of  max(1, blocks / SMs) · (block + one block) + [s > 1] (split + s m n · 8 B / (load · SMs))
-    memory    latency + bytes / (memory share · bandwidth)
+              where the limit of power is told apart:  max( ceil(blocks / SMs) · (block + one block),  2 m n k batch / (sustained · peak) )
+    memory    latency + (bytes + those of rows that tiles lack, where they are fetched whole) / (memory share · bandwidth)
     time      start + quantise · m k / bandwidth + (compute^2.5 + memory^2.5)^(1 / 2.5)
-    loop      of the bytes a loop finds 1 / (1 + (bytes / reuse)^8) in a cache, at its rate
+    loop      of the bytes a loop finds 1 / (1 + (bytes / reuse)^8) in a cache, at its rate; quantising moves its own as much faster
     eager     (time^8 + host^8)^(1 / 8), where the host launches each product and not a CUDA graph all of them
 
-Waves are not rounded up: on Hopper and Blackwell that fits worse, on A100 the same. k is dealt in steps of 64. A library picks the
-tile, and splits the sum, by its own rules: the fastest stands for them. Source of the form: least squares on 29,000 products of nine
-GPUs (NVIDIA aiconfigurator's measurements), the numbers by `rackmodel calibrate`; held-out errors stand beside them in the parts.
+Waves are not rounded up where one rate serves all: on Hopper and Blackwell that fits worse, on A100 the same. Where the limit of power is
+told apart, a wave that is not full leaves the others a higher clock. k is dealt in steps of 64. A library picks the tile, and splits the
+sum, by its own rules: the fastest stands for them where they are not known (`dispatch`). Source of the form: least squares on 29,000
+products of nine GPUs (NVIDIA aiconfigurator's measurements), the numbers by `rackmodel calibrate`; held-out errors stand beside them in
+the parts.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.model.dispatch import blocks_of, lacking, picked
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import EagerLaunch, Products
 
@@ -70,16 +74,20 @@ def _distinct(sizes: Array) -> tuple[Array, NDArray[np.int64]]:
 def _fastest(facts: Products, device: Device, sizes: Array) -> Array:
     """[shapes] seconds of the fastest kernel. sizes: [4, shapes] batch, m, n, k."""
     b, m, n, k = sizes[:, :, None]
-    tm, tn, s = _kernels(facts.split_s is not None)
-    blocks = b * np.ceil(m / tm) * np.ceil(n / tn) * s
+    tm, tn, s = _kernels(facts.split_s is not None) if facts.dispatch is None else (*picked(facts.dispatch, m, n), 1.0)
+    blocks = b * blocks_of(facts.dispatch, m, n, tm, tn) * s
     part = np.ceil(k / s / STEP) * STEP
     work = 2.0 * tm * tn / (facts.rate * device.peak / device.blocks)
     fetch = (np.minimum(tm, m) + np.minimum(tn, n)) * device.element / facts.load_bytes_per_s
     block = facts.block_s + part * np.maximum(np.maximum(work, fetch), facts.step_s)
     joining = facts.split_s + s * b * m * n * PARTIAL_BYTES / (facts.load_bytes_per_s * device.blocks) if facts.split_s is not None else 0.0
-    seconds = np.maximum(1.0, blocks / device.blocks) * block + np.where(s > 1, joining, 0.0)
+    waves = np.maximum(1.0, blocks / device.blocks if facts.sustained is None else np.ceil(blocks / device.blocks))
+    seconds = waves * block + np.where(s > 1, joining, 0.0)
     sensible = (s == 1) | ((k / s >= SHORTEST_PART) & (blocks <= device.blocks))
-    return np.asarray(np.where(sensible, seconds, np.inf).min(axis=1), dtype=np.float64)
+    fastest = np.where(sensible, seconds, np.inf).min(axis=1)
+    if facts.sustained is not None:
+        fastest = np.maximum(fastest, 2.0 * sizes.prod(axis=0) / (facts.sustained * device.peak))
+    return np.asarray(fastest, dtype=np.float64)
 
 
 @cache
@@ -98,6 +106,12 @@ def looped_rate(facts: Products | Grouped, bandwidth: float, moved: Any) -> Any:
         return own
     found = 1.0 / (1.0 + (moved / facts.reuse_bytes) ** SUDDEN)
     return 1.0 / (found / facts.reuse_bytes_per_s + (1.0 - found) / own)
+
+
+def lacking_seconds(facts: Products, device: Device, bandwidth: float, batch: Any, m: Any, n: Any, k: Any) -> Any:
+    """Seconds that the memory takes for rows which tiles fetch and the left operand lacks; 0 where kernels leave them out. bandwidth: of
+    the memory · batch, m, n, k: broadcastable sizes."""
+    return batch * lacking(facts.dispatch, m, n) * k * device.element / (facts.memory * bandwidth)
 
 
 def together(compute: Any, memory: Any) -> Array:
