@@ -233,6 +233,13 @@ def test_vocabularies_heads_and_depths_of_pipelines_are_columns_of_one_array(mon
     assert len({step.seconds for step in alone}) == len(cases)
 
 
+def test_what_no_bins_are_asked_of_has_every_other_figure() -> None:
+    cases = [case(vpp="1"), case(vpp="3", layers="12", gbs="32"), case(pp="1", dp="4", vpp="1"), replace(case(vpp="1"), brief=True)]
+    whole = price_cases(cases)
+    assert [bool(step.bins) for step in whole] == [True, True, True, False]
+    assert price_cases(cases, bins=False) == [replace(step, bins={}) for step in whole]
+
+
 def test_rows_that_tell_one_run_are_priced_once_and_each_says_what_is_asked_of_it() -> None:
     whole = case(vpp="1")
     brief, (alone,) = replace(whole, brief=True), price_cases([whole])

@@ -43,7 +43,7 @@ def validate(
     folder(page)
     line = PointsLine("cases")
     try:
-        report = run(files or shipped_files(), anchor or (), sets or (), crew=Crew(workers or cores(), line))
+        report = run(files or shipped_files(), anchor or (), sets or (), bins=as_json, crew=Crew(workers or cores(), line))
     finally:
         line.wipe()
     if as_json:

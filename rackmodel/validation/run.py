@@ -115,17 +115,19 @@ def validate(
     sets: Sequence[str] = (),
     *,
     intervals: bool = True,
+    bins: bool = True,
     most: int | None = None,
     crew: Crew = ALONE,
 ) -> ValidationReport:
     """Price and score the rows of files. sets: overrides of the profiles of training runs · intervals: false where neither they nor bins
-    are looked at, which saves time · most: rows of a data set, evenly spaced, None = all · crew: who prices them, which changes no figure.
-    Raises InputError where a file cannot be read, or an anchor is no row that was priced."""
+    are looked at, which saves time · bins: false where the bins of training runs are not, which saves some of it · most: rows of a data
+    set, evenly spaced, None = all · crew: who prices them, which changes no figure. Raises InputError where a file cannot be read, or an
+    anchor is no row that was priced."""
     published = _some([row for file in files for row in read_rows(file)], most)
     for text in sets:
         if not text.strip().startswith(OF_PROFILE):
             raise InputError("only profiles can be set here, such as profile.variation=0", where=at_override(text))
-    rows, missing = anchored(_priced(published, sets, crew, intervals=intervals), anchors)
+    rows, missing = anchored(_priced(published, sets, crew, intervals=intervals, bins=bins), anchors)
     if missing:
         known = [row.id for row in rows if not row.refused]
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])
@@ -145,14 +147,14 @@ def _some(published: Sequence[PublishedRow], most: int | None) -> list[Published
     return [row for number, row in enumerate(published) if number in kept]
 
 
-def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, *, intervals: bool) -> list[ScoredRow]:
+def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, *, intervals: bool, bins: bool) -> list[ScoredRow]:
     """Every row with its prediction, or why there is none, in order; a training row that tells its memory is two."""
     reasons = {kind: why for kind, _, why in KINDS}
     found: list[ScoredRow] = []
     for kind in dict.fromkeys(row.kind for row in published):
         own = [row for row in published if row.kind == kind]
         if kind == "training":
-            found += training_rows(own, sets, intervals=intervals, crew=crew)
+            found += training_rows(own, sets, intervals=intervals, bins=bins, crew=crew)
         elif kind in PRICERS:
             parts = _engines(own) if kind in SERVED else [own]
             found += [row for part in crew.all(PRICERS[kind], parts, "rows") for row in part]

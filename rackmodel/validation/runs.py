@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rackmodel.errors import InputError
 from rackmodel.processes import ALONE, Crew
@@ -24,20 +25,23 @@ OPERATOR = "operator"
 FAMILY, BRIEF = 50.0, 0.2  # work of any family, and of a case without an interval; one that has it is 1 (about 0.5 s, 2 and 10 ms)
 
 
-def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, crew: Crew = ALONE) -> list[ScoredRow]:
+def training_rows(
+    rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, intervals: bool = True, bins: bool = True, crew: Crew = ALONE
+) -> list[ScoredRow]:
     """Each row scored, or refused with why. sets: overrides of every profile ('profile.variation=0') · intervals: whether other readings
-    of what a row leaves open are priced, for its interval, and bins · crew: who prices them."""
+    of what a row leaves open are priced, for its interval, and bins · bins: whether these are looked at · crew: who prices them."""
     said, refused = words(), dict[int, str]()
     readings: list[Reading] = []
     for number, row in enumerate(rows):
         try:
             readings.append(Reading(number, replace(training_case(row, said), brief=not intervals), None))
-            readings += (one for one in _others(number, row, said) if intervals or (one.other is not None and one.other.tuned))
+            others = (one for one in _others(number, row, said) if intervals or (one.other is not None and one.other.tuned))
+            readings += others if intervals else (replace(one, case=replace(one.case, brief=True)) for one in others)
         except Refused as problem:
             refused[number] = str(problem)
     cases = [reading.case for reading in readings]
     cases = [replace(case, key=replace(case.key, sets=tuple(sets))) for case in cases] if sets else cases
-    steps = _dealt(cases, crew)
+    steps = _dealt(cases, crew, bins=bins)
     priced: dict[int, list[tuple[Reading, PricedStep]]] = {}
     for reading, step in zip(readings, steps, strict=True):
         priced.setdefault(reading.number, []).append((reading, step))
@@ -50,10 +54,10 @@ def training_rows(rows: Sequence[PublishedRow], sets: Sequence[str] = (), *, int
     return found
 
 
-def _dealt(cases: Sequence[TrainingCase], crew: Crew) -> list[PricedStep]:
+def _dealt(cases: Sequence[TrainingCase], crew: Crew, *, bins: bool) -> list[PricedStep]:
     """The steps of cases, dealt to a crew."""
     shares = shares_of(cases, crew.count * SHARES if crew.count > 1 else 1)
-    answers = crew.all(price_cases, [[cases[number] for number in share] for share in shares], "rows")
+    answers = crew.all(partial(price_cases, bins=bins), [[cases[number] for number in share] for share in shares], "rows")
     found = {number: step for share, steps in zip(shares, answers, strict=True) for number, step in zip(share, steps, strict=True)}
     return [found[number] for number in range(len(cases))]
 

@@ -38,8 +38,8 @@ MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "who
 """Where experts lie → the mapper of the library that says so."""
 
 
-def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
-    """A step for every case, in order. Those that differ in nothing but their row are one column."""
+def price_cases(cases: Sequence[TrainingCase], *, bins: bool = True) -> list[PricedStep]:
+    """A step for every case, in order. Those that differ in nothing but their row are one column. bins: whether they are looked at."""
     own, apart = [_run(case) for case in cases], dict[Hashable, TrainingCase]()
     for run, case in zip(own, cases, strict=True):
         if not case.brief or run not in apart:
@@ -54,10 +54,10 @@ def price_cases(cases: Sequence[TrainingCase]) -> list[PricedStep]:
         for group in groups:
             waiting.append(group)
             if sum(one.columns for one in waiting) > BESIDE:
-                found |= _timed(waiting)
+                found |= _timed(waiting, bins=bins)
                 waiting = []
         found |= {runs[number]: PricedStep(refused=why) for number, why in refused.items()}
-    found |= _timed(waiting)
+    found |= _timed(waiting, bins=bins)
     return [replace(found[run], interval=None, bins={}) if case.brief else found[run] for run, case in zip(own, cases, strict=True)]
 
 
@@ -102,9 +102,9 @@ def _of_one_batch(numbers: Sequence[int], cases: Sequence[TrainingCase]) -> Iter
     yield some
 
 
-def _timed(waiting: Sequence[PricedColumns]) -> dict[Hashable, PricedStep]:
+def _timed(waiting: Sequence[PricedColumns], *, bins: bool) -> dict[Hashable, PricedStep]:
     """Run of a case → its step."""
-    return {_run(case): step for case, step in timed(waiting)}
+    return {_run(case): step for case, step in timed(waiting, bins=bins)}
 
 
 def _alike(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,10 +60,10 @@ class PricedColumns:
         return sum(len(part.asked.which) for part in self.parts)
 
 
-def timed(waiting: Sequence[PricedColumns]) -> Iterator[tuple[TrainingCase, PricedStep]]:
-    """Each case with its step."""
+def timed(waiting: Sequence[PricedColumns], *, bins: bool = True) -> Iterator[tuple[TrainingCase, PricedStep]]:
+    """Each case with its step. bins: whether they are looked at; no path is read back for what is not."""
     parts = [(group, part) for group in waiting for part in group.parts]
-    found = exposure_bins([part.asked for _, part in parts])
+    found = exposure_bins([part.asked if bins else replace(part.asked, some=0) for _, part in parts])
     for (group, part), priced in zip(parts, found, strict=True):
         yield from _steps(group, part, priced)
 
