@@ -33,7 +33,8 @@ from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from rackmodel.nests.searchers.ragged import joint_best
 from rackmodel.nests.searchers.ragged.ragged_counts import RaggedCounts
 from rackmodel.nests.searchers.ragged.ragged_draws import Draws
-from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, orders_of
+from rackmodel.nests.searchers.ragged.ragged_floor import RaggedFloor
+from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, firsts, orders_of
 from rackmodel.nests.searchers.ragged.ragged_steps import stepped
 from rackmodel.nests.split_chains import Chains
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
@@ -68,6 +69,9 @@ def test_rows_cost_what_evaluate_says(seed):
     plan = RaggedPlan(space, [rng.choice(space.orders(level)) for level in range(1, space.depth)])
     rows = ragged_rows(plan, numbers, 60)[:15]
     energy, times = RaggedCounts(plan, rows).cost(timed=True)
+    floor = RaggedFloor(plan, rows)
+    assert (floor.joules() <= energy * (1 + 1e-12)).all()
+    assert (floor.seconds() <= np.max(times, axis=0) * (1 + 1e-12)).all()
     for i, row in enumerate(rows):
         made = plan.mapping(row)
         cost = evaluate(p, m, made)
@@ -92,6 +96,29 @@ def test_shrunk_rows_fit_and_have_no_fewer_pieces():
         outer = next(i for i, tile in enumerate(plan.tiles) if tile.rank == r)
         laid = np.prod([plan.laid(rows, f, r) for f in range(plan.tiles[outer].level)], axis=0)
         assert (-(-size // (small[:, outer] * laid)) == -(-size // (rows[:, outer] * laid))).all()
+
+
+def test_rows_that_are_left_out_have_no_lower_key():
+    rng, numbers = random.Random(5), np.random.default_rng(5)
+    p = problem(rng, limit=4000, choices=(5, 7, 12, 30))
+    m = machine(rng, p, inner=2, options=True)
+    space = spaces(p, m)[0]
+    plan = RaggedPlan(space, [rng.choice(space.orders(level)) for level in range(1, space.depth)])
+    rows = ragged_rows(plan, numbers, 400)
+    for name in ("energy", "latency", "edp"):
+        draws = Draws(NestObjective(name, static_w=1e-3), 0.0, 1.0)
+        keys, nears = draws.keys(plan, rows)
+        limits = np.quantile(keys, 0.2) * np.ones(len(rows)), np.quantile(nears, 0.1) * np.ones(len(rows))
+        on, some, near = draws.better(plan, rows, *limits)
+        assert set(np.flatnonzero((keys < limits[0]) | (nears < limits[1]))) <= set(on)
+        assert (some == keys[on]).all()
+        assert (near == nears[on]).all()
+
+
+def test_the_first_of_equal_numbers_is_found():
+    numbers = np.random.default_rng(0).integers(0, 40, 200)
+    assert list(firsts(numbers)) == sorted(np.unique(numbers, return_index=True)[1])
+    assert list(firsts(numbers[:0])) == []
 
 
 def obeyed(line, values):

@@ -20,6 +20,7 @@ from rackmodel.nests.searchers.mapspace.prices import components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally, TallyPrices, tally_prices
 
+CHILDS = frozenset({Tally.ENTERED, Tally.FRESH_CHILD})  # tallies of the child; the others are the parent's
 Charges = list[list[tuple[int, int, int, TallyPrices, tuple[float, ...]]]]
 """Of the energy, then of every port: (tensor, parent, child, prices of its words, of hops below every level)."""
 
@@ -39,7 +40,8 @@ def charges_of(space: Space, orders: Sequence[Sequence[int]]) -> Charges:
 class RaggedCosts(ABC):
     """orders: from level 0 on, tensor numbers outer → inner (none at 0) · count: mappings. Splits of a rank, outer → inner: a level's
     nodes, then the group that its fan deals out, then the fan; position: (level, tensor) → splits above and at its node ·
-    after_fan: splits down to the fan below a level · end: of all levels."""
+    after_fan: splits down to the fan below a level · end: of all levels · dealt: the outermost
+    fan, above which there is one instance of every level."""
 
     def __init__(self, space: Space, orders: Sequence[Sequence[int]], count: int) -> None:
         self.space, self.orders, self.count = space, orders, count
@@ -52,6 +54,8 @@ class RaggedCosts(ABC):
             depth += len(orders[level]) + 2
             self.after_fan.append(depth)
         self.end = depth
+        fans = [level.fan for level in self.machine.levels]
+        self.dealt = next((f for f, fan in enumerate(fans) if fan.size > 1 or fan.linear), space.depth)
         self.side = 0  # of what is counted, where a subclass has more than one
         ranks = space.ranks
         self._lacked = [[r for r, rank in enumerate(ranks) if rank not in tensor.ranks] for tensor in space.problem.tensors]
@@ -140,21 +144,28 @@ class RaggedCosts(ABC):
     # -- costs
     def cost(self, timed: bool) -> tuple[Floats, list[Floats]]:
         """([rows] joules, [rows] seconds of every component); timed: whether seconds are asked for."""
-        p, machine = self.space.problem, self.machine
-        energy: Number = p.macs * p.density * machine.compute.j_per_mac + self._priced(0)
-        times = [np.asarray(self._priced(i) / port.bandwidth) for i, port in enumerate(components(machine), 1)] if timed else []
-        if timed:
-            every = frozenset(range(self.space.depth))
-            cycles = prod(self.pieces(r, self.end, every) * u for r, u in enumerate(self.space.leaf))
-            times.append(np.asarray(cycles * self.waves(self.space.depth) * p.density / machine.compute.macs_per_s))
-        return np.broadcast_to(energy, self.count), times
+        return self.joules(), [self.seconds(i) for i in range(len(self.charges))] if timed else []
+
+    def joules(self) -> Floats:
+        """[rows] of everything."""
+        p = self.space.problem
+        return np.broadcast_to(p.macs * p.density * self.machine.compute.j_per_mac + self._priced(0), self.count)
+
+    def seconds(self, component: int) -> Floats:
+        """[rows] of a port, or of the compute, which is the last."""
+        if component + 1 < len(self.charges):
+            return np.asarray(self._priced(component + 1) / components(self.machine)[component].bandwidth)
+        every, c = frozenset(range(self.space.depth)), self.machine.compute
+        cycles = prod(self.pieces(r, self.end, every) * u for r, u in enumerate(self.space.leaf))
+        return np.asarray(cycles * self.waves(self.space.depth) * self.space.problem.density / c.macs_per_s)
 
     def _priced(self, charge: int) -> Number:
         """Joules of everything (0), or bits of the fullest instance of a port (from 1 on)."""
         total: Floats = np.zeros(self.count)
         for t, parent, child, each, hop in self.charges[charge]:
             for tally, price in each.words.items():
-                total = total + price * self._tally(tally, t, parent, child, charge > 0)
+                level = child if tally in CHILDS else parent
+                total = total + price * self._tally(tally, t, parent, child, charge > 0 and level > self.dealt)
             for f in range(parent, child):
                 for tally, price in each.hops.items() if hop[f] else ():
                     total = total + hop[f] * price * self._hops(tally, t, f, child, charge > 0)
@@ -162,7 +173,7 @@ class RaggedCosts(ABC):
 
     def _tally(self, tally: Tally, t: int, parent: int, child: int, fullest: bool) -> Number:
         """Words of a tally: of all instances, or of the fullest one over all its waves."""
-        level = child if tally in (Tally.ENTERED, Tally.FRESH_CHILD) else parent
+        level = child if tally in CHILDS else parent
         first, waves = (frozenset(range(level)), self.waves(level)) if fullest else (frozenset[int](), 1)
         if tally is Tally.ENTERED:
             return self.words(t, self._depth(t, child), first, frozenset()) * waves

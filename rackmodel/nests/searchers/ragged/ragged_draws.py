@@ -9,6 +9,7 @@ same question. A candidate only: no bound rests on it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,8 @@ from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.ragged.ragged_counts import RaggedCounts
-from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, mixed, some_of
+from rackmodel.nests.searchers.ragged.ragged_floor import RaggedFloor
+from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, firsts, mixed, some_of
 
 DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
 WIDTHS, SHARES = (0.1, 0.3, 0.6), (0.1, 0.25, 0.5)  # of the logarithm of a factor; of the numbers that change
@@ -127,7 +129,7 @@ class Draws:
         fast = plan.laid_out(ratios) & (least <= most)
         rows, of = (plan.looped if loops else plan.rows_of)(some_of(ratios, fast)), of[fast]
         rows = plan.shrunk(rows) if self.small and not loops else rows
-        on = np.sort(np.unique(mixed(rows, range(rows.shape[1]), self.mix) + of * self.mix[-1], return_index=True)[1])
+        on = firsts(mixed(rows, range(rows.shape[1]), self.mix) + of * self.mix[-1])
         rows, of = some_of(rows, on), of[on]
         fit = plan.roomy(rows)
         return some_of(rows, fit), of[fit]
@@ -151,10 +153,27 @@ class Draws:
 
     def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
         """([rows] primary keys, [rows] keys they are drawn by)."""
+        if not len(rows):
+            return np.zeros(0), np.zeros(0)
         self.cells += len(rows)
         energy, times = RaggedCounts(plan, rows).cost(self.timed)
         if not self.timed:
             return np.asarray(self.objective.key(energy, 0.0)[0]), np.asarray(self.objective.key(energy, 0.0)[0])
+        return self._keyed(energy, times)
+
+    def better(self, plan: RaggedPlan, rows: Ints, keys: Floats, nears: Floats) -> tuple[Ints, Floats, Floats]:
+        """(numbers of rows, their keys, keys they are drawn by): all rows that have a lower one of either than theirs of keys, nears. What
+        their tiles alone cost leaves most of the others out."""
+        on = np.arange(len(rows))
+        if self.timed:
+            floor = RaggedFloor(plan, rows)
+            least = self._keyed(floor.joules(), [floor.seconds()])
+            on = np.flatnonzero((least[0] < keys) | (least[1] < nears))
+        self.cells += len(rows) - len(on)
+        return on, *self.keys(plan, rows[on])
+
+    def _keyed(self, energy: Number, times: Sequence[Floats]) -> tuple[Floats, Floats]:
+        """([rows] keys, [rows] keys they are drawn by)."""
         slowest = np.maximum(np.max(times, axis=0), 1e-300)
         near = slowest * sum((t / slowest) ** POWER for t in times) ** (1 / POWER)
         tilted = 1 + TILT * energy / self.scale

@@ -234,13 +234,22 @@ def mixed(rows: Ints, columns: Sequence[int], mix: Ints) -> Ints:
     """[rows] a number of some columns: rows that agree in these have the same."""
     found: Ints = np.zeros(len(rows), dtype=np.int64)
     for q, factor in zip(columns, mix, strict=False):
-        found += rows[:, q].astype(np.int64) * factor
+        found += rows[:, q].astype(np.int64, copy=False) * factor
     return found
+
+
+def firsts(numbers: Ints) -> Ints:
+    """The place of the first of all that are equal, in their order."""
+    order = np.argsort(numbers)
+    ranked = numbers[order]
+    starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])[: len(ranked)])
+    return np.sort(np.minimum.reduceat(order, starts)) if len(starts) else order
 
 
 def some_of(rows: Ints, on: Ints | Bools) -> Ints:
     """Some rows, column by column in memory, as all that is done with many of them goes by columns."""
-    return np.ascontiguousarray(rows.T)[:, on].T
+    which = np.flatnonzero(on) if on.dtype == bool else on
+    return np.ascontiguousarray(rows.T).take(which, axis=1).T
 
 
 def orders_of(space: Space, mapping: NestMapping) -> tuple[tuple[int, ...], ...]:

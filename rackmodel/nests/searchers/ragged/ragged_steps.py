@@ -85,7 +85,9 @@ def _step(draws: Draws, some: list[tuple[_Climb, tuple[Ints, Ints]]]) -> None:
         of = np.repeat(np.arange(len(some)), [len(both[loops]) for _, both in some])
         found.append(draws.worth(plan, np.concatenate([both[loops] for _, both in some]), most[of], of, loops=loops))
     rows, of = (np.concatenate(one) for one in zip(*found, strict=True))
-    keys, nears = draws.keys(plan, rows)
+    least = np.array([(climb.best.key, climb.now.near) for climb, _ in some])[of]
+    on, keys, nears = draws.better(plan, rows, least[:, 0], least[:, 1])
+    rows, of = rows[on], of[on]
     for i, (climb, _) in enumerate(some):
         own = np.flatnonzero(of == i)
         best = (own[int(np.argmin(by[own]))] for by in (keys, nears)) if len(own) else ()
