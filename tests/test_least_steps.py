@@ -97,23 +97,29 @@ def test_a_node_of_one_layout_knows_what_it_holds(name: str, tmp_path: Path) -> 
 
 
 def test_values_that_are_dominated_cost_nothing(tmp_path: Path) -> None:
-    _, columns = free(tmp_path, "scores made again", "latency")
+    _, columns = free(tmp_path, "data beside it, all sharded", "latency")
     branches = Branches.of(columns[0])
     assert branches is not None
-    kept = branches.undominated()
+    kept, rng = branches.undominated(), np.random.default_rng(1)
     fewer = branches.only(kept)
     assert sum(fewer.counts.values()) < sum(branches.counts.values())
     for memory, lane, host in ((0.0, 0.0, 0.0), (0.3, 0.1, 0.0), (2.0, 0.5, 0.0), (0.3, 0.1, 0.5)):
         prices = Weights(memory=np.array([memory]), lane=np.array([lane]), host=np.array([host]))
         whole, some = (one.bound(one.all(), prices, HERE).seconds[0] for one in (branches, fewer))
         assert some == pytest.approx(whole, rel=1e-12)
+        for _ in range(20):  # whatever the others are
+            at = {variable: np.arange(count)[:, None] == rng.integers(count) for variable, count in branches.counts.items()}
+            variable = rng.choice([name for name, own in kept.items() if not own.all()])
+            each = ({**at, variable: own} for own in (np.ones_like(kept[variable]), kept[variable]))
+            whole, some = (branches.bound(left, prices, HERE).seconds[0] for left in each)
+            assert some == pytest.approx(whole, rel=1e-12)
 
 
 def test_a_bound_knows_conversions_memory_and_lanes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Operations alone bound every step too, further below."""
     monkeypatch.setattr("rackmodel.mapper.layouts.descent.ROUNDS", 0)  # what is found near the best moves no bound
-    column = COLUMNS["scores made again"]
-    known = free(tmp_path, "scores made again", "latency")[0].certificate
+    column = COLUMNS["data beside it, all sharded"]
+    known = free(tmp_path, "data beside it, all sharded", "latency")[0].certificate
     monkeypatch.setattr(LeastSteps, "applies", False)
     alone = search(tmp_path, mapper(column, **FREE), column).certificate
     assert known.objective <= alone.objective  # layouts that bounds are of are priced, too
