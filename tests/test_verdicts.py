@@ -153,13 +153,14 @@ def test_two_points_are_never_added_up() -> None:
             "where: {component: network}",
             "4 points match: choose by mapper",
         ),
-        ("y: joules", "y: watts", "no figure 'watts'"),
         ("accelerators: 8, component", "accelerators: 7, component", "no point has run 'main'"),
     ):
         spec = read_study(OWN.replace(old, new))
         _, network = checks_of(spec)
         with pytest.raises(InputError, match=said):
             network(LatePoints(spec).under(), carbon_tables())
+    with pytest.raises(InputError, match=r"18:25: findings.network.figures.sent.y: 'watts' is not allowed(?s:.)*known: latency, energy"):
+        read_study(OWN.replace("y: joules", "y: watts"))
 
 
 def test_without_named_inputs_the_facts_with_a_range_are_varied() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import yaml
 
+from rackmodel.cost.network.topologies import topology_of
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture, Level, Network
@@ -84,17 +85,21 @@ def _level(level: Level) -> list[str]:
         told += [format_si(n.latency_s, "s") + " a hop"] if n.latency_s else []
         told += [f"oversubscribed {n.oversubscription:g}"] if n.oversubscription != 1 else []
         parts.append(f"network {' '.join(word for word in told if word)}")
-        parts += [_neighbours(n)] if n.topology in ("ring", "torus") else []
+        parts += _neighbours(n)
     if level.static_power_w:
         hosts = f" of {level.hosts} hosts" if level.hosts > 1 else ""
         parts.append(f"static {format_si(level.static_power_w, 'W')}{hosts}")
     return parts
 
 
-def _neighbours(network: Network) -> str:
-    """How many links a child has to both neighbours of one dimension: its ways left and right share them."""
+def _neighbours(network: Network) -> list[str]:
+    """Where children stand in lines that are joined at their ends: how many links one has to both neighbours of a line, left and right,
+    which share them."""
+    ways = topology_of(network).ways(network, 2)
+    if ways is None or not ways.wraps:
+        return []
     count = f"{network.links} link{'s' if network.links > 1 else ''}" if network.links else "one link an accelerator"
-    return f"both neighbours by {count}"
+    return [f"both neighbours by {count}"]
 
 
 def _compute(compute: Compute) -> list[str]:
