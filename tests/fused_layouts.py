@@ -179,10 +179,8 @@ def check(seed: int, names: tuple[str, ...] = tuple(GRAPHS), factors: str = "per
 def check_meshes(seed: int) -> int:
     """Named layouts on several meshes, priced as arrays: on some of them a region is fused, on others a link or too little room keeps it
     apart. The answer is the best of those of each mesh alone, and so is its bound."""
-    case, also = (
-        Case(seed, factors=random.Random(f"factors {seed}").choice(["perfect", "perfect", "ceil"])),
-        random.Random(f"meshes {seed}"),
-    )
+    case = Case(seed, factors=random.Random(f"factors {seed}").choice(["perfect", "perfect", "ceil"]))
+    also = random.Random(f"meshes {seed}")
     ranks = [name for name in case.workload.sizes if any(name in op.indices for op in case.workload.ops.values())]
     axes = {"dp": {"degree": "free"}, "tp": {"degree": "rest"}}
     split = {"dp": also.sample(ranks, 1), "tp": also.sample(ranks, 2)}

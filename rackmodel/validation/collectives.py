@@ -216,7 +216,7 @@ def _library(row: PublishedRow) -> LibraryCall | None:
 
 def _meant(known: Mapping[str, str], what: str, word: str) -> str:
     """What a word means, in any spelling. Raises Refused with the nearest word that is known."""
-    found = {spelt(one): meant for one, meant in known.items()}.get(spelt(word))
+    found = known.get(word) or {spelt(one): meant for one, meant in known.items()}.get(spelt(word))
     if found is None:
         close = nearest(word.lower(), list(known))
         raise Refused(f"no {what} called '{word[:40]}'" + (f" (nearest: {close})" if close else f" (known: {', '.join(known)})"))
