@@ -230,6 +230,16 @@ def test_a_format_by_any_of_its_words_is_that_of_the_checkpoint(said: str, wante
     assert point_of(_row(**of, precision=said)).server == point_of(_row(**of, precision=wanted)).server
 
 
+def test_a_model_that_nobody_says_a_format_of_is_served_as_it_was_released() -> None:
+    """MiniMax and DeepSeek were released in blocks of fp8, and were priced in 16 bit; Qwen3-32B was, and is."""
+    unsaid = {"gemm_quant_mode": "", "precision": ""}
+    for name, released in (("MiniMaxAI/MiniMax-M2.5", "fp8"), ("deepseek-ai/DeepSeek-R1", "fp8"), ("openai/gpt-oss-120b", "fp4")):
+        found = point_of(_row(model_path=name, **unsaid))
+        assert found.server.widths == point_of(_row(model_path=name, gemm_quant_mode="", precision=released)).server.widths
+        assert any(f"weights in {released}, as they were released" in note for note in found.run.notes)
+    assert point_of(_row(model_path="Qwen/Qwen3-32B", **unsaid)).server.widths == ()
+
+
 def test_accelerators_that_nothing_is_said_of_are_those_of_the_degrees() -> None:
     unsaid = {"n_gpus": "", "n_gpus_basis": ""}
     assert point_of(_row(**unsaid, tp_size="4", pp_size="2")).server.deployment == Deployment(tensor=4, pipeline=2, expert_tensor=4)
@@ -576,6 +586,13 @@ def test_a_plan_in_a_word_is_read(tmp_path: Path) -> None:
     datasets = validate([file]).to_dict()["datasets"]
     assert datasets["inferencex_token_position"]["n"] == 1
     assert datasets["inferencex_token_position_ttft"]["n"] == 1
+
+
+def test_a_server_that_its_script_has_draft_drafts() -> None:
+    """One token a step of GLM-5, of prompts that are all as long as the row says."""
+    row = _row(model="zai-org/GLM-5-FP8", engine="vLLM", parallel="tp8", precision="", tpot_median_ms="45")
+    point = point_of(replace(row, cells=row.cells | _planned(row)))
+    assert (point.server.drafted, point.run.benchmark.variation) == (1, 0.0)
 
 
 def test_a_batch_is_its_two_steps_and_a_modelled_row_is_refused(tmp_path: Path) -> None:

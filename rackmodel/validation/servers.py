@@ -115,7 +115,17 @@ def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
     prompt, output = row.number("isl"), row.number("osl")
     if not (clients and prompt and output):
         raise Refused("no number of clients, or no lengths")
+    row, model = _as_released(row, model)
     return ServedRun(row, model, engine, said.machine(row.text("system"), row.dataset), benchmark, prompt, output, clients)
+
+
+def _as_released(row: PublishedRow, model: ServedWords) -> tuple[PublishedRow, ServedWords]:
+    """The row in the format in which its model was released, and the model that tells so, where nothing says a format."""
+    if not model.released or row.text("gemm_quant_mode") or _said_format(row):
+        return row, model
+    told = f"weights in {model.released}, as they were released"
+    noted = model.model_copy(update={"note": f"{model.note}; {told}" if model.note else told})
+    return replace(row, cells={**row.cells, "precision": model.released}), noted
 
 
 def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:

@@ -102,7 +102,6 @@ def _planned(row: PublishedRow) -> dict[str, str]:
         "backend": row.text("engine"),
         "model_path": row.text("model"),
         "system": "H200",
-        "precision": "fp8",
         "mode": "agg",
         "n_gpus": str(count),
         "tp_size": str(_within(count, data, row.text("parallel"))),

@@ -46,6 +46,7 @@ class ServedWords(Spec):
         default_factory=dict,
         description="a row's `precision` → widths of the workload's, where the format alone does not say them; of tensors by name",
     )
+    released: str = Field(default="", description="format of its weights, where no row and no name says one; '' 16 bit")
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
     def with_experts(self, count: int | None) -> ServedWords:
