@@ -600,6 +600,9 @@ def test_a_batch_is_its_two_steps_and_a_modelled_row_is_refused(tmp_path: Path) 
     cells |= {"prompt_time_ms": "300", "time_per_token_ms": "40"}
     datasets = validate([_file(tmp_path, "splitwise", cells)]).to_dict()["datasets"]
     assert set(datasets) == {"splitwise", "splitwise_prompt"}
+    known = cells | {"source": "Mutinifni/splitwise-sim@8f99e7dc9b40"}  # before graphs, which came in December 2023
+    launched, graphs = (validate([_file(tmp_path, "splitwise", one)]).rows[1].predicted or 0.0 for one in (known, cells))
+    assert launched > 1.2 * graphs
     capped = validate([_file(tmp_path, "splitwise", cells | {"gpu": "h100-80gb-pcap"})]).to_dict()
     assert "not a measurement" in capped["rows"][0]["refused"]
 

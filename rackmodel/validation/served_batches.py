@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_profile
-from rackmodel.serving.offers import Service, Widths, engine_of
 from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
-from rackmodel.validation.steps import machine_of
-from rackmodel.validation.words import Refused, words
+from rackmodel.validation.servers import Server, engine_of, run_of, server_of
+from rackmodel.validation.words import Refused
 
-ENGINE = "vllm"
+ENGINE, FORMAT = "vllm", "bf16"
 NOTE = "priced as an engine's steps (vLLM), weights in bf16: the rows name no engine"
 MODELLED = "a share of the prompt's time of another row, not a measurement"
 
@@ -39,13 +38,8 @@ def batch_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 def _scored(key: tuple[str, str, int], rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     name, gpu, tensor = key
-    said = words()
-    model, machine = said.served_model(name), said.machine(gpu.replace("-", "_"), rows[0].dataset)
-    if model.refused:
-        raise Refused(model.refused)
-    sets = tuple(f"workload.sizes.{index}={value}" for index, value in model.sizes.items())
-    service = Service(machine_of(*machine.named), model.workload, sets, read_profile(ENGINE), 1.0, 1.0)
-    engine = engine_of(service, Deployment(tensor=tensor, expert_tensor=tensor), Widths())
+    server = _server(rows[0], name, gpu.replace("-", "_"), tensor)
+    engine = engine_of(server)
     prompt, batch, output = (
         np.array([row.number(column) or 1.0 for row in rows]) for column in ("prompt_tokens", "batch", "output_tokens")
     )
@@ -58,3 +52,10 @@ def _scored(key: tuple[str, str, int], rows: Sequence[PublishedRow]) -> list[Sco
         for place, row in enumerate(rows)
         if (measured := row.number(column) or 0.0)
     ]
+
+
+def _server(row: PublishedRow, model: str, system: str, tensor: int) -> Server:
+    """The server of a batch: with the settings that are known of where its row is from. Raises Refused."""
+    cells = {"backend": ENGINE, "model_path": model, "system": system, "precision": FORMAT, "isl": "1", "osl": "1"}
+    run = run_of(replace(row, cells={**cells, "origin": row.text("source")}), 1.0)
+    return server_of(run, Deployment(tensor=tensor, expert_tensor=tensor), float(tensor), "together")[0]

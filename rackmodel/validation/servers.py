@@ -47,8 +47,8 @@ CHOSEN = ("experts", "attention_kernel", "reductions", "attended", "written", "e
 whose kernels send tokens to their experts, of `apart`, tensors whose products run alone."""
 DEALT = "expert"
 """The degree of expert parallelism that a server's settings say, whatever its row does."""
-UNMERGED = "none"
-"""Of `reductions`: no all-reduce goes on."""
+UNMERGED, PLAIN = "none", "nccl"
+"""Of `reductions`: no all-reduce goes on, and those are NCCL's."""
 _SHARED = Shared()
 WIDTHS = ("kv_cache", "product", "SC")
 """Of the workload's `precision`, and the state of its gated delta rule, that a server's settings say."""
@@ -304,11 +304,10 @@ def _with_chosen(profile: ProfileSpec, chosen: dict[str, Any]) -> ProfileSpec:
     if "apart" in chosen:
         merged["apart"] = chosen.pop("apart").split()
     changed: dict[str, Any] = dict(chosen)
-    if library == UNMERGED:
-        merged["reductions"] = False
-    elif library is not None and profile.collectives is not None:
+    if library is not None:
+        merged["reductions"] = library not in (UNMERGED, PLAIN)
+    if library not in (None, UNMERGED) and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"library": library})
-        merged["reductions"] = True
     if release is not None and library in (None, UNMERGED) and profile.collectives is not None:
         changed["collectives"] = profile.collectives.model_copy(update={"release": release})
     changed["merged"] = profile.merged.model_copy(update=merged)

@@ -123,7 +123,8 @@ class SettingWords(Spec):
     set: dict[str, str | float | dict[int, int]] = Field(
         default_factory=dict,
         description="facts of the profile's `engine`, its `experts` and `attention_kernel`, `reductions` (the library whose all-reduce "
-        "goes on with the norm after it; none: none does), `exchange` (whose kernels send tokens to their experts), `attended` (1: "
+        "goes on with the norm after it; none: none does; nccl: nor do these, which are NCCL's), "
+        "`exchange` (whose kernels send tokens to their experts), `attended` (1: "
         "attention quantises what it writes), `written` (0: norms and activations do not), `apart` (tensors whose "
         "products run alone), kv_cache and product of `precision`, SC (the state of a gated delta rule), `expert` (the degree of expert "
         "parallelism that ran, whatever a row says), "
