@@ -45,14 +45,15 @@ ALONE = {
     *("Kernels.start", "Kernels.vector_start"),
     *("Products.reuse", "Products.reuse_bandwidth", "Products.held_out", "Products.layers"),
     *("Products.eager", "EagerLaunch.time", "EagerLaunch.few", "EagerLaunch.few_time"),
-    *("Grouped.rows", "Grouped.spread", "Grouped.reuse", "Grouped.reuse_bandwidth"),
+    *("Grouped.rows", "Grouped.spread", "Grouped.quantised", "Grouped.reuse", "Grouped.reuse_bandwidth"),
     *(f"DecodeAttention.{key}" for key in ("split", "rows", "tokens", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
     *("PrefillAttention.groups", "PrefillAttention.held_out", "AttentionKernel.mixes"),
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that
 share keys, a cache longer than what is new (tests/test_attention.py moves each); rows of a call of experts, the ranks that share
-them, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds there (tests/test_calibration.py); how far
-a fit of products or of a pass of attention is off, which widens intervals (tests/test_training_products.py)."""
+them, kernels that quantise between its products, and weights that a loop finds in a cache (tests/test_experts.py); products that it finds
+there (tests/test_calibration.py); how far a fit of products or of a pass of attention is off, which widens intervals
+(tests/test_training_products.py)."""
 SERVED = {
     *("ProfileSpec.engine", "ProfileSpec.drafted_states", "Merged.reductions", "Merged.statistics"),
     *("Kernels.waiting_power", "ServingSpec.positions"),

@@ -8,10 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.calibration.fit_grouped import BEGIN, RANGES, ExpertCalls, _least_from, fit_grouped, like_of, said_of
-from rackmodel.calibration.part import _fellow, calibrate, part_text
+from rackmodel.calibration.fit_grouped import BEGIN, HANDED, RANGES, ExpertCalls, _least_from, fit_grouped, like_of, said_of
+from rackmodel.calibration.part import _fellow, _no_longer, calibrate, part_alone, part_text
 from rackmodel.cost.inside.expert_ops import grouped_of
-from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, compute_part, laid_rows, memory_part
+from rackmodel.cost.inside.experts import (
+    ExpertDevice,
+    ExpertLayer,
+    call_seconds,
+    compute_part,
+    laid_rows,
+    memory_part,
+    moving_seconds,
+)
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.products import together
@@ -23,6 +31,7 @@ from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.model.resources import Kernels
 from rackmodel.setting import local_pricer
 from rackmodel.validation.experts import expert_case, layer_of, loads_of
 from rackmodel.validation.products import local_operation
@@ -200,6 +209,86 @@ def test_more_tokens_never_take_less() -> None:
     tokens = [float(2**d) for d in range(16)]
     load = load_of(np.array(tokens), Routing(experts=64, chosen=8))
     assert np.all(np.diff(call_seconds(facts(), DEVICE, layer(tokens, chosen=8), load)) >= 0)
+
+
+def test_rows_that_the_cache_holds_from_kernel_to_kernel_move_faster_by_hand() -> None:
+    """200 tokens, 2 of 8 experts: rows of 512 columns are 0.4096 MB, which a cache of as many holds half. Four times as fast there."""
+    device, kernel = replace(DEVICE, cache=400 * 512 * 2.0), facts(cached=4)
+    held = {columns: 1 - 1 / (1 + (512 / columns) ** 4) for columns in (512, 1024)}
+    slow = {columns: 400 * columns * 2 / 0.5e12 for columns in held}
+    for columns, seconds in slow.items():
+        found = moving_seconds(kernel, device, np.array([400 * columns * 2.0]))
+        assert found == pytest.approx(seconds * (1 - held[columns] + held[columns] / 4))
+        assert moving_seconds(kernel, DEVICE, np.array([400 * columns * 2.0])) == pytest.approx(seconds)  # a GPU without a cache
+    load = load_of(np.array([200.0]), Routing(experts=8, chosen=2))
+    whole = [float(call_seconds(one, device, layer([200.0]), load)[0]) for one in (facts(), kernel)]
+    parts = [
+        sum(
+            float(together(compute_part(one, device, load, n, k), memory_part(one, device, load, load.pairs, n, k))[0])
+            for n, k in ((1024.0, 1024.0), (1024.0, 512.0))
+        )
+        for one in (facts(), kernel)
+    ]
+    # beside the products: 1,024 columns of gate and up, 512 activated, 1,024 of the result; 200 tokens of 1,024 in and out are as 512
+    between = sum(times * slow[columns] * held[columns] * 0.75 for columns, times in ((1024, 2), (512, 3)))
+    assert whole[0] - whole[1] == pytest.approx(parts[0] - parts[1] + between)
+    assert parts[0] > parts[1]
+
+
+def test_kernels_that_quantise_between_the_products_read_16_bit_and_write_what_is_multiplied() -> None:
+    load, device = load_of(np.array([64.0]), Routing(experts=8, chosen=2)), replace(DEVICE, weight=1.0, activation=1.0)
+    within, apart = (
+        float(call_seconds(facts(weights="8 bit", activations="8 bit", quantised=how), device, layer([64.0]), load)[0])
+        for how in ("within", "apart")
+    )
+    assert apart - within == pytest.approx((64 * 1024 + 128 * 512) * (2 + 1) / 0.5e12)
+
+
+def test_a_step_pays_for_kernels_that_quantise_and_moves_faster_what_the_cache_holds() -> None:
+    """Gate and up on an L40S: 64 tokens of 4,096, four experts of 64 each; rows of 0.5 and 2 MB stay in 96 MB."""
+    one = np.ones((1, 1), dtype=np.int64)
+    form, sizes = products(64, 64, 4)[0]
+    gate = replace(routed(form, sizes, 4 / 64), bits=8)
+    gate = replace(gate, operands=tuple(replace(operand, bits=8) for operand in gate.operands))
+    both = side_by_side([gate, replace(gate, reads=(gate.reads[0], replace(gate.reads[1], tensor="V")))], one)
+    machine = part_alone("l40s")
+    gpu = gpu_of(machine)
+    assert gpu is not None
+    kernel, found = gpu.facts.grouped["triton fp8"], list[float]()
+    for changes in ({}, {"quantised": "within"}, {"cached": 1.0}):
+        changed = gpu.facts.model_copy(update={"grouped": {"triton fp8": kernel.model_copy(update=changes)}})
+        found.append(float(KernelPricer(fitted=True, facts=changed)(machine, both, one)[1][0]))
+    whole, within, slow = found
+    assert within < whole < slow
+
+
+def test_a_kernel_cannot_be_fast_on_what_no_cache_is_said_to_hold_nor_quantise_16_bit() -> None:
+    with pytest.raises(InputError, match="no level below the memory says what it holds"):
+        gpu_of(read_architecture("l40s_node", ["l2.memory.capacity=null"]))
+    with pytest.raises(ValueError, match="nothing quantises rows of 16 bit"):
+        Kernels.model_validate({"efficiency": 0.9, "grouped": {"mine": {**said_of(facts()), "quantised": "apart"}}})
+
+
+def test_a_part_that_is_written_says_of_a_kernel_what_its_fit_no_longer_finds() -> None:
+    """The part extends the one that it started from, whose words would stand beside its own."""
+    before = facts(cached=2, reuse="10 MB", reuse_bandwidth="5 TB/s")
+    assert _no_longer(before) == {"unaligned": 1.0, "cached": 1.0, "reuse": "0 B", "reuse_bandwidth": None}
+    merged = Grouped.model_validate({**said_of(before), **_no_longer(before), **said_of(facts(unaligned=1))})
+    assert (merged.cached, merged.reuse_bytes, merged.reuse_bytes_per_s, merged.unaligned) == (1, 0, None, 1)
+    assert _no_longer(facts(unaligned=1)) == _no_longer(None) == {}
+
+
+def test_a_fit_finds_that_the_cache_holds_rows_from_kernel_to_kernel() -> None:
+    cases = [expert_case(row) for row in read_rows(PUBLISHED) if row.text("system") == "h200_sxm" and row.text("moe_dtype") == "bfloat16"]
+    like, device = like_of(words().expert_precisions["bf16"]), replace(DEVICE, cache=40e6)
+    true = like.model_copy(update={"start_s": 15e-6, "memory": 0.9, "moving": 0.3, "cached": 5.0})
+    seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
+    calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
+    given = tuple(name for name in RANGES if name not in ("start_s", "memory", "moving"))
+    cost, found = _least_from(replace(calls, handed=True, given=given), BEGIN[0])
+    assert (found.cached, found.moving) == pytest.approx((5.0, 0.3), rel=0.05)
+    assert cost < HANDED * _least_from(replace(calls, given=given), BEGIN[0])[0]
+    assert Grouped.model_validate(said_of(found)).cached == pytest.approx(5.0, rel=0.05)
 
 
 def test_rows_that_are_not_aligned_are_slower() -> None:

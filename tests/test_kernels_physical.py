@@ -50,7 +50,7 @@ def test_products_of_experts_grow_with_tokens_as_trained_routers_deal_them(machi
         spread = ones * (ranks > 1)
         layer = ExpertLayer(tokens=tokens, hidden=hidden * ones, inter=inter * ones, gated=ones, every=tokens * chosen, spread=spread)
         for name, facts in gpu.facts.grouped.items():
-            device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+            device = expert_device(facts, gpu)
             seconds = call_seconds(facts, device, layer, load)
             assert (np.diff(seconds) >= 0).all(), name
             assert (6.0 * hidden * inter * load.pairs / seconds <= device.peak).all(), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from rackmodel.validation.attention import HeadSizes, price_attention, sizes_by_
 from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved, moving_energy
 from rackmodel.validation.products import PRODUCT, local_operation, price_local
 from rackmodel.validation.run import validate
+from rackmodel.validation.words import words
 
 ONE_SECOND = np.array([1.0])
 
@@ -281,3 +283,24 @@ def test_eight_h100_that_train_draw_what_a_node_was_measured_to() -> None:
     inside = {"gpu", "l2", "sm", "tensor_core", "node"}
     watts = sum(row.joules for row in found.ledger if row.level in inside) / found.latency_s / 8
     assert watts == pytest.approx((7750 + 8400) / 2, rel=0.15)
+
+
+def test_watts_of_a_module_that_ran_on_constants_have_less_of_its_operations_and_bytes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the GPU draws at work stays, whatever the operands; a kernel alone was measured with drawn ones."""
+    path = tmp_path / "mla.csv"
+    columns = "system,framework,version,phase,mla_dtype,kv_cache_dtype,gemm_type,num_heads,batch_size,q_len,past_kv_len,latency_us,power_w"
+    rows = ("h200_sxm,VLLM,0.22.0,context_module,bfloat16,bfloat16,bfloat16", "b200_sxm,SGLang,0.5.14,context,bfloat16,bfloat16,")
+    path.write_text("\n".join([columns, *(f"{row},128,1,8192,0,9000,500" for row in rows)]) + "\n", encoding="utf-8")
+    said, found = words(), []
+    assert said.latent is not None
+    for share in (0.0, said.latent.constant, 1.0):
+        changed = copy(said)
+        changed.latent = said.latent.model_copy(update={"constant": share})
+        monkeypatch.setattr("rackmodel.validation.attention.words", lambda changed=changed: changed)
+        found.append([row.predicted for row in validate([path]).rows if row.unit == "W"])
+    (none, alone), (some, also), (whole, still) = found
+    assert some == pytest.approx(none + 0.3 * (whole - none))
+    assert 250 < none < some < whole < 700
+    assert alone == also == still

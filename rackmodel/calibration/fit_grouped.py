@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30
-FEWEST_SHAPES = 5  # that tell what a call starts in
+FEWEST_SHAPES = 5  # that tell what a call starts in, and whether rows stay in a cache
 STARTS = ("start_s", "spread_s")
 SURELY = 0.999  # of the cost where all rows are moved: rows of one rank alone do not tell
 RANGES = {  # least and most that a fit may find
@@ -43,6 +43,8 @@ REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.1, 1.5)  # of the cache that a loop finds its weights in, least and most
 OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
 CLEARLY = 0.9  # of the cost without, for a kernel whose loops find weights in the cache
+HANDED = 0.95  # the same of rows that it finds there from kernel to kernel, of kernels whose shapes are enough
+TIMES = (1.0, 20.0)  # as fast as from the memory
 COMMON = {"start_s": 20e-6, "spread_s": 5e-6, "unaligned": 0.3}
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
     {**COMMON, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},
@@ -64,7 +66,8 @@ class GroupedFit:
 class ExpertCalls:
     """Rows of one kernel. device: what they ran on · like: the facts that are not fitted · layer, load: their sizes and what falls on
     the busiest rank · measured: seconds · shapes: of each row, what it is held out by · cache: bytes in which a loop finds weights again,
-    0 = none · given: numbers that are not fitted, as `like` has them."""
+    0 = none · handed: whether rows may move faster from kernel to kernel than from the memory · given: numbers that are not fitted, as
+    `like` has them."""
 
     device: ExpertDevice
     like: Grouped
@@ -73,6 +76,7 @@ class ExpertCalls:
     measured: Array
     shapes: tuple[tuple[float, ...], ...]
     cache: float = 0.0
+    handed: bool = False
     given: tuple[str, ...] = ()
 
     @classmethod
@@ -117,7 +121,12 @@ def fit_grouped(calls: ExpertCalls, source: str, cache: float = 0.0) -> GroupedF
         kept = replace(chosen, cache=cache)
         cost_kept, facts_kept = _least(kept)
         if cost_kept < CLEARLY * cost:
-            chosen, facts = kept, facts_kept
+            chosen, cost, facts = kept, cost_kept, facts_kept
+    if len(set(calls.shapes)) >= FEWEST_SHAPES:
+        handed = replace(chosen, handed=True)
+        cost_handed, facts_handed = _least(handed)
+        if cost_handed < HANDED * cost:
+            chosen, facts = handed, facts_handed
     outside = np.full(len(calls.measured), np.nan)
     for held in kept_out(calls.shapes):
         outside[held] = _error(_least(chosen.only(~held))[1], chosen.only(held))
@@ -159,6 +168,8 @@ def _least_from(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, 
             for name, unit, (least, most) in zip(REUSE, (calls.cache, bandwidth), (OF_CACHE, OF_MEMORY), strict=True)
         }
         begin = {**begin, "reuse_bytes": 0.7 * calls.cache, "reuse_bytes_per_s": 4.0 * bandwidth}
+    if calls.handed:
+        names, ranges, begin = (*names, "cached"), {**ranges, "cached": TIMES}, {**begin, "cached": 2.0}
     low, high = np.log(np.array([ranges[name] for name in names])).T
 
     def facts(logs: Array) -> Grouped:
@@ -188,9 +199,12 @@ def said_of(facts: Grouped) -> dict[str, Any]:
     said |= {"memory": _digits(facts.memory), "moving": _digits(facts.moving)}
     if facts.unaligned < 1:
         said["unaligned"] = _digits(facts.unaligned)
+    if facts.cached > 1:
+        said["cached"] = _digits(facts.cached)
     if facts.reuse_bytes_per_s is not None:
         said |= {"reuse": f"{facts.reuse_bytes / 1e6:.4g} MB", "reuse_bandwidth": f"{facts.reuse_bytes_per_s / 1e9:.4g} GB/s"}
-    return said | {"rows": facts.rows} | ({} if facts.tuned else {"tuned": False})
+    said |= {"rows": facts.rows} | ({} if facts.tuned else {"tuned": False})
+    return said | ({"quantised": facts.quantised} if facts.quantised != "within" else {})
 
 
 def _time(seconds: float) -> str:

@@ -49,6 +49,8 @@ NOTHING: dict[str, str | float | None] = {
     "eager": None,
 }
 """Keys of products that a fit may find to be nothing, and how a part says that."""
+NOTHING_GROUPED: dict[str, str | float | None] = {"unaligned": 1.0, "cached": 1.0, "reuse": "0 B", "reuse_bandwidth": None}
+"""The same of kernels of experts' products."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,8 +223,8 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
             continue
         like = like_of(look_up(words().expert_precisions, "precision", own[0][0].text("moe_dtype")))
         if kernel in gpu.facts.grouped:  # what no fit finds
-            like = like.model_copy(update={"tuned": gpu.facts.grouped[kernel].tuned})
-        device = expert_device(like, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth, looped=True)
+            like = like.model_copy(update={name: getattr(gpu.facts.grouped[kernel], name) for name in ("tuned", "quantised")})
+        device = expert_device(like, gpu, looped=True)
         source = Path(own[0][0].file).name
         calls = ExpertCalls.of(device, like, [case for _, case in own]).starting_as(_fellow(kernel, like, fitted, shapes))
         found = fit_grouped(calls, source, gpu.cache)
@@ -237,10 +239,16 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
                 source=source,
                 inside=found.inside,
                 outside=found.outside,
-                said=said_of(found.facts),
+                said=_no_longer(gpu.facts.grouped.get(kernel)) | said_of(found.facts),
             )
         )
     return done
+
+
+def _no_longer(stated: Grouped | None) -> dict[str, Any]:
+    """What a part says of a kernel that a fit may not find, as nothing: the part that is written extends it."""
+    before = {} if stated is None else said_of(stated)
+    return {key: none for key, none in NOTHING_GROUPED.items() if key in before}
 
 
 def _fellow(kernel: str, like: Grouped, fitted: Mapping[str, Grouped], shapes: Mapping[str, int]) -> Grouped | None:

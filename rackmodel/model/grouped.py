@@ -40,6 +40,15 @@ class Grouped(Spec):
         "came to it; 0 = what came",
     )
 
+    quantised: Literal["within", "apart"] = Field(
+        default="within",
+        description="where rows become as narrow as they are multiplied: within the products, or by kernels of their own before them, "
+        "which read 16 bit",
+    )
+    cached: Plain = Field(
+        default=1.0, description="times as fast as moving that rows move which the cache below the memory holds from kernel to kernel"
+    )
+
     reuse_bytes: Bytes = Field(default=0.0, alias="reuse", description="weights that a loop over one call finds in a cache on the chip")
     reuse_bytes_per_s: BytesPerSecond | None = Field(default=None, alias="reuse_bandwidth", description="bytes per second of that cache")
 
@@ -50,6 +59,8 @@ class Grouped(Spec):
                 raise ValueError(f"{key} is a share: want more than 0 and at most 1 (got {span_text(getattr(self, key))})")
         if not (self.moving > 0 and self.load_bytes_per_s > 0):
             raise ValueError("want a load and a moving above 0")
+        if not self.cached >= 1:
+            raise ValueError(f"cached is 1 or more, as many times as fast (got {self.cached:g})")
         if min(self.start_s, self.spread_s, self.step_s) < 0:
             raise ValueError("a time cannot be negative")
         if self.laid_out < 0 or self.laid_out % 1:

@@ -396,8 +396,10 @@ class Kernels(Spec):
         for key, found in self.products.items():
             if found.operands is None and not is_width(key):
                 raise ValueError(f"products.{key}: '{key}' is no width, so that it must say the width of its operands")
-        for group in self.grouped.values():
-            width(group.weights), width(group.activations)
+        for name, group in self.grouped.items():
+            width(group.weights)
+            if width(group.activations) >= RESULT_BITS and group.quantised == "apart":
+                raise ValueError(f"grouped.{name}: nothing quantises rows of {group.activations}: leave out 'quantised'")
         for key in ("attention_kernel", "latent_kernel", "training_kernel"):
             word = getattr(self, key)
             if word is not None and self.attention and word not in self.attention:
@@ -482,6 +484,10 @@ _WIDTHS = {"fp64": 64, "fp32": 32, "tf32": 32, "bf16": 16, "fp16": 16, "int8": 8
 
 WIDEST = 65536
 """Bits of the widest value that is read (an optimizer state counts as one value)."""
+
+
+RESULT_BITS = 16
+"""Of an element as one kernel of experts' products leaves it to the next."""
 
 
 def is_width(text: str) -> bool:

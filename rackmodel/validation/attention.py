@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
+from rackmodel.cost.inside.power import BUSY
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import AttentionRoles, Flow, LocalOp, Operand, Volume
 from rackmodel.errors import InputError
@@ -192,7 +193,9 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     beside, more = price_products(machine, [case for _, case in own])
     charges, seconds = [*charges, *beside], seconds + more
     bins = bins_of(charges, len(own))
-    joules = np.asarray(sum((charge.joules for charge in charges), np.zeros(len(own))))
+    share = said.constant if first.products and (said := words().latent) is not None else 1.0
+    drawn = (charge.joules * (1.0 if charge.action == BUSY else share) for charge in charges)
+    joules, note = np.asarray(sum(drawn, np.zeros(len(own)))), f"constant operands: {share:g} of their joules" if share < 1 else ""
     found = {}
     for place, (number, case) in enumerate(own):
         row = rows[number]
@@ -206,7 +209,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
             assumptions=tuple(text for text in (case.machine.note, f"attention kernel: {case.kernel}", "timed: looped") if text),
             bins={name: float(value[place]) for name, value in bins.items()},
         )
-        found[number] = [time, *watts_row(row, time, machine, float(joules[place]))]
+        found[number] = [time, *watts_row(row, time, machine, float(joules[place]), note=note)]
     return found
 
 

@@ -83,7 +83,7 @@ def price_calls(cases: Sequence[ExpertCase]) -> Array:
     if gpu is None or first.kernel not in known:
         raise InputError(f"{first.machine.machine} states no kernel '{first.kernel}' of experts", known=list(known), given=first.kernel)
     facts = known[first.kernel]
-    device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth, looped=True)
+    device = expert_device(facts, gpu, looped=True)
     return call_seconds(facts, device, layer_of(cases), loads_of(cases))
 
 

@@ -172,7 +172,7 @@ def _experts(gpu: Gpu, call: OneCall) -> OneTime:
     facts = gpu.facts.grouped[name]
     one = {"tokens": tokens, "hidden": hidden, "inter": inter, "gated": 1.0, "every": tokens * chosen, "spread": routing.ranks > 1}
     layer = ExpertLayer(**{key: np.array([value], dtype=np.float64) for key, value in one.items()})
-    device = expert_device(facts, gpu.compute, gpu.units, gpu.blocks, gpu.bandwidth)
+    device = expert_device(facts, gpu)
     load = load_of(layer.tokens, routing)
     seconds = float(call_seconds(facts, device, layer, load)[0])
     flops = 2.0 * float(load.pairs[0]) * 3 * hidden * inter

@@ -20,9 +20,11 @@ def gap_of(row: PublishedRow, graph: bool = True) -> float:
     return (own if own is not None else other) or 0.0 if graph else 0.0
 
 
-def watts_row(row: PublishedRow, time: ScoredRow, machine: Architecture, joules: float, *, graph: bool = True) -> list[ScoredRow]:
+def watts_row(
+    row: PublishedRow, time: ScoredRow, machine: Architecture, joules: float, *, graph: bool = True, note: str = ""
+) -> list[ScoredRow]:
     """The watts of a row beside `time`, its seconds; none where it tells none. joules: of one kernel, without static power · graph:
-    whether its seconds leave out what the host takes."""
+    whether its seconds leave out what the host takes · note: an assumption of the watts."""
     watts = row.number("power_w")
     if not watts or time.refused:
         return []
@@ -36,7 +38,7 @@ def watts_row(row: PublishedRow, time: ScoredRow, machine: Architecture, joules:
             unit="W",
             measured=watts,
             predicted=drawn,
-            assumptions=(*time.assumptions, f"waits {gap * 1e6:.3g} us between kernels"),
+            assumptions=(*time.assumptions, f"waits {gap * 1e6:.3g} us between kernels", *filter(None, [note])),
             bins={},
             interval=None,
         )

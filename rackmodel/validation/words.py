@@ -218,6 +218,9 @@ class LatentWords(Spec):
     key: int = Field(description="of the latent key and value that a cache holds")
     rope: int = Field(description="of the key's part that turns with its place")
     head: int = Field(description="of a head's key without that part, and of its value")
+    constant: Plain = Field(
+        default=1.0, description="share of its joules that an operation or a byte of a module takes, whose benchmark runs on constants"
+    )
 
 
 class SaidOfSome(Spec):

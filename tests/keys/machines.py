@@ -84,6 +84,7 @@ EXPERTS = {
     },
 }
 _MINE = f"{_SM}.grouped.mine bf16"
+_L2 = "arch.tree.children.0.memory.capacity"
 LASTING = FITTED | {"profile.kernels": "measured", "profile.products": "fitted"}
 OF_EXPERTS = LASTING | {key: EXPERTS[key] for key in ("work.phases", "work.sizes", "work.einsums", "work.tensors")}
 PACED = LASTING | {f"{_SM}.pace": {"products": 0.1, "alone": 0.01}}
@@ -210,6 +211,7 @@ TREES = {
     "Grouped.step": Flip("measured", f"{_MINE}.step", "1 ms", EXPERTS),
     "Grouped.memory": Flip("measured", f"{_MINE}.memory", 1e-4, EXPERTS),
     "Grouped.moving": Flip("measured", f"{_MINE}.moving", 1e-4, EXPERTS),
+    "Grouped.cached": Flip("measured", f"{_MINE}.cached", 20, {**EXPERTS, f"{_MINE}.moving": 1e-4, _L2: "10 MB"}),
     "Grouped.unaligned": Flip("measured", f"{_MINE}.unaligned", 0.1, EXPERTS),
     "Grouped.tuned": Flip("measured", f"{_MINE}.tuned", False, {**EXPERTS, "work.sizes": {**_ROUTED, "f": 32}}),
     "Grouped.laid_out": Flip("measured", f"{_MINE}.laid_out", 128, EXPERTS),

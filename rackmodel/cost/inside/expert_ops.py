@@ -3,8 +3,8 @@
 Of a call's start each of its three products (gate, up, down) bears a third, gate and up as one product two; what is between them
 (activation, summing) are operations of their own. Experts without a token are not read: their share of the weight's traffic is left
 out, time, bytes and joules (a workload that says so of a weight, `read: routed`, has left them out itself; the fewer of the two counts).
-Where a call lays out rows for the worst case, all of them are fetched and written; what the activation and the kernel that quantises behind
-it move of them beyond the tokens is charged to the product before.
+Where a call lays out rows for the worst case, all of them are fetched and written; what the activation moves of them beyond the tokens, and
+what kernels that quantise move, is charged to the product with the gate.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.inside.experts import RESULT_BYTES, ExpertDevice, compute_part, expert_device, laid_rows
+from rackmodel.cost.inside.experts import RESULT_BYTES, ExpertDevice, compute_part, expert_device, laid_rows, moving_seconds, narrowed
+from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.products import together
 from rackmodel.cost.inside.roofline import Row
-from rackmodel.cost.inside.routing import Routing, load_of
+from rackmodel.cost.inside.routing import ExpertLoad, Routing, load_of
+from rackmodel.cost.inside.vectors import beyond
 from rackmodel.cost.program.tasks import Degrees, LocalOp, excess
 from rackmodel.model.grouped import Grouped
-from rackmodel.model.resources import Compute, width
+from rackmodel.model.resources import width
 
 Array = NDArray[np.float64]
 
@@ -34,16 +36,11 @@ DEALT = "dealt:"
 @dataclass(frozen=True, kw_only=True)
 class ExpertProduct:
     """A product over experts on a GPU. facts, dealt: of the kernel where an accelerator holds a part of each expert, and where it holds
-    experts of its own · memory: name of the accelerator's memory level · sizes: (experts, tokens, n, k) of the fullest accelerator [n] ·
-    every: experts of all ranks."""
+    experts of its own · sizes: (experts, tokens, n, k) of the fullest accelerator [n] · every: experts of all ranks."""
 
     facts: Grouped
     dealt: Grouped
-    compute: Compute
-    units: int
-    blocks: int
-    bandwidth: float
-    memory: str
+    gpu: Gpu
     sizes: tuple[Any, Any, Any, Any]
     every: int
 
@@ -79,25 +76,29 @@ def expert_product(product: ExpertProduct, local_op: LocalOp, rows: Sequence[Row
     kernel = _kernel(product, local_op, degrees, gated=len(weights) > 1)
     each = kernel.hit_bytes / len(weights)
     priced = [_charged(product, kernel, row, each if row.tensor in weights else None) for row in rows]
-    memory = sum((row.seconds for row in priced if row.level == product.memory and row.component == "memory"), np.zeros(len(degrees)))
+    level = product.gpu.memory
+    memory = sum((row.seconds for row in priced if row.level == level and row.component == "memory"), np.zeros(len(degrees)))
     body = together(kernel.compute, memory)
     start = len(weights) * kernel.start / PRODUCTS_OF_A_CALL
-    duration = body + kernel.between / (kernel.moving * product.bandwidth) + (0.0 if local_op.joined else start)
-    return _exposing(priced, kernel.compute >= memory, duration, product.memory), duration
+    duration = body + kernel.between_s + (0.0 if local_op.joined else start)
+    return _exposing(priced, kernel.compute >= memory, duration, level), duration
 
 
 @dataclass(frozen=True)
 class _Kernel:
     """A product's kernel, [n] each. compute: seconds of its blocks · hit_bytes: weights that are read · start: of the whole call · memory,
-    moving: as Grouped · laid: rows that are laid out over those that came · between: bytes that follow of the rows beyond them."""
+    moving, cached: as Grouped · laid: rows that are laid out over those that came · between, between_s: bytes and seconds of what follows
+    of the rows beyond them, and of kernels that quantise."""
 
     compute: Array
     hit_bytes: Array
     start: Array
     memory: Array
     moving: Array
+    cached: Array
     laid: Array
     between: Array
+    between_s: Array
 
 
 def _kernel(product: ExpertProduct, local_op: LocalOp, degrees: Degrees, *, gated: bool) -> _Kernel:
@@ -111,7 +112,7 @@ def _kernel(product: ExpertProduct, local_op: LocalOp, degrees: Degrees, *, gate
         at = (experts == own) & (density == share)
         dealt = own < product.every
         facts = product.dealt if dealt else product.facts
-        device = expert_device(facts, product.compute, product.units, product.blocks, product.bandwidth)
+        device = expert_device(facts, product.gpu)
         ranks = max(1, round(product.every / own))
         routing = Routing(experts=product.every, chosen=share * product.every, ranks=ranks, skew=local_op.skew, trained=True)
         load = load_of(tokens[at], routing)
@@ -119,24 +120,29 @@ def _kernel(product: ExpertProduct, local_op: LocalOp, degrees: Degrees, *, gate
         found.compute[at] = compute_part(facts, device, load, n[at], k[at], laid)
         found.hit_bytes[at] = load.hit * n[at] * k[at] * device.weight
         found.start[at] = facts.start_s + (facts.spread_s if dealt else 0.0)
-        found.memory[at], found.moving[at] = facts.memory, facts.moving
+        found.memory[at], found.moving[at], found.cached[at] = facts.memory, facts.moving, facts.cached
         found.laid[at] = 1.0 if laid is None else laid / np.maximum(load.pairs, 1e-9)
-        found.between[at] = _between(device, laid, load.pairs, n[at] / 2) if laid is not None and gated else 0.0
+        tensors = _between(facts, device, load, laid, n[at] / 2, k[at]) if gated else []
+        found.between[at] = sum(tensors)
+        found.between_s[at] = sum(moving_seconds(facts, device, tensor) for tensor in tensors)
     return found
 
 
-def _between(device: ExpertDevice, laid: Array, pairs: Array, inter: Array) -> Array:
-    """[n] bytes of the activation of rows that are laid out beyond those that came (pairs), and of the kernel that quantises all."""
-    return np.asarray(3 * RESULT_BYTES * inter * (laid - pairs) + laid * inter * (RESULT_BYTES + device.activation))
+def _between(facts: Grouped, device: ExpertDevice, load: ExpertLoad, laid: Array | None, inter: Array, hidden: Array) -> list[Any]:
+    """Bytes, a tensor each, of the activation of rows that are laid out beyond those that came, and of kernels that quantise."""
+    if laid is None:
+        return narrowed(facts, device, np.minimum(load.tokens, load.pairs) * hidden, load.pairs * inter)
+    return [3 * RESULT_BYTES * inter * (laid - load.pairs), *narrowed(facts, device, 0.0, laid * inter)]
 
 
 def _charged(product: ExpertProduct, kernel: _Kernel, row: Row, hit_bytes: Array | None) -> Row:
     """A roofline's row as the kernel pays it. hit_bytes: of a weight, what is read of it."""
     if row.component == "compute":
         return row.lasting(kernel.compute, 0.0)
-    own = row.level == product.memory
-    share = kernel.moving if hit_bytes is None else kernel.memory
+    own = row.level == product.gpu.memory
     read = kernel.laid if hit_bytes is None else np.minimum(1.0, hit_bytes / np.maximum(row.fullest, 1.0))
+    far = beyond(product.gpu.cache, row.fullest * read)
+    share = kernel.moving / (far + (1.0 - far) / kernel.cached) if hit_bytes is None else kernel.memory
     seconds = row.seconds * read / (share if own else 1.0)
     follows = kernel.between / np.maximum(row.fullest, 1.0) if own and row.action == "write" else 0.0
     more = row.amount * (read + follows), row.unit, row.joules * (read + follows)

@@ -5,11 +5,14 @@
     compute   min over tiles of  max(1, blocks / SMs) · one block
               of a kernel that nobody tuned 16 x 32 where no more tokens come than experts are held, 64 x 64 where more do
               (get_default_config of vLLM's and SGLang's fused_moe)
-    memory    hit · n · k · weight / own + (pairs · k · activation + rows · n · 2 B) / (moving · bandwidth)
+    memory    hit · n · k · weight / own + moved(pairs · k · activation) + moved(rows · n · 2 B)
+    moved     bytes · (far + (1 - far) / cached) / (moving · bandwidth), far = 1 / (1 + (cache capacity / bytes)^4): what one kernel of a
+              call writes and the next one reads, the cache gives where it holds all of it
     own       memory · bandwidth; a loop over one call finds 1 / (1 + (weights of the call / reuse)^8) of them in a cache, at its rate
     product   (compute^2.5 + memory^2.5)^(1 / 2.5)
     call      start + [ranks > 1] spread + product up (n = inter, or twice that with a gate, k = hidden) + product down
-              + (rows · (2 hidden + (1 or 2 + 1) inter · 2 B) + tokens · hidden · 4 B) / (moving · bandwidth)
+              + moved(rows · (1 or 2) inter · 2 B) + moved(rows · inter · 2 B) + moved(rows · hidden · 2 B) + 2 moved(tokens · hidden · 2 B)
+              quantised apart:  + moved(x · 2 B) + moved(x · activation) for x = tokens · hidden and x = rows · inter
     one of its products alone (a library that is called for each): start + the product
 
 hit, pairs and blocks: of the busiest rank (routing). rows: the pairs of experts held here, or of all ranks, as the kernel moves them.
@@ -30,10 +33,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.products import looped_rate, together
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad
+from rackmodel.cost.inside.vectors import beyond
 from rackmodel.model.grouped import Grouped
-from rackmodel.model.resources import Compute, width
+from rackmodel.model.resources import width
 
 Array = NDArray[np.float64]
 
@@ -49,13 +54,14 @@ ALIGNED_BYTES = 16.0
 @dataclass(frozen=True, kw_only=True)
 class ExpertDevice:
     """peak: FLOP/s of the whole GPU · blocks: SMs · bandwidth: bytes/s of its memory · weight, activation: bytes of an element ·
-    looped: whether one call runs over and over."""
+    cache: bytes that the level below the memory holds, 0 = there is none · looped: whether one call runs over and over."""
 
     peak: float
     blocks: int
     bandwidth: float
     weight: float
     activation: float
+    cache: float = 0.0
     looped: bool = False
 
 
@@ -85,11 +91,18 @@ class ExpertLayer:
         return 1.0 if self.up is None else self.up, 1.0 if self.down is None else self.down
 
 
-def expert_device(facts: Grouped, compute: Compute, units: int, blocks: int, bandwidth: float, *, looped: bool = False) -> ExpertDevice:
-    """What a kernel runs on. units: instances of `compute`. Raises InputError where the part has no such rate."""
+def expert_device(facts: Grouped, gpu: Gpu, *, looped: bool = False) -> ExpertDevice:
+    """What a kernel runs on. Raises InputError where the part has no such rate."""
     weight, activation = width(facts.weights), width(facts.activations)
-    peak = compute.matrix(max(weight, activation)).rate_flop_per_s * units
-    return ExpertDevice(peak=peak, blocks=blocks, bandwidth=bandwidth, weight=weight / 8, activation=activation / 8, looped=looped)
+    return ExpertDevice(
+        peak=gpu.compute.matrix(max(weight, activation)).rate_flop_per_s * gpu.units,
+        blocks=gpu.blocks,
+        bandwidth=gpu.bandwidth,
+        weight=weight / 8,
+        activation=activation / 8,
+        cache=gpu.cache,
+        looped=looped,
+    )
 
 
 def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load: ExpertLoad) -> Array:
@@ -105,12 +118,25 @@ def call_seconds(facts: Grouped, device: ExpertDevice, layer: ExpertLayer, load:
         for there, n, k in sizes
     )
     whole = layer.has[0] * layer.has[1]
-    tokens = np.minimum(load.tokens, rows)
-    moved = RESULT_BYTES * (rows * (up + layer.inter + layer.hidden) + 2 * tokens * layer.hidden)
-    if laid is not None:
-        moved = moved + laid * layer.inter * (RESULT_BYTES + device.activation)
+    tokens = np.minimum(load.tokens, rows) * layer.hidden
+    tensors = [RESULT_BYTES * x for x in (rows * up, rows * layer.inter, rows * layer.hidden, tokens, tokens)]
+    tensors += narrowed(facts, device, 0.0 if laid is not None else tokens, rows * layer.inter)
+    between = sum(moving_seconds(facts, device, tensor) for tensor in tensors)
     start = facts.start_s + facts.spread_s * layer.spread
-    return np.asarray(start + products + whole * moved / (facts.moving * device.bandwidth), dtype=np.float64)
+    return np.asarray(start + products + whole * between, dtype=np.float64)
+
+
+def narrowed(facts: Grouped, device: ExpertDevice, came: Any, activated: Any) -> list[Any]:
+    """Bytes that kernels read and write which quantise between products, a tensor each. came, activated: elements."""
+    if facts.quantised == "within" and not facts.laid_out:
+        return []
+    return [elements * each for elements in (came, activated) for each in (RESULT_BYTES, device.activation)]
+
+
+def moving_seconds(facts: Grouped, device: ExpertDevice, tensor: Any) -> Array:
+    """[n] seconds in which a kernel reads or writes a tensor of so many bytes that another one of the call writes or reads."""
+    far = beyond(device.cache, tensor)
+    return np.asarray(tensor * (far + (1.0 - far) / facts.cached) / (facts.moving * device.bandwidth))
 
 
 def laid_rows(facts: Grouped, every: Any, held: Any) -> Array | None:
@@ -144,7 +170,7 @@ def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: An
     come, None = from the memory."""
     weights = load.hit * n * k * device.weight / _aligned(facts, device, k) / (facts.memory * device.bandwidth if own is None else own)
     taken = rows if facts.laid_out else load.pairs
-    moved = (taken * k * device.activation + RESULT_BYTES * rows * n) / (facts.moving * device.bandwidth)
+    moved = sum(moving_seconds(facts, device, tensor) for tensor in (taken * k * device.activation, RESULT_BYTES * rows * n))
     return np.asarray(weights + moved, dtype=np.float64)
 
 

@@ -30,7 +30,7 @@ class Gpu:
 
 def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | None:
     """What kernels run on; None where the part states no facts. facts: in place of the part's. Raises InputError where nothing says how
-    blocks are dealt."""
+    blocks are dealt, or what a cache holds that is said to be fast."""
     level, units = architecture.computing
     compute = level.compute
     assert compute is not None
@@ -45,6 +45,9 @@ def gpu_of(architecture: Architecture, facts: Kernels | None = None) -> Gpu | No
         )
     (place, memory, _), *inner = architecture.memories
     cache = (inner[0][1].capacity_bytes or 0.0) * inner[0][2] if inner else 0.0
+    fast = next((name for name, grouped in facts.grouped.items() if grouped.cached > 1), None)
+    if fast is not None and not cache:
+        raise InputError("no level below the memory says what it holds", path=f"tree.{level.name}.compute.kernels.grouped.{fast}.cached")
     return Gpu(compute, facts, dealt[0], units, place.name, memory.ports == "split", memory.bandwidth_bytes_per_s or np.inf, cache)
 
 

@@ -433,17 +433,7 @@ def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) 
 def product_of_experts(gpu: Gpu, facts: tuple[Grouped, Grouped], sizes: tuple[Any, Any, Any, Any], every: int) -> ExpertProduct:
     """A product over experts on a GPU. facts: of parts of all experts, of experts of its own · sizes: batch, m, n, k · every: experts of
     all ranks."""
-    return ExpertProduct(
-        facts=facts[0],
-        dealt=facts[1],
-        compute=gpu.compute,
-        units=gpu.units,
-        blocks=gpu.blocks,
-        bandwidth=gpu.bandwidth,
-        memory=gpu.memory,
-        sizes=sizes,
-        every=every,
-    )
+    return ExpertProduct(facts=facts[0], dealt=facts[1], gpu=gpu, sizes=sizes, every=every)
 
 
 def _of_weights(local_op: LocalOp) -> bool:

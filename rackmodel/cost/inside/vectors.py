@@ -38,7 +38,7 @@ class VectorDevice:
 def vector_seconds(facts: VectorKernel, device: VectorDevice, moved: Any, rows: Any, shared: Any = 0.0) -> Array:
     """[n] seconds of kernels that move so many bytes in so many rows. shared: those of them that are no row's own, a norm's weights."""
     bytes_moved = np.maximum(np.asarray(moved, dtype=np.float64), 1.0)
-    far = 1.0 / (1.0 + (device.cache / bytes_moved) ** EDGE)
+    far = beyond(device.cache, bytes_moved)
     every = bytes_moved * (far / (facts.memory * device.bandwidth) + (1.0 - far) / facts.cache_bytes_per_s)
     own = np.maximum(bytes_moved - shared, 0.0)
     if facts.at_once:
@@ -46,6 +46,11 @@ def vector_seconds(facts: VectorKernel, device: VectorDevice, moved: Any, rows: 
     one = own / np.maximum(rows, 1.0) / facts.load_bytes_per_s
     kernel = facts.start_s + np.hypot(every, one)
     return np.asarray((kernel**SHARP + facts.host_s**SHARP) ** (1 / SHARP), dtype=np.float64)
+
+
+def beyond(cache: float, moved: Any) -> Array:
+    """[n] share of so many bytes that a cache does not hold."""
+    return np.asarray(1.0 / (1.0 + (cache / np.maximum(moved, 1.0)) ** EDGE))
 
 
 def read_again(facts: VectorKernel, device: VectorDevice, moved: Any, rows: Any) -> Array:
