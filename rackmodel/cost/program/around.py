@@ -7,27 +7,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackmodel.cost.program.local_ops import backward_reads, halo, statistics_axes, wants_gradient
-from rackmodel.cost.program.tasks import Volume
-from rackmodel.model.layout import Layout, grad_need
+import numpy as np
+
+from rackmodel.cost.program.local_ops import backward_reads, statistics_axes, wants_gradient
+from rackmodel.cost.program.tasks import Volume, cuts_of
+from rackmodel.model.layout import REPLICATE, Layout, grad_need, is_shard, rank_split
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 
-Halo = tuple[tuple[int, ...], Volume]  # axes, and bytes that each neighbour must send
+Halo = tuple[tuple[int, ...], Volume]  # axes, and bytes that each neighbour sends
 
 
 @dataclass(frozen=True)
 class Around:
     """needs: layout of each operand · leaves: of the result · gradient: in which the result's gradient is needed · reads: tensors that the
     backward pass reads, and their layouts; none where there is no such pass · wanting: numbers of the operands that have a gradient ·
-    halos: of each operand, None = no neighbour sends any of it · statistics: axes that split what it normalises over."""
+    halos: of each operand, what neighbours send of it · statistics: axes that split what it normalises over."""
 
     needs: tuple[Layout, ...]
     leaves: Layout
     gradient: Layout
     reads: tuple[tuple[str, Layout], ...]
     wanting: tuple[int, ...]
-    halos: tuple[Halo | None, ...]
+    halos: tuple[tuple[Halo, ...], ...]
     statistics: tuple[int, ...]
 
 
@@ -47,7 +49,7 @@ def _around(op: Op, plan: Plan, workload: Workload) -> Around:
         gradient=tuple(grad_need(op, choice) for choice in plan.choices[op.name]),
         reads=tuple(_reads(op, plan, workload)) if wanting else (),
         wanting=wanting,
-        halos=tuple(_halo(op, i, plan, workload) for i in range(len(op.ins))),
+        halos=tuple(halos(op, i, plan, workload) for i in range(len(op.ins))),
         statistics=statistics_axes(op, plan),
     )
 
@@ -62,6 +64,23 @@ def _reads(op: Op, plan: Plan, workload: Workload) -> list[tuple[str, Layout]]:
     return found
 
 
-def _halo(op: Op, position: int, plan: Plan, workload: Workload) -> Halo | None:
-    found = halo(op, position, plan, workload)
-    return None if found is None or found[1].empty else found
+def halos(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[Halo, ...]:
+    """(axes, bytes that each neighbour sends) for every rank of an operand along which split windows overlap.
+
+    Windows of two neighbours share o = 1 + sum of stride (size - 1) over the indices that are not split, less the stride of the one that
+    is: what both read. Half of it lies on either side, and goes to the other.
+    """
+    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
+    if all(len(affine) == 1 for affine in access.indices):
+        return ()
+    layout, found = plan.needs(op, position, workload), []
+    for number, affine in enumerate(access.indices):
+        axes = tuple(a for a, p in enumerate(layout) if rank_split(p) == tensor.ranks[number])
+        if len(affine) > 1 and axes:
+            chosen = {plan.choices[op.name][axis] for axis in axes}
+            overlap = 1 + sum(-stride if index in chosen else stride * (workload.sizes[index] - 1) for stride, index in affine)
+            rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
+            others = tuple(p if axis in rest else REPLICATE for axis, p in enumerate(layout))
+            sent = tensor.bytes / tensor.sizes[number] * np.maximum(overlap, 0) / 2
+            found.append((axes, Volume(sent, rest, cuts=cuts_of((others,), tensor, plan))))
+    return tuple(one for one in found if not one[1].empty)

@@ -472,20 +472,3 @@ def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
     total = 1.0 * prod(workload.sizes[index] for index in rows)
     kept = tuple(p if axis in axes else REPLICATE for axis, p in enumerate(plan.leaves(op)))
     return Volume(total, axes, cuts=cuts_of((kept,), out, plan))
-
-
-def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:
-    """(axes, bytes each neighbour must send) where a split window overlaps; None where it does not."""
-    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
-    if all(len(affine) == 1 for affine in access.indices):
-        return None
-    layout = plan.needs(op, position, workload)
-    for number, affine in enumerate(access.indices):
-        axes = tuple(a for a, p in enumerate(layout) if rank_split(p) == tensor.ranks[number])
-        if len(affine) > 1 and axes:
-            chosen = {plan.choices[op.name][axis] for axis in axes}
-            overlap = sum(stride * (workload.sizes[index] - 1) for stride, index in affine if index not in chosen)
-            rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
-            others = tuple(p if axis in rest else REPLICATE for axis, p in enumerate(layout))
-            return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest, cuts=cuts_of((others,), tensor, plan))
-    return None
