@@ -217,6 +217,13 @@ def test_sections_none_of_which_is_a_layer_are_a_model_that_is_not_cut(tmp_path:
         api.search("dgx_a100", str(tmp_path / "sections.yaml"), "megatron", sets=["accelerators=8", "axes.pp.degree=2"])
 
 
+def test_a_weight_that_layers_would_share_is_refused(tmp_path: Path) -> None:
+    """(Each section's layers were priced with one of their own, without a word.)"""
+    (tmp_path / "shared.yaml").write_text((FROZEN % "").replace("W3[d,f]", "W1[d,f]"))
+    with pytest.raises(InputError, match=r"sections\.upper: 'W1' is a weight of lower, too: a layer has weights of its own"):
+        api.search("dgx_a100", str(tmp_path / "shared.yaml"), "data", sets=["accelerators=8"])
+
+
 @pytest.mark.parametrize("profile", ["megatron_2021", "megatron_core"])
 def test_a_lone_accelerator_runs_under_every_framework(tmp_path: Path, profile: str) -> None:
     """(Hand-overs of frameworks that cost a host's time ended in a traceback where there is no network.)"""
