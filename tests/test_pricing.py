@@ -142,14 +142,17 @@ def test_a_window_counts_its_halo() -> None:
 
 
 @pytest.mark.parametrize(("window", "taps"), [("p+r", 5), ("2*p+r", 3), ("2*p+r", 7), ("3*p+r", 2), ("p+2*r", 3), ("2*p+3*r", 4)])
-def test_halos_bring_what_tiles_read_and_their_ranks_do_not_hold(window: str, taps: int) -> None:
-    """Of 24 outputs dealt to 4 ranks: inputs read by each, less those that there are; nothing where the stride steps over the window."""
+def test_halos_bring_what_ranks_read_and_do_not_hold(window: str, taps: int) -> None:
+    """Of 24 outputs dealt to 4 ranks: what two ranks read is sent once, and read twice; nothing where the stride steps over the window."""
     load = workload({"conv": f"O[n,k,p] = I[n,c,{window}] * W[k,c,r]"}, {"n": 3, "k": 4, "c": 2, "p": 24, "r": taps}, phases=["forward"])
     stride, dilation = (int(part.partition("*")[0]) if "*" in part else 1 for part in window.split("+"))
     read = [{stride * p + dilation * r for p in range(6 * rank, 6 * rank + 6) for r in range(taps)} for rank in range(4)]
     seams = sum(max(max(here) - min(there) + 1, 0) for here, there in pairwise(read))
     step = _priced(machine(racks=1, gpus=4), load, mapper(axes={"sp": {"degree": 4}}, split={"sp": ["p"]}))
-    assert step.ledger().where(action="halo").total("amount") == pytest.approx(seams * 3 * 2 * 2)
+    ledger, row = step.ledger(), 3 * 2 * 2
+    assert ledger.where(action="halo").total("amount") == pytest.approx(seams * row)
+    there = stride * 23 + dilation * (taps - 1) + 1
+    assert ledger.where(tensor="I", component="memory", level="gpu", action="read").total("amount") == pytest.approx((there + seams) * row)
 
 
 def test_the_pipeline_waits_for_its_longest_chain() -> None:

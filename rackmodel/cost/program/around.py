@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from rackmodel.cost.program.borders import Halo, halos
 from rackmodel.cost.program.local_ops import backward_reads, statistics_axes, wants_gradient
-from rackmodel.cost.program.tasks import Volume, cuts_of
-from rackmodel.model.layout import REPLICATE, Layout, grad_need, is_shard, rank_split
+from rackmodel.model.layout import Layout, grad_need
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
-
-Halo = tuple[tuple[int, ...], Volume]  # axes, and bytes that each neighbour sends
 
 
 @dataclass(frozen=True)
@@ -62,25 +58,3 @@ def _reads(op: Op, plan: Plan, workload: Workload) -> list[tuple[str, Layout]]:
         if workload.tensors[access.tensor].bits > 0:
             found.append((access.tensor, plan.leaves(op) if position is None else plan.needs(op, position, workload)))
     return found
-
-
-def halos(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[Halo, ...]:
-    """(axes, bytes that each neighbour sends) for every rank of an operand along which split windows overlap.
-
-    Windows of two neighbours share o = 1 + sum of stride (size - 1) over the indices that are not split, less the stride of the one that
-    is: what both read. Half of it lies on either side, and goes to the other.
-    """
-    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
-    if all(len(affine) == 1 for affine in access.indices):
-        return ()
-    layout, found = plan.needs(op, position, workload), []
-    for number, affine in enumerate(access.indices):
-        axes = tuple(a for a, p in enumerate(layout) if rank_split(p) == tensor.ranks[number])
-        if len(affine) > 1 and axes:
-            chosen = {plan.choices[op.name][axis] for axis in axes}
-            overlap = 1 + sum(-stride if index in chosen else stride * (workload.sizes[index] - 1) for stride, index in affine)
-            rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
-            others = tuple(p if axis in rest else REPLICATE for axis, p in enumerate(layout))
-            sent = tensor.bytes / tensor.sizes[number] * np.maximum(overlap, 0) / 2
-            found.append((axes, Volume(sent, rest, cuts=cuts_of((others,), tensor, plan))))
-    return tuple(one for one in found if not one[1].empty)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.program.attention_roles import attention_roles, read_as_keys
+from rackmodel.cost.program.borders import overlaps
 from rackmodel.cost.program.tasks import Crowd, Cut, Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
 from rackmodel.cost.program.update_ops import adds_in_place, whole_elements
 from rackmodel.model.einsum import Access
@@ -108,7 +109,7 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
         return Flow(access.tensor, _share(op.out, plan.leaves(op), plan, workload))
     if position == 0 and op.name in plan.handed:
         return Flow(access.tensor, Volume(0.0))
-    share = _share(access, plan.needs(op, position, workload), plan, workload)
+    share = _of_operand(op, position, plan, workload)
     return Flow(access.tensor, replace(share, touched=_touched(op, access, plan, workload)))
 
 
@@ -140,7 +141,7 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
     if not wanting:
         return ()
-    shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), plan, workload)) for i, access in enumerate(op.ins)]
+    shares = [Flow(access.tensor, _of_operand(op, i, plan, workload)) for i, access in enumerate(op.ins)]
     share = _share(op.out, plan.leaves(op), plan, workload)
     gradient = Flow(op.out.tensor, _of_gradient(share, op.out.tensor, workload), gradient=True)
     writes = {i: _gradient(op, i, shares[i], plan, workload) for i in wanting}
@@ -178,6 +179,14 @@ def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> O
     of_weight = gradient and weight
     bits = workload.gradient_bits if of_weight else tensor.bits
     return Operand(tensor.name, access, bits, weight=weight and not gradient, gradient=gradient, of_weight=of_weight)
+
+
+def _of_operand(op: Op, position: int, plan: Plan, workload: Workload) -> Volume:
+    """The part of an operand that an accelerator reads, the borders of its windows included."""
+    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
+    share = _share(access, plan.needs(op, position, workload), plan, workload)
+    found = overlaps(op, position, plan, workload)
+    return replace(share, borders=tuple((shared / tensor.sizes[rank], axes) for rank, axes, shared in found)) if found else share
 
 
 def _share(access: Access, layout: Layout, plan: Plan, workload: Workload) -> Volume:

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.around import halos
+from rackmodel.cost.program.borders import halos
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
 from rackmodel.cost.program.local_ops import (
