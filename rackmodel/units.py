@@ -277,6 +277,7 @@ def read_quantity(value: Any, unit: str) -> Quantity:
         if not {"low", "mid", "high"} <= set(value):
             raise ValueError("a range needs low, mid and high")
         low, mid, high = (_one(value[k], unit) for k in ("low", "mid", "high"))
+        low, high = (mid if math.isclose(end, mid, rel_tol=1e-14) else end for end in (low, high))  # one number in two units
         if not low <= mid <= high:
             raise ValueError("a range must have low <= mid <= high")
         return Quantity.make(mid, low, high, source, str(value["mid"]))

@@ -5,16 +5,29 @@ from __future__ import annotations
 import pytest
 
 from rackmodel import api
+from rackmodel.cost.ledger import Ledger
 from rackmodel.inputs import read_workload
+
+
+def _on_cores(rows: int, columns: int, *sizes: str) -> Ledger:
+    """One volume's forward pass on a mesh of cores, places along y and x on its rows and columns."""
+    mesh = [f"core.count={rows * columns}", f"accelerators={rows * columns}", f"wafer.network.shape=[{rows}, {columns}]"]
+    sets = [*mesh, f"axes.rows.degree={rows}", "n=1", "phases=[forward]", *sizes]
+    return api.search("wse2_cores", "convolution", "wafer_volume", sets=sets).result.ledger
 
 
 def test_neighbours_on_the_mesh_exchange_what_a_window_reaches_beyond_its_tile() -> None:
     """8 x 8 x 8 places of 32 features over 8 x 8 cores: each of 7 seams a direction is crossed both ways by a plane of 10 x 10 places."""
-    sets = ["accelerators=64", "axes.rows.degree=8", "n=1", "x=8", "y=8", "z=8", "phases=[forward]"]
-    ledger = api.search("wse2_cores", "convolution", "wafer_volume", sets=sets).result.ledger
+    ledger = _on_cores(8, 8, "x=8", "y=8", "z=8")
     assert ledger.where(action="halo", phase="forward").total("amount") == pytest.approx(2 * 2 * 7 * 10 * 10 * 32 * 2)
     macs = ledger.where(component="compute", action="mac").total("amount")
     assert macs == pytest.approx(2 * 8**3 * 32 * 32 * 27)
+
+
+def test_a_seam_is_crossed_in_every_direction_that_is_split() -> None:
+    """12 x 8 places, 5 x 3 taps, over 3 x 2 cores: 2 seams of 2 rows each way, 1 seam of a column each way, of 16 x 10 inputs."""
+    ledger = _on_cores(2, 3, "x=12", "y=8", "z=1", "i=5", "j=3", "k=1")
+    assert ledger.where(action="halo").total("amount") == pytest.approx((2 * 2 * 2 * 10 + 2 * 1 * 1 * 16) * 32 * 2)
 
 
 def test_unet_keeps_the_inputs_of_its_convolutions() -> None:

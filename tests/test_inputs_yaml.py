@@ -274,6 +274,13 @@ def test_units_that_are_known_are_what_the_library_of_units_says():
                 assert number * factor == units._converted(f"{number} {written}", number, written, unit), (written, unit)
 
 
+def test_ends_of_a_range_may_be_one_number_in_two_units():
+    found = units.read_quantity({"low": "8 nJ/kB", "mid": "1 pJ/bit", "high": "8 pJ/byte", "source": "one number"}, "joule/byte")
+    assert found.low == found == found.high
+    with pytest.raises(ValueError, match="low <= mid <= high"):
+        units.read_quantity({"low": "1.000001 pJ/bit", "mid": "1 pJ/bit", "high": "1.2 pJ/bit"}, "joule/byte")
+
+
 def test_files_of_the_library_are_read_without_it(monkeypatch):
     monkeypatch.setattr(units, "_registry", lambda: pytest.fail("the library of units is loaded"))
     units.parse_quantity.cache_clear()

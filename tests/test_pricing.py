@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -132,12 +133,26 @@ def test_density_scales_compute_and_traffic() -> None:
 
 
 def test_a_window_counts_its_halo() -> None:
-    """I[n,c,p+r]: 16 outputs and 3 taps walk 18 inputs; split over 2, each side sends 2 columns."""
+    """I[n,c,p+r]: 16 outputs and 3 taps walk 18 inputs; split over 2, each side has 9, reads 10, and sends the other a column."""
     load = workload({"conv": "O[n,k,p] = I[n,c,p+r] * W[k,c,r]"}, {"n": 1, "k": 4, "c": 2, "p": 16, "r": 3}, phases=["forward"])
     assert load.tensors["I"].sizes == (1, 2, 18)
     step = _priced(machine(racks=1, gpus=2), load, mapper(axes={"sp": {"degree": 2}}, split={"sp": ["p"]}))
     halo = step.ledger().where(action="halo")
-    assert halo.total("amount") == pytest.approx(2 * 2 * 2 * 2)  # 2 columns x 2 channels x 2 bytes, each way
+    assert halo.total("amount") == pytest.approx(2 * 1 * 2 * 2)  # a column x 2 channels x 2 bytes, each way
+
+
+@pytest.mark.parametrize(("window", "taps"), [("p+r", 5), ("2*p+r", 3), ("2*p+r", 7), ("3*p+r", 2), ("p+2*r", 3), ("2*p+3*r", 4)])
+def test_halos_bring_what_ranks_read_and_do_not_hold(window: str, taps: int) -> None:
+    """Of 24 outputs dealt to 4 ranks: what two ranks read is sent once, and read twice; nothing where the stride steps over the window."""
+    load = workload({"conv": f"O[n,k,p] = I[n,c,{window}] * W[k,c,r]"}, {"n": 3, "k": 4, "c": 2, "p": 24, "r": taps}, phases=["forward"])
+    stride, dilation = (int(part.partition("*")[0]) if "*" in part else 1 for part in window.split("+"))
+    read = [{stride * p + dilation * r for p in range(6 * rank, 6 * rank + 6) for r in range(taps)} for rank in range(4)]
+    seams = sum(max(max(here) - min(there) + 1, 0) for here, there in pairwise(read))
+    step = _priced(machine(racks=1, gpus=4), load, mapper(axes={"sp": {"degree": 4}}, split={"sp": ["p"]}))
+    ledger, row = step.ledger(), 3 * 2 * 2
+    assert ledger.where(action="halo").total("amount") == pytest.approx(seams * row)
+    there = stride * 23 + dilation * (taps - 1) + 1
+    assert ledger.where(tensor="I", component="memory", level="gpu", action="read").total("amount") == pytest.approx((there + seams) * row)
 
 
 def test_the_pipeline_waits_for_its_longest_chain() -> None:

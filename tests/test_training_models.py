@@ -186,6 +186,23 @@ def test_a_table_is_read_by_the_row_and_not_in_the_backward_pass(tmp_path: Path)
     assert [row.action for row in table if row.component == "network"] == ["all_gather", "reduce_scatter"]
 
 
+@pytest.mark.parametrize(("split", "action", "share"), [("[s]", "all_gather", 1), ("[s, h]", "all_to_all", 1 / 4)])
+def test_no_rank_scans_a_part_of_a_sequence(tmp_path: Path, split: str, action: str, share: float) -> None:
+    """Four ranks share out tokens: a scan has all of them, of all heads, or of its own (a quarter of what is there goes to each other)."""
+    mapper = tmp_path / "shared_out.yaml"
+    mapper.write_text(f"mapper: shared_out\naxes: {{cp: {{degree: 4}}}}\nsplit: {{cp: {split}}}\nprofile: serial\n")
+    sizes = ["accelerators=4", "b=2", "s=64", "d=64", "v=256", "ns=1", "ne=1", "na=1", "x=8", "phases=[forward]"]
+    result = api.search("dgx_a100", "mamba_moe", str(mapper), sets=sizes).result
+    each = {"XC": 8 * 8 * 64, "BC": 8 * 128, "CC": 8 * 128, "TS": 8 * 8} | ({"YS": 8 * 8 * 64} if share < 1 else {})
+    sent = result.ledger.where(component="network", action=action)
+    for tensor, elements in each.items():
+        assert sent.where(tensor=tensor).total("amount") == pytest.approx(3 * share * 2 * 2 * 64 * elements), tensor
+    scanned = result.ledger.where(einsum="space", component="compute").total("amount")
+    assert scanned == 8 * 2 * 64 * 8 * 8 * 64 * 128 * (1 if share < 1 else 4)
+    with pytest.raises(InputError, match="space cannot split s"):
+        api.search("dgx_a100", "mamba_moe", str(mapper), sets=[*sizes, "choose={space: {cp: s}}"])
+
+
 NO_LAYERS = """
 workload: mlp
 phases: [forward, backward, optimizer]
@@ -215,6 +232,13 @@ def test_sections_none_of_which_is_a_layer_are_a_model_that_is_not_cut(tmp_path:
     assert found[0].energy_j == pytest.approx(found[1].energy_j, rel=1e-12)
     with pytest.raises(InputError, match="with a layer a stage at least: the model has 0"):
         api.search("dgx_a100", str(tmp_path / "sections.yaml"), "megatron", sets=["accelerators=8", "axes.pp.degree=2"])
+
+
+def test_a_weight_that_layers_would_share_is_refused(tmp_path: Path) -> None:
+    """(Each section's layers were priced with one of their own, without a word.)"""
+    (tmp_path / "shared.yaml").write_text((FROZEN % "").replace("W3[d,f]", "W1[d,f]"))
+    with pytest.raises(InputError, match=r"sections\.upper: 'W1' is a weight of lower, too: a layer has weights of its own"):
+        api.search("dgx_a100", str(tmp_path / "shared.yaml"), "data", sets=["accelerators=8"])
 
 
 @pytest.mark.parametrize("profile", ["megatron_2021", "megatron_core"])

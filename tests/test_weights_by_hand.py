@@ -91,6 +91,15 @@ def test_a_pipeline_holds_a_tied_table_twice_and_sums_its_gradient(tmp_path: Pat
 
 
 @pytest.mark.parametrize("zero", [1, 2, 3])
+def test_ends_of_a_pipeline_sum_what_each_of_their_accelerators_holds_of_a_tied_table(tmp_path: Path, zero: int) -> None:
+    """Its whole gradient under ZeRO-1, the shards of four ranks under 2 and 3."""
+    ends = step(tmp_path, "b=8", "axes.pp.degree=2", zero=zero).ledger.where(tensor="stream", action="all_reduce")
+    held = 4 * TABLE / (1 if zero == 1 else 4)
+    assert ends.total("amount") == pytest.approx(2 * 4 * held)
+    assert ends.total("exposed_seconds") == pytest.approx(held / 900e9)  # both ways at once, four neighbours apart in one rack
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
 def test_zero_shards_a_tied_table_once(tmp_path: Path, zero: int) -> None:
     result = step(tmp_path, "b=16", zero=zero)
     times = {1: 1, 2: 2, 3: 2}[zero]  # once a step, or every micro-batch

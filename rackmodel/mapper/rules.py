@@ -165,13 +165,13 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
     if said == "free" or (said is None and prefs == "free"):
         return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
     if said is not None:
-        choice = _pick(op, [said], index)
+        choice = _pick(op, workload, [said], index)
         if choice is None and said not in ("none", ["none"]):
             raise InputError(f"{op.name} cannot split {said}", path=f"choose.{op.name}.{axis}", known=[*op.indices, "none", "+", "free"])
     elif prefs == "output":
-        choice = _pick(op, [list(columns(op, workload))], index)
+        choice = _pick(op, workload, [list(columns(op, workload))], index)
     else:
-        choice = _pick(op, [pref for pref in prefs if not _of_another(pref, op)], index)
+        choice = _pick(op, workload, [pref for pref in prefs if not _of_another(pref, op)], index)
     if choice is not None and choice not in legal_choices(op, workload) and choice in op.indices and workload.sizes[choice] > 1:
         raise InputError(
             f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
@@ -213,13 +213,14 @@ def _passes_partial(pref: str) -> bool:
     return passes_partial(split(pref))
 
 
-def _pick(op: Op, prefs: list[RankChoice], index: tuple[str, ...]) -> Choice:
+def _pick(op: Op, workload: Workload, prefs: list[RankChoice], index: tuple[str, ...]) -> Choice:
+    whole = op.whole(workload)
     for pref in prefs:
         if pref == "none":
             return None
         if isinstance(pref, str) and _passes_partial(pref):
             return choice_of(pref) if op.kind.name in ("einsum", "dispatch") else pass_partial()  # a sum carries all or none
-        words = [word for word in ([pref] if isinstance(pref, str) else pref) if word not in op.whole]
+        words = [word for word in ([pref] if isinstance(pref, str) else pref) if word not in whole]
         if not any(word in op.indices for word in words):
             continue
         if isinstance(pref, str) or len(pref) == 1:

@@ -128,7 +128,8 @@ def grad_leaves(op: Op, access: Access, choice: Choice, workload: Workload) -> P
 def legal_choices(op: Op, workload: Workload) -> tuple[Choice, ...]:
     """Every choice one axis may make for an operation, in a fixed order: None, its indices, then the Partials."""
     splittable = op.indices if op.kind.inner else tuple(i for i in op.indices if i in op.out.names or i in op.over)
-    choices: list[Choice] = [None, *(split(i) for i in splittable if workload.sizes[i] > 1 and i not in op.whole)]
+    whole = op.whole(workload)
+    choices: list[Choice] = [None, *(split(i) for i in splittable if workload.sizes[i] > 1 and i not in whole)]
     if op.kind.linear:
         if op.kind.name == "einsum" or op.kind.name == "dispatch":
             moving = op.ins if op.kind.name == "einsum" else op.ins[:1]

@@ -18,7 +18,8 @@ class OpKind:
     is split · flops: operations per output element (forward, backward) · operands: how many it takes (None = any) ·
     inner: what it does with an index that its operands have and its output has not: 'sums' it, or 'selects' along it and so reads
     no more of an operand than it writes; '' = there is none · spreads: whether its output may have indices that no operand has, along
-    which it copies · whole: whether it wants all of an index that its output has not, which nothing splits.
+    which it copies · whole: whether it wants all of an index that its output has not, which nothing splits · ordered: whether it passes
+    what it keeps from token to token, so that nothing splits these.
     """
 
     name: str
@@ -31,6 +32,7 @@ class OpKind:
     inner: Literal["", "sums", "selects"] = ""
     spreads: bool = False
     whole: bool = False
+    ordered: bool = False
 
 
 APPEND = "append"
@@ -50,7 +52,7 @@ _ROWS = (
     OpKind("topk", False, "nothing", flops=(0, 0), operands=(1, 1), inner="sums", spreads=True),
     OpKind("weighted", False, "inputs", flops=(2, 4), operands=(2, 2), inner="sums"),
     OpKind("quantise", False, "nothing", flops=(2, 2)),
-    OpKind("scan", False, "inputs", flops=(8, 16), operands=(2, None), inner="sums"),
+    OpKind("scan", False, "inputs", flops=(8, 16), operands=(2, None), inner="sums", ordered=True),
     OpKind("convolve", False, "inputs", flops=(2, 4), operands=(2, 3), inner="sums"),
     OpKind("multiply", False, "inputs", flops=(1, 2), operands=(2, 2)),
     OpKind("relu", False, "first"),

@@ -142,10 +142,19 @@ class Op:
         batch = workload.batch
         return next((i for i in self.indices if batch and batch in (i, workload.aliases.get(i))), "")
 
-    @cached_property
-    def whole(self) -> tuple[str, ...]:
-        """Indices that nothing splits: the tokens that `append` puts behind those of a cache, of which `last` takes one."""
-        return self.contracted if self.kind.whole else ()
+    def whole(self, workload: Workload) -> tuple[str, ...]:
+        """Indices that nothing splits: the tokens that `append` puts behind those of a cache, of which `last` takes one, and along which
+        `scan` goes."""
+        return self.contracted if self.kind.whole else self._tokens(workload) if self.kind.ordered else ()
+
+    def _tokens(self, workload: Workload) -> tuple[str, ...]:
+        """The index that walks a sequence: but for the batch's, the first of the result that all activations have, weights and what is kept
+        of a sequence lack, and the workload's inputs have where one of these does."""
+        kept = [access for access in self.ins if workload.tensors[access.tensor].kind in ("weight", "kv_cache")]
+        lack = {self.batch_index(workload), *(index for access in kept for index in access.names)}
+        each = [index for index in self.out.names if index not in lack and all(index in one.names for one in self.ins if one not in kept)]
+        there = {rank for name in workload.inputs for rank in workload.tensors[name].ranks}
+        return tuple([index for index in each if index in there] or each)[:1]
 
     @property
     def contracted(self) -> tuple[str, ...]:

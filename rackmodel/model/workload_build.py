@@ -115,6 +115,17 @@ def _idle(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError | None]:
         if tensor.routed and not any(_experts(op, name, whole) for op in whole.ops.values()):
             yield InputError(f"no product sends tokens to parts of '{name}'", path=f"tensors.{name}.read")
     yield from _unknown_crowds(spec, whole)
+    yield from _shared_by_layers(whole)
+
+
+def _shared_by_layers(whole: Workload) -> Iterator[InputError]:
+    first: dict[str, Section] = {}
+    for section in whole.sections:
+        for name in section.workload.weights:
+            before = first.setdefault(name, section)
+            if before is not section and (before.layer or section.layer):
+                fact = f"'{name}' is a weight of {before.name}, too: a layer has weights of its own, only a model's ends share one"
+                yield InputError(f"{fact}. Call it otherwise", path=f"sections.{section.name}")
 
 
 def _unknown_crowds(spec: WorkloadSpec, whole: Workload) -> Iterator[InputError]:

@@ -7,27 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rackmodel.cost.program.local_ops import backward_reads, halo, statistics_axes, wants_gradient
-from rackmodel.cost.program.tasks import Volume
+from rackmodel.cost.program.borders import Halo, halos
+from rackmodel.cost.program.local_ops import backward_reads, statistics_axes, wants_gradient
 from rackmodel.model.layout import Layout, grad_need
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
-
-Halo = tuple[tuple[int, ...], Volume]  # axes, and bytes that each neighbour must send
 
 
 @dataclass(frozen=True)
 class Around:
     """needs: layout of each operand · leaves: of the result · gradient: in which the result's gradient is needed · reads: tensors that the
     backward pass reads, and their layouts; none where there is no such pass · wanting: numbers of the operands that have a gradient ·
-    halos: of each operand, None = no neighbour sends any of it · statistics: axes that split what it normalises over."""
+    halos: of each operand, what neighbours send of it · statistics: axes that split what it normalises over."""
 
     needs: tuple[Layout, ...]
     leaves: Layout
     gradient: Layout
     reads: tuple[tuple[str, Layout], ...]
     wanting: tuple[int, ...]
-    halos: tuple[Halo | None, ...]
+    halos: tuple[tuple[Halo, ...], ...]
     statistics: tuple[int, ...]
 
 
@@ -47,7 +45,7 @@ def _around(op: Op, plan: Plan, workload: Workload) -> Around:
         gradient=tuple(grad_need(op, choice) for choice in plan.choices[op.name]),
         reads=tuple(_reads(op, plan, workload)) if wanting else (),
         wanting=wanting,
-        halos=tuple(_halo(op, i, plan, workload) for i in range(len(op.ins))),
+        halos=tuple(halos(op, i, plan, workload) for i in range(len(op.ins))),
         statistics=statistics_axes(op, plan),
     )
 
@@ -60,8 +58,3 @@ def _reads(op: Op, plan: Plan, workload: Workload) -> list[tuple[str, Layout]]:
         if workload.tensors[access.tensor].bits > 0:
             found.append((access.tensor, plan.leaves(op) if position is None else plan.needs(op, position, workload)))
     return found
-
-
-def _halo(op: Op, position: int, plan: Plan, workload: Workload) -> Halo | None:
-    found = halo(op, position, plan, workload)
-    return None if found is None or found[1].empty else found

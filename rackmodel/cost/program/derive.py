@@ -136,11 +136,10 @@ class _Derivation:
         return self._emit(Task("collective", phase, op.name, op.out.tensor, stage, "all_reduce", _ids([after]), axes=axes, volume=volume))
 
     def _halo(self, op: Op, position: int, beside: Around, phase: str, after: int) -> int:
-        found = beside.halos[position]
-        if found is None:
-            return after
-        (axes, volume), tensor, stage = found, op.ins[position].tensor, self.plan.stages[op.name]
-        return self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=axes, volume=volume))
+        tensor, stage = op.ins[position].tensor, self.plan.stages[op.name]
+        for axes, volume in beside.halos[position]:
+            after = self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=axes, volume=volume))
+        return after
 
     def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
         """The task after which `layout` of a tensor is there, making the copy (and its sources) if need be."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.cost.program.attention_roles import attention_roles, read_as_keys
+from rackmodel.cost.program.borders import overlaps
 from rackmodel.cost.program.tasks import Crowd, Cut, Flow, LocalOp, Operand, Touched, Volume, cuts_of, local
 from rackmodel.cost.program.update_ops import adds_in_place, whole_elements
 from rackmodel.model.einsum import Access
@@ -108,7 +109,7 @@ def _read(op: Op, position: int, plan: Plan, workload: Workload) -> Flow:
         return Flow(access.tensor, _share(op.out, plan.leaves(op), plan, workload))
     if position == 0 and op.name in plan.handed:
         return Flow(access.tensor, Volume(0.0))
-    share = _share(access, plan.needs(op, position, workload), plan, workload)
+    share = _of_operand(op, position, plan, workload)
     return Flow(access.tensor, replace(share, touched=_touched(op, access, plan, workload)))
 
 
@@ -140,7 +141,7 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, workload)]
     if not wanting:
         return ()
-    shares = [Flow(access.tensor, _share(access, plan.needs(op, i, workload), plan, workload)) for i, access in enumerate(op.ins)]
+    shares = [Flow(access.tensor, _of_operand(op, i, plan, workload)) for i, access in enumerate(op.ins)]
     share = _share(op.out, plan.leaves(op), plan, workload)
     gradient = Flow(op.out.tensor, _of_gradient(share, op.out.tensor, workload), gradient=True)
     writes = {i: _gradient(op, i, shares[i], plan, workload) for i in wanting}
@@ -178,6 +179,14 @@ def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> O
     of_weight = gradient and weight
     bits = workload.gradient_bits if of_weight else tensor.bits
     return Operand(tensor.name, access, bits, weight=weight and not gradient, gradient=gradient, of_weight=of_weight)
+
+
+def _of_operand(op: Op, position: int, plan: Plan, workload: Workload) -> Volume:
+    """The part of an operand that an accelerator reads, the borders of its windows included."""
+    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
+    share = _share(access, plan.needs(op, position, workload), plan, workload)
+    found = overlaps(op, position, plan, workload)
+    return replace(share, borders=tuple((shared / tensor.sizes[rank], axes) for rank, axes, shared in found)) if found else share
 
 
 def _share(access: Access, layout: Layout, plan: Plan, workload: Workload) -> Volume:
@@ -472,20 +481,3 @@ def statistics_rows(op: Op, plan: Plan, workload: Workload) -> Volume:
     total = 1.0 * prod(workload.sizes[index] for index in rows)
     kept = tuple(p if axis in axes else REPLICATE for axis, p in enumerate(plan.leaves(op)))
     return Volume(total, axes, cuts=cuts_of((kept,), out, plan))
-
-
-def halo(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[tuple[int, ...], Volume] | None:
-    """(axes, bytes each neighbour must send) where a split window overlaps; None where it does not."""
-    access, tensor = op.ins[position], workload.tensors[op.ins[position].tensor]
-    if all(len(affine) == 1 for affine in access.indices):
-        return None
-    layout = plan.needs(op, position, workload)
-    for number, affine in enumerate(access.indices):
-        axes = tuple(a for a, p in enumerate(layout) if rank_split(p) == tensor.ranks[number])
-        if len(affine) > 1 and axes:
-            chosen = {plan.choices[op.name][axis] for axis in axes}
-            overlap = sum(stride * (workload.sizes[index] - 1) for stride, index in affine if index not in chosen)
-            rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
-            others = tuple(p if axis in rest else REPLICATE for axis, p in enumerate(layout))
-            return axes, Volume(tensor.bytes / tensor.sizes[number] * overlap, rest, cuts=cuts_of((others,), tensor, plan))
-    return None

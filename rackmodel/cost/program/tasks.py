@@ -76,7 +76,9 @@ class Volume(HashedOnce):
     cuts: what axes split that need not divide it, of which the fullest accelerator has ceil(size / degree); () = degrees divide ·
     again: every micro-batch but the first moves them; the figure is the mean of all, 1 − 1/micro-batches of the share ·
     touched: experts' weights, of which only those are read that a token is sent to · among: axes of which some must have more than one
-    rank, else nothing is moved; () = it always is · others: axes of whose ranks each but one has it moved once; () = it is moved once."""
+    rank, else nothing is moved; () = it always is · others: axes of whose ranks each but one has it moved once; () = it is moved once ·
+    borders: (share of a rank that windows of two neighbours both read, axes that split it): of N elements in p parts, of which o are shared
+    at each seam, one part reads (N − o) / p + o."""
 
     total: float
     axes: tuple[int, ...] = ()
@@ -85,6 +87,7 @@ class Volume(HashedOnce):
     among: tuple[int, ...] = ()
     cuts: tuple[Cut, ...] = ()
     others: tuple[int, ...] = ()
+    borders: tuple[tuple[float, tuple[int, ...]], ...] = ()
     __hash__ = HashedOnce.__hash__
 
     @property
@@ -100,6 +103,8 @@ class Volume(HashedOnce):
         """Of a share, what is moved of it."""
         if self.touched is not None:
             share = share * self.touched.at(degrees)
+        for shared, axes in self.borders:
+            share = share * (1.0 + (_product(degrees, axes) - 1) * shared)
         if self.among:
             share = share * (_product(degrees, self.among) > 1)
         if self.others:

@@ -103,7 +103,7 @@ class Places:
 
     def sharded(self, layout: Layout, axes: Iterable[str]) -> Layout:
         """The same, further sharded over `axes` where it is replicated."""
-        return _sharded(layout, tuple(axes), self.plan.axes)
+        return sharded_over(layout, tuple(axes), self.plan.axes)
 
     def traffic_of(self, place: Place) -> TensorTraffic:
         """The copies of a tensor at one stage, and which of them is saved."""
@@ -113,5 +113,6 @@ class Places:
 
 
 @cache
-def _sharded(layout: Layout, chosen: tuple[str, ...], axes: tuple[str, ...]) -> Layout:
+def sharded_over(layout: Layout, chosen: tuple[str, ...], axes: tuple[str, ...]) -> Layout:
+    """A layout on `axes`, further sharded over the chosen ones where it is replicated."""
     return tuple(FLAT if p == REPLICATE and name in chosen else p for p, name in zip(layout, axes, strict=True))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.program.tasks import Task, Volume, local
 from rackmodel.cost.program.tied import tied_weights
+from rackmodel.cost.program.wanted import sharded_over
 from rackmodel.cost.step.bounds.bound import Sends
 from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
@@ -119,7 +120,7 @@ def summed(pricer: Pricer, workload: Workload, plan: Plan, far: LinkArrays) -> t
 def handed_alike(workload: Workload, plans: Sequence[Plan]) -> list[Hashable]:
     """What each plan's hand-overs follow from: these very choices and boundary, and where shared weights are kept."""
     tied = tied_weights(workload)
-    return [(id(plan.choices), id(plan.boundary), tuple(plan.home(name).at for name in tied)) for plan in plans]
+    return [(id(plan.choices), id(plan.boundary), tuple((plan.home(name).at, _shards(plan, name)) for name in tied)) for plan in plans]
 
 
 def first_said(keys: Sequence[Hashable]) -> Ints:
@@ -149,7 +150,7 @@ def stream_volume(workload: Workload, plan: Plan) -> Volume:
 
 
 def tied_volumes(workload: Workload, plan: Plan) -> list[Volume]:
-    """Gradients of shared weights on one accelerator, summed over the micro-batches."""
+    """Gradients of shared weights on one accelerator, as they rest there when those of all micro-batches are reduced."""
     found: list[Volume] = []
     if not workload.backward:
         return found
@@ -162,5 +163,12 @@ def tied_volumes(workload: Workload, plan: Plan) -> list[Volume]:
             continue
         op = section.workload.ops[section.workload.readers[name][0]]
         position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
-        found.append(local(weight.elements * workload.gradient_bits / 8, plan.needs(op, position, section.workload), weight, plan))
+        layout = sharded_over(plan.needs(op, position, section.workload), _shards(plan, name), plan.axes)
+        found.append(local(weight.elements * workload.gradient_bits / 8, layout, weight, plan))
     return found
+
+
+def _shards(plan: Plan, weight: str) -> tuple[str, ...]:
+    """Axes over which a weight's gradient rests in shards (ZeRO 2 and 3)."""
+    home = plan.home(weight)
+    return tuple(home.axes) if home.grad == "shard" else ()

@@ -15,13 +15,13 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.cost.program.borders import halos
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
 from rackmodel.cost.program.local_ops import (
     STATISTIC_BYTES,
     backward_ops,
     forward_op,
-    halo,
     has_backward,
     statistics_axes,
     statistics_rows,
@@ -436,10 +436,8 @@ class FactorBuilder:
         return tasks
 
     def _halos(self, op: Op, position: int, plan: Plan, phase: str) -> list[Task]:
-        overlap = halo(op, position, plan, self.workload)
-        if overlap is None or overlap[1].total == 0:
-            return []
-        return [Task("collective", phase, op.name, op.ins[position].tensor, 0, "halo", (), axes=overlap[0], volume=overlap[1])]
+        tensor, found = op.ins[position].tensor, halos(op, position, plan, self.workload)
+        return [Task("collective", phase, op.name, tensor, 0, "halo", (), axes=axes, volume=volume) for axes, volume in found]
 
     def _working(self, op: Op) -> Array:
         sizes = []
