@@ -102,6 +102,9 @@ class KernelPricer:
         gpu = gpu_of(architecture, self.facts)
         if gpu is None:
             return roofline_rows(architecture, local_op, degrees)
+        kernel = self._kernel(gpu.facts, local_op)
+        if kernel is not None:
+            return self._attention(architecture, gpu, kernel, local_op, degrees)
         rows, floor = charged_rows(architecture, local_op, degrees, local_op.points(degrees))
         if not rows:
             return rows, floor
@@ -110,9 +113,6 @@ class KernelPricer:
             made, duration = expert_product(expert, local_op, rows, degrees)
             fed = feed_rows(architecture, local_op, degrees, made, gpu.facts.tiles[0], gpu.compute.matrix(local_op.bits).atom)
             return powered(architecture, gpu.facts, made + fed, duration, busy=_busy(gpu, "experts", made, duration), limited=False)
-        kernel = self._kernel(gpu.facts, local_op)
-        if kernel is not None:
-            return self._attention(architecture, gpu, kernel, local_op, degrees)
         vector = self._vector(gpu.facts, local_op)
         if vector is not None:
             made, duration = _vector_kernel(gpu, vector, local_op, rows, degrees, self.most_summed)

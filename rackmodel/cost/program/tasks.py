@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
 HASHED, SAID = "hashed", "said"
-REMEMBERED = frozenset({HASHED, SAID})
+REMEMBERED = frozenset({HASHED, SAID, "paced", "sized"})
 """What objects remember of themselves, which is no part of what they say."""
 
 
@@ -335,12 +335,12 @@ class LocalOp(HashedOnce):
         found |= {axes for cuts in (self.cuts, *(volume.cuts for volume in volumes)) for _, _, axes in cuts}
         return frozenset(axes for axes in found if axes)
 
-    @property
+    @cached_property
     def paced(self) -> bool:
         """Whether the fullest accelerator sets the pace of its bytes, too."""
         return bool(self.cuts) or any(flow.volume.cuts for flow in (*self.reads, *self.writes))
 
-    @property
+    @cached_property
     def sized(self) -> bool:
         """Whether some size is one for each mesh."""
         sizes = [*(size for _, size, _ in self.space), *(flow.volume.total for flow in (*self.reads, *self.writes))]

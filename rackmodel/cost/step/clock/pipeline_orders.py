@@ -210,7 +210,7 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     way = 1 - np.isin(plan.kind, (FORWARD, RELEASE))
     level, row = _levels(feeds.ravel().tolist(), stages, length), np.arange(stages) * length
     wave = int(level[:total].max()) + 1
-    by_wave = in_waves(level[:total], wave)
+    by_wave = by_number(level[:total], wave)
     rank = np.empty(total + 1, dtype=np.int64)
     rank[by_wave], rank[total] = np.arange(total), total
     before = np.concatenate([np.full((stages, 1), total), np.arange(total).reshape(stages, length)[:, :-1]], axis=1)
@@ -221,9 +221,10 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     return Waves(tuple(bounds.tolist()), d, k, b, s, prior, fed, sent, _frozen(rank[row + length - 1]), goes, to)
 
 
-def in_waves(wave: Ints, waves: int) -> Ints:
-    """Passes in the order of their waves, in their own within one. (Short numbers are sorted digit by digit, several times as fast.)"""
-    return np.argsort(wave.astype(np.min_scalar_type(waves)), kind="stable")
+def by_number(numbers: Ints, count: int) -> Ints:
+    """Places in the order of numbers below `count`, equal ones in their own. (Short ones are sorted digit by digit, several times as
+    fast.)"""
+    return np.argsort(numbers.astype(np.min_scalar_type(count)), kind="stable")
 
 
 def _levels(feeds: list[int], stages: int, length: int) -> Ints:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock.max_plus import NEVER
 from rackmodel.cost.step.clock.pass_plan import PassPlan
-from rackmodel.cost.step.clock.pipeline_orders import in_waves
+from rackmodel.cost.step.clock.pipeline_orders import by_number
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -91,7 +91,7 @@ class Ended:
         found = np.full((len(place), run.keep), passes)
         if run.linked:
             ran = np.flatnonzero(place < len(run.link))
-            by_link = ran[np.argsort(run.link[place[ran]], kind="stable")]
+            by_link = ran[by_number(run.link[place[ran]], len(run.sent))]
             link = run.link[place[by_link]]
             same = (link[1:] == link[:-1]) & (link[1:] < len(run.sent) - 1)
             ahead, after = by_link[:-1][same], by_link[1:][same]
@@ -157,7 +157,7 @@ class _WaveRun:
         every, copies = list(enumerate(plans)), self.passes.copies
         wave = _joined([np.repeat(plan.wave, copies[x]) for x, plan in every])
         self.waves = int(wave.max()) + 1 if wave.size else 0
-        order = in_waves(wave, self.waves)
+        order = by_number(wave, self.waves)
         count, wide = len(order), self.state.shape[-1]
         numbers = _joined([self.passes.at(x, plan.passes) for x, plan in every])
         self.place = np.full(self.passes.bounds[-1], count)

@@ -290,8 +290,8 @@ class Pricer(LinkPricer):
         ring, n = self.algorithm(task, "ring"), len(volume)
         ranks, known = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,)), np.zeros(n, dtype=bool)
         slope, start = np.zeros((2, len(ring.levels), n))
-        part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
-        whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
+        part, copied = (1.0, 0.0) if borne is None else borne
+        whole = volume if borne is None else np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # of its call
         late = self.setting.calls.asked.waits_s * slowest_of(ranks) if self.setting.calls.asked.waits_s else 0.0
         for tier, level in enumerate(ring.levels):
             here = self.calling(ring.outermost == tier, volume)
