@@ -23,12 +23,15 @@ from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cli.app import app
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.program.fusion import scores
+from rackmodel.cost.program.local_ops import local_op_of
+from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.csv_file import text_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.library import library_root, names
 from rackmodel.inputs.read import machine_calls
 from rackmodel.model.calls import LibraryCall
+from rackmodel.model.workload import Op
 from rackmodel.processes import Crew
 from rackmodel.validation import steps
 from rackmodel.validation.collectives import collective_rows
@@ -260,6 +263,21 @@ def test_random_rows_of_unlike_plans_stand_beside_each_other_with_the_figures_of
     assert price_cases(cases) == alone
     monkeypatch.setattr("rackmodel.validation.steps.FEW_COLUMNS", 0)
     assert price_cases(cases) == alone
+
+
+def test_plans_of_the_same_axes_share_what_they_know_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def counted(op: Op, *given: Any) -> LocalOp:
+        made.append(op.name)
+        return local_op_of(op, *given)
+
+    monkeypatch.setattr("rackmodel.cost.program.local_ops.local_op_of", counted)
+    cases = [case(vpp="1", sharding=sharding) for sharding in ("none", "ZeRO-1")]
+    price_cases(cases[:1])
+    once = len(made)
+    price_cases(cases)
+    assert len(made) == 2 * once
 
 
 def test_models_of_one_plan_that_memory_sets_apart_are_priced_at_sizes_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,6 +56,34 @@ class Tier:
         return self.network.links or self.network.pair_links or self.below
 
 
+@dataclass(frozen=True)
+class Ports:
+    """Of a memory level in one accelerator. split: whether reads and writes have a port each · chooses: whether a tensor may pass by ·
+    rates: action → bytes a second of all instances, None where it never limits · joules: action → of a byte."""
+
+    level: str
+    instances: int
+    split: bool
+    chooses: bool
+    rates: dict[str, float | None]
+    joules: dict[str, float]
+
+    @classmethod
+    def of(cls, level: Level, memory: Memory, instances: int) -> Ports:
+        """Of a level's memory."""
+        split = memory.ports == "split"
+        write = memory.write_port_bytes_per_s if split else memory.bandwidth_bytes_per_s
+        each = {"read": memory.bandwidth_bytes_per_s, "write": write}
+        return cls(
+            level=level.name,
+            instances=instances,
+            split=split,
+            chooses=memory.keep is not None or bool(memory.bypass),
+            rates={action: None if rate is None else rate * instances for action, rate in each.items()},
+            joules={"read": memory.read_j_per_byte, "write": memory.write_j_per_byte},
+        )
+
+
 MOST_ACCELERATORS = 2**24
 """In use at once: groups are laid out member by member, and no machine has so many."""
 MOST_INSTANCES = 1 << 53
@@ -298,6 +326,11 @@ class Architecture(Spec):
     def memories(self) -> tuple[tuple[Level, Memory, int], ...]:
         """(level, memory, instances per accelerator) from the accelerator's own memory down to the one above the compute."""
         return tuple((level, level.memory, number) for level, number in self.inside if level.memory is not None)
+
+    @cached_property
+    def ports(self) -> tuple[Ports, ...]:
+        """Of each of `memories`."""
+        return tuple(Ports.of(level, memory, instances) for level, memory, instances in self.memories)
 
     def peak_flop_per_s(self, bits: int) -> float:
         """Dense matrix operations per second of the accelerators in use, on operands of `bits`."""

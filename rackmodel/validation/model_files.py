@@ -8,6 +8,7 @@ from functools import cache
 from rackmodel.errors import InputError
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
+from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, WorkloadSpec
 from rackmodel.validation.words import Refused
@@ -37,7 +38,7 @@ def stated_sizes(name: str, sizes: Mapping[str, int | str]) -> dict[str, int]:
     """Column of a row → what a model's file has there, as far as its sizes are called as the library's. sizes: in place of its file's.
     Raises Refused where it is no model that is trained."""
     try:
-        spec, own = spec_of(name), _sizes(name) | {size: int(number) for size, number in sizes.items()}
+        spec, own = spec_of(name), workload_of(name).sizes | {size: int(number) for size, number in sizes.items()}
     except InputError as problem:
         raise Refused(f"{name}: {problem.message}") from None
     if not spec.sections:
@@ -51,5 +52,6 @@ def stated_sizes(name: str, sizes: Mapping[str, int | str]) -> dict[str, int]:
 
 
 @cache
-def _sizes(name: str) -> dict[str, int]:
-    return dict(build_workload(spec_of(name)).sizes)
+def workload_of(name: str) -> Workload:
+    """The workload as its file says it. Raises InputError."""
+    return build_workload(spec_of(name))

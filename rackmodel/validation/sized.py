@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -64,9 +65,11 @@ def joined(parts: Sequence[SizedColumns]) -> SizedColumns:
 
 
 def _of_their_own(plans: Sequence[Plan]) -> tuple[Plan, ...]:
-    """Plans for other columns, equal ones one: what a plan knows of operations is of the sizes of the models that it was asked for."""
-    fresh: dict[Hashable, Plan] = {}
+    """Plans for other columns, equal ones one: what a plan knows of operations is of the sizes of the models that it was asked for. Those
+    of the same axes share what they know."""
+    fresh, known = dict[Hashable, Plan](), dict[Hashable, dict[Any, Any]]()
     for plan in plans:
         if plan.key not in fresh:
-            fresh[plan.key] = replace(plan, known={})
+            axes = plan.axes, tuple(plan.flat.items()), plan.uneven, tuple(plan.stages.items())
+            fresh[plan.key] = replace(plan, known=known.setdefault(axes, {}))
     return tuple(fresh[plan.key] for plan in plans)

@@ -12,7 +12,7 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import TensorSpec, WorkloadSpec
-from rackmodel.validation.model_files import depth_of, layer_sections, spec_of
+from rackmodel.validation.model_files import depth_of, layer_sections, spec_of, workload_of
 from rackmodel.validation.training import ModelKey, TrainingCase
 
 GRADIENT = "16 bit"
@@ -31,14 +31,14 @@ def layers_of(case: TrainingCase) -> int:
 @cache
 def _scores(name: str) -> frozenset[str]:
     """Attention's scores of a workload of the library."""
-    return frozenset(tensor for section in build_workload(spec_of(name)).sections for tensor in scores(section.workload))
+    return frozenset(tensor for section in workload_of(name).sections for tensor in scores(section.workload))
 
 
 @cache
 def _attended(name: str) -> frozenset[str]:
     """Queries, keys and values of a workload of the library, as its attention reads them."""
     core = _scores(name)
-    ops = (op for section in build_workload(spec_of(name)).sections for op in section.workload.ops.values())
+    ops = (op for section in workload_of(name).sections for op in section.workload.ops.values())
     inside = [op for op in ops if core & {op.out.tensor, *(access.tensor for access in op.ins)}]
     return frozenset(access.tensor for op in inside for access in op.ins) - core
 
@@ -46,7 +46,7 @@ def _attended(name: str) -> frozenset[str]:
 @cache
 def layer_kinds(name: str) -> frozenset[str]:
     """Kinds of the operations in layers of a workload of the library."""
-    layers = (section for section in build_workload(spec_of(name)).sections if section.layer)
+    layers = (section for section in workload_of(name).sections if section.layer)
     return frozenset(op.kind.name for section in layers for op in section.workload.ops.values())
 
 

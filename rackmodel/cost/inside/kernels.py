@@ -32,6 +32,7 @@ from rackmodel.cost.inside.attention_calls import (
     training_kernel,
     training_seconds,
 )
+from rackmodel.cost.inside.binding import Binding
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.onchip import feed_rows
@@ -101,7 +102,10 @@ class KernelPricer:
         gpu = gpu_of(architecture, self.facts)
         if gpu is None:
             return roofline_rows(architecture, local_op, degrees)
-        rows, floor = charged_rows(architecture, local_op, degrees)
+        kernel = self._kernel(gpu.facts, local_op)
+        if kernel is not None:
+            return self._attention(architecture, gpu, kernel, local_op, degrees)
+        rows, floor = charged_rows(architecture, local_op, degrees, local_op.points(degrees))
         if not rows:
             return rows, floor
         expert = _expert_product(gpu, local_op, degrees, self.experts) if self.fitted else None
@@ -109,9 +113,6 @@ class KernelPricer:
             made, duration = expert_product(expert, local_op, rows, degrees)
             fed = feed_rows(architecture, local_op, degrees, made, gpu.facts.tiles[0], gpu.compute.matrix(local_op.bits).atom)
             return powered(architecture, gpu.facts, made + fed, duration, busy=_busy(gpu, "experts", made, duration), limited=False)
-        kernel = self._kernel(gpu.facts, local_op)
-        if kernel is not None:
-            return self._attention(architecture, gpu, kernel, local_op, degrees)
         vector = self._vector(gpu.facts, local_op)
         if vector is not None:
             made, duration = _vector_kernel(gpu, vector, local_op, rows, degrees, self.most_summed)
@@ -129,19 +130,21 @@ class KernelPricer:
             [i for i in moving if rows[i].action == "read" or not gpu.split],
             [i for i in moving if rows[i].action == "write" and gpu.split],
         ]
-        times = np.stack([sum((slower[i] for i in group), np.zeros_like(floor)) for group in groups])
+        none = np.zeros_like(floor)
+        times = [sum((slower[i] for i in group), none) for group in groups]
+        moves = np.maximum(times[1], times[2]) if groups[2] else times[1]
+        slowest = np.maximum(times[0], moves)
         # a vector operation within a named kernel is in that kernel's measured rate: only what it moves takes time
-        overlapped = (
-            times.max(axis=0) if product is None else together(times[0], times[1:].max(axis=0) + _waiting(gpu, product, local_op, degrees))
-        )
+        overlapped = slowest if product is None else together(times[0], moves + _waiting(gpu, product, local_op, degrees))
         body = overlapped if local_op.kernel and not local_op.macs else np.maximum(overlapped, floor)
         faster = 1.0 if product is None else share / product.memory
         start = self._start(gpu.facts, local_op) if product is None else _product_start(gpu, product, local_op, degrees, faster)
         running = duration = body + (0.0 if local_op.joined else start * np.minimum(local_op.starts(degrees, self.most_summed), 1))
         if self.eager and product is not None and product.eager is not None:
             duration = launched(duration, product.eager, _rows_of(local_op, degrees))
-        longest = body if product is None else np.maximum(times.max(axis=0), floor)  # what binds, where the others add to it
-        exposed = _exposed(lambda: roofline_rows(architecture, local_op, degrees)[0], slower, groups, times, longest, duration)
+        longest = body if product is None else np.maximum(slowest, floor)  # what binds, where the others add to it
+        found = Binding(slower, groups, times, slowest, longest)
+        exposed = found.exposed(lambda: roofline_rows(architecture, local_op, degrees)[0], duration)
         priced = [row.lasting(s, e) for row, s, e in zip(rows, slower, exposed, strict=True)]
         atom = gpu.compute.matrix(local_op.bits).atom if local_op.macs else None
         fed = feed_rows(architecture, local_op, degrees, rows, gpu.facts.tiles[0], atom)
@@ -475,28 +478,3 @@ def _slower(row: Row, compute: Any, memory: str, share: Any) -> Any:
     if row.component == "compute":
         return row.seconds if compute is None else compute + np.zeros_like(row.seconds)
     return row.seconds / share if row.level == memory else row.seconds
-
-
-def _exposed(
-    bound: Callable[[], Sequence[Row]],
-    seconds: Sequence[Any],
-    groups: Sequence[Sequence[int]],
-    times: Array,
-    body: Array,
-    duration: Array,
-) -> list[Any]:
-    """Exposed seconds of each row; they sum to the duration. The binding group's rows carry it, the start in proportion. bound: the rows as
-    the roofline exposes them, which is asked for where that binds · seconds: of each row in the kernel."""
-    binding = np.where(times.max(axis=0) < body, len(groups), np.argmax(times, axis=0))  # len(groups): what binds the roofline
-    scale, none = np.divide(duration, body, out=np.zeros_like(duration), where=body > 0), np.zeros_like(duration)
-    exposed: list[Any] = [none] * len(seconds)
-    several = set(binding.tolist())
-    for number in several:
-        here = binding == number if len(several) > 1 else True
-        if number == len(groups):
-            exposed = [np.where(here, row.exposed * scale, before) for row, before in zip(bound(), exposed, strict=True)]
-        else:
-            for i in groups[number]:
-                exposed[i] = np.where(here, seconds[i] * scale, exposed[i])
-    exposed[0] = np.where(body > 0, exposed[0], duration)  # nothing but a start
-    return exposed

@@ -31,8 +31,8 @@ def feed_rows(
     """Rows for what a product moves beyond the compulsory traffic in `rows`; none for a vector operation."""
     if not local_op.macs:
         return []
-    products, word = local_op.exact(degrees), local_op.bits / 8
-    fuller = times(local_op.fullest(degrees), products) if local_op.paced else 1.0
+    (products, most), word = local_op.points(degrees), local_op.bits / 8
+    fuller = times(most, products) if local_op.paced else 1.0
     blocks = word * (1 / tile.m + 1 / tile.n)
     inner = atom or Atom(m=16, n=8, k=16)
     per_level = {

@@ -54,8 +54,10 @@ class Device:
 
 def compute_seconds(facts: Products, device: Device, batch: Any, m: Any, n: Any, k: Any) -> Array:
     """Seconds of the blocks of products, start and memory apart. batch, m, n, k: broadcastable sizes."""
-    shape = np.broadcast_shapes(*(np.shape(x) for x in (batch, m, n, k)))
-    sizes = np.stack([np.broadcast_to(np.asarray(x, dtype=np.float64), shape).ravel() for x in (batch, m, n, k)])
+    shape = np.broadcast(batch, m, n, k).shape
+    each = np.empty((4, *shape))
+    each[0], each[1], each[2], each[3] = batch, m, n, k
+    sizes = each.reshape(4, -1)
     if sizes.shape[1] <= FEW:
         return _fastest(facts, device, sizes).reshape(shape)
     each, again = _distinct(sizes)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.ledger import Component
 from rackmodel.cost.program.tasks import Degrees, LocalOp
-from rackmodel.model.architecture import Architecture, Level, Memory
+from rackmodel.model.architecture import Architecture, Ports
 
 Array = NDArray[np.float64]
 ALIKE = 1e-12  # rounding of sizes that divide
@@ -109,31 +108,33 @@ def roofline_rows(
 ) -> tuple[list[Row], Array]:
     """Rows and duration [n] of a local operation on one accelerator; the binding resource's rows carry the exposed seconds. on_chip:
     tensors that it finds and leaves in the first memory below the accelerator's own."""
-    return slowest(_groups(architecture, local_op, degrees, on_chip), len(degrees))
+    return slowest(_groups(architecture, local_op, degrees, local_op.points(degrees), on_chip), len(degrees))
 
 
-def charged_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
-    """The same for who says anew what is exposed: no row is."""
-    groups = [rows for rows in _groups(architecture, local_op, degrees, frozenset()) if rows]
+def charged_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees, points: tuple[Array, Array]) -> tuple[list[Row], Array]:
+    """The same for who says anew what is exposed: no row is. points: of the operation, exact and of the fullest accelerator."""
+    groups = [rows for rows in _groups(architecture, local_op, degrees, points, frozenset()) if rows]
     longest = np.zeros(len(degrees))
     for rows in groups:
-        longest = np.maximum(longest, _total(rows, len(degrees)))
+        longest = np.maximum(longest, total(rows, len(degrees)))
     return [row for rows in groups for row in rows], longest
 
 
-def _groups(architecture: Architecture, local_op: LocalOp, degrees: Degrees, on_chip: frozenset[str]) -> list[list[Row]]:
+def _groups(
+    architecture: Architecture, local_op: LocalOp, degrees: Degrees, points: tuple[Array, Array], on_chip: frozenset[str]
+) -> list[list[Row]]:
     """Rows of each resource."""
-    return [_compute(architecture, local_op, degrees), *_memories(architecture, local_op, degrees, on_chip)]
+    return [_compute(architecture, local_op, points), *_memories(architecture, local_op, degrees, points, on_chip)]
 
 
-def _total(rows: Sequence[Row], n: int) -> Array:
+def total(rows: Sequence[Row], n: int) -> Array:
     """[n] seconds of rows one after another."""
     return np.asarray(sum((row.seconds for row in rows), np.zeros(n)))
 
 
 def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
     """Rows and duration [n] of resources that work at once, a group of rows each: the slowest one's rows carry the exposed seconds."""
-    times = [_total(rows, n) for rows in groups]
+    times = [total(rows, n) for rows in groups]
     longest = np.maximum.reduce(times)
     found, binds = [], np.zeros(n, dtype=bool)  # binds: where one of those before is the slowest
     for seconds, rows in zip(times, groups, strict=True):
@@ -143,8 +144,8 @@ def slowest(groups: Sequence[Sequence[Row]], n: int) -> tuple[list[Row], Array]:
     return found, longest
 
 
-def _compute(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:
-    level, instances = _compute_level(architecture)
+def _compute(architecture: Architecture, local_op: LocalOp, points: tuple[Array, Array]) -> list[Row]:
+    level, instances = architecture.computing
     assert level.compute is not None
     if local_op.macs:
         rate, factor, action = level.compute.matrix(local_op.bits), 2.0, "mac"
@@ -154,49 +155,45 @@ def _compute(architecture: Architecture, local_op: LocalOp, degrees: Degrees) ->
         return []
     if local_op.macs and level.compute.sparse:
         factor *= local_op.weight_density
-    flops, most = factor * local_op.exact(degrees), factor * local_op.fullest(degrees)
+    flops, most = factor * points[0], factor * points[1]
     seconds = most / (rate.rate_flop_per_s * instances)
     joules, more = flops * rate.energy_j_per_flop, times(most, flops) if local_op.paced else 1.0
     return [Row(local_op.written, level.name, "compute", action, flops, "flop", joules, seconds, more=more)]
 
 
-def _compute_level(architecture: Architecture) -> tuple[Level, int]:
-    return architecture.computing
-
-
-def _memories(architecture: Architecture, local_op: LocalOp, degrees: Degrees, on_chip: frozenset[str]) -> Iterator[list[Row]]:
+def _memories(
+    architecture: Architecture, local_op: LocalOp, degrees: Degrees, points: tuple[Array, Array], on_chip: frozenset[str]
+) -> Iterator[list[Row]]:
     """Rows of each port of each memory level: a shared port has one group, split ports have two."""
-    levels = architecture.memories
-    sizes = _sizes(local_op, degrees)
-    for depth, (level, memory, instances) in enumerate(levels):
-        chooses = memory.keep is not None or bool(memory.bypass)
-        if depth and chooses:
+    levels, sizes, none = architecture.ports, _sizes(local_op, degrees), np.zeros(len(degrees))
+    for depth, ports in enumerate(levels):
+        if depth and ports.chooses:
             continue  # a tensor may pass by: nothing is compulsory here
-        feeds = _feeds(architecture, local_op, degrees, instances) if depth and depth == len(levels) - 1 else None
-        rows = list(_level(_Port(level.name, memory, instances), sizes, depth, feeds))
+        feeds = _feeds(architecture, local_op, points, ports.instances) if depth and depth == len(levels) - 1 else None
+        rows = _level(ports, sizes, depth, feeds, none)
         if depth < 2 and on_chip:
             rows = [row for row in rows if row.tensor not in on_chip or (depth and _own(row, local_op))]
-        if memory.ports == "shared":
-            yield rows
-        else:
+        if ports.split:
             yield [row for row in rows if row.action == "read"]
             yield [row for row in rows if row.action == "write"]
+        else:
+            yield rows
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Bytes:
-    """[n] bytes of the mean accelerator and of the fullest: one array where they are the same."""
+    """[n] bytes of the mean accelerator and of the fullest: one array where they are the same. more: see `Row.more`."""
 
     mean: Array
     most: Array
+    more: Any = 1.0
 
-    @cached_property
-    def more(self) -> Any:
-        """See `Row.more`: every level that they pass has a row of them."""
-        return times(self.most, self.mean)
+    def __post_init__(self) -> None:
+        if self.most is not self.mean:
+            self.more = times(self.most, self.mean)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Moved:
     """A flow that is there. size: of it · again: whether it is a sum so far."""
 
@@ -225,49 +222,41 @@ def _own(row: Row, local_op: LocalOp) -> bool:
     return row.action == ("write" if row.tensor in {flow.name for flow in local_op.writes} else "read")
 
 
-def _feeds(architecture: Architecture, local_op: LocalOp, degrees: Degrees, instances: int) -> _Bytes | None:
+def _feeds(architecture: Architecture, local_op: LocalOp, points: tuple[Array, Array], instances: int) -> _Bytes | None:
     """What the innermost memory must hand over: one word an operation, shared by a multicast below it and by an atom."""
     if not local_op.macs:
         return None
-    level, units = _compute_level(architecture)
+    level, units = architecture.computing
     assert level.compute is not None
     atom = level.compute.matrix(local_op.bits).atom
     shared = units / instances * (max(atom.m, atom.n, atom.k) if atom is not None else 1)
-    fed = np.asarray(local_op.exact(degrees) * local_op.bits / 8 / shared)
-    return _Bytes(fed, np.asarray(local_op.fullest(degrees) * local_op.bits / 8 / shared) if local_op.paced else fed)
+    fed = points[0] * local_op.bits / 8 / shared
+    return _Bytes(fed, points[1] * local_op.bits / 8 / shared if local_op.paced else fed)
 
 
-def _level(port: _Port, flows: Sequence[_Moved], depth: int, feeds: _Bytes | None) -> Iterator[Row]:
-    """A sum so far is no operand: what feeds each operation from it is the result's."""
+def _level(ports: Ports, flows: Sequence[_Moved], depth: int, feeds: _Bytes | None, none: Array) -> list[Row]:
+    """Rows of flows that pass a memory level. (A sum so far is no operand: what feeds each operation from it is the result's.) none: [n]
+    zeros."""
+    found: list[Row] = []
+
+    def charge(tensor: str, action: str, size: _Bytes) -> None:
+        rate, mean = ports.rates[action], size.mean
+        seconds = none if rate is None else size.most / rate
+        found.append(Row(tensor, ports.level, "memory", action, mean, "byte", mean * ports.joules[action], seconds, more=size.more))
+
     for flow in flows:
         fed = flow.size if feeds is None or (flow.again and not flow.written) else _larger(flow.size, feeds)
         if flow.written:
-            yield port.row(flow.name, "write", fed)
+            charge(flow.name, "write", fed)
             if depth:
-                yield port.row(flow.name, "read", fed)
+                charge(flow.name, "read", fed)
         else:
-            yield port.row(flow.name, "read", fed)
+            charge(flow.name, "read", fed)
             if depth:
-                yield port.row(flow.name, "write", flow.size)
+                charge(flow.name, "write", flow.size)
+    return found
 
 
 def _larger(own: _Bytes, feeds: _Bytes) -> _Bytes:
     mean = np.maximum(own.mean, feeds.mean)
     return _Bytes(mean, mean if own.mean is own.most and feeds.mean is feeds.most else np.maximum(own.most, feeds.most))
-
-
-class _Port:
-    """A memory level whose traffic is charged. instances: in one accelerator."""
-
-    def __init__(self, name: str, memory: Memory, instances: int) -> None:
-        self.name = name
-        self.energy = {"read": memory.read_j_per_byte, "write": memory.write_j_per_byte}
-        write = memory.write_port_bytes_per_s if memory.ports == "split" else memory.bandwidth_bytes_per_s
-        each = {"read": memory.bandwidth_bytes_per_s, "write": write}
-        self.rate = {action: None if one is None else one * instances for action, one in each.items()}
-
-    def row(self, tensor: str, action: str, size: _Bytes) -> Row:
-        """A flow of so many bytes."""
-        rate, mean = self.rate[action], size.mean
-        seconds = size.most / rate if rate is not None else np.zeros(size.most.shape)
-        return Row(tensor, self.name, "memory", action, mean, "byte", mean * self.energy[action], seconds, more=size.more)

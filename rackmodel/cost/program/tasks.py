@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from math import prod
 from typing import Any, Literal
 
@@ -20,6 +20,8 @@ from rackmodel.model.workload import Tensor
 
 Degrees = NDArray[np.int64]  # [n, axes]
 HASHED, SAID = "hashed", "said"
+REMEMBERED = frozenset({HASHED, SAID, "paced", "sized"})
+"""What objects remember of themselves, which is no part of what they say."""
 
 
 class HashedOnce:
@@ -33,7 +35,7 @@ class HashedOnce:
         return known[HASHED]  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != HASHED}  # another process hashes text otherwise
+        return {name: value for name, value in self.__dict__.items() if name not in REMEMBERED}  # another process hashes text otherwise
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,12 @@ def excess(cuts: tuple[Cut, ...], degrees: Degrees) -> NDArray[np.float64]:
         ranks = _product(degrees, axes)
         more = more * (size.over(ranks) if isinstance(size, Crowd) else np.where(ranks > 1, np.ceil(size / ranks) * ranks / size, 1.0))
     return more
+
+
+def _on_all(figure: Any, degrees: Degrees) -> NDArray[np.float64]:
+    """[n] a figure of all meshes, or of each."""
+    shape = degrees.shape[:-1]
+    return np.asarray(figure) if np.shape(figure) == shape else np.full(shape, figure, dtype=np.float64)
 
 
 def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
@@ -332,12 +340,12 @@ class LocalOp(HashedOnce):
         found |= {axes for cuts in (self.cuts, *(volume.cuts for volume in volumes)) for _, _, axes in cuts}
         return frozenset(axes for axes in found if axes)
 
-    @property
+    @cached_property
     def paced(self) -> bool:
         """Whether the fullest accelerator sets the pace of its bytes, too."""
         return bool(self.cuts) or any(flow.volume.cuts for flow in (*self.reads, *self.writes))
 
-    @property
+    @cached_property
     def sized(self) -> bool:
         """Whether some size is one for each mesh."""
         sizes = [*(size for _, size, _ in self.space), *(flow.volume.total for flow in (*self.reads, *self.writes))]
@@ -348,19 +356,29 @@ class LocalOp(HashedOnce):
         """What it writes first, as the ledger calls it."""
         return self.writes[0].name
 
+    def points(self, degrees: Degrees) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """[n] points of one accelerator's exact share, and of the fullest: ceil(size / degree) for each index."""
+        exact: Any = self.density
+        fullest: Any = self.density
+        for _, size, axes in self.space:
+            if axes:
+                ranks = _product(degrees, axes)
+                exact, fullest = exact * size / ranks, fullest * -(-size // ranks)
+            else:
+                exact, fullest = exact * size, fullest * size
+        if not isinstance(self.mean, float):
+            exact = exact * self.mean
+        if self.cuts:
+            fullest = fullest * excess(self.cuts, degrees)
+        return _on_all(exact, degrees), _on_all(fullest, degrees)
+
     def exact(self, degrees: Degrees) -> NDArray[np.float64]:
         """[n] points of one accelerator's exact share."""
-        points = np.full(degrees.shape[:-1], self.density)
-        for _, size, axes in self.space:
-            points = points * size / _product(degrees, axes) if axes else points * size
-        return np.asarray(points if isinstance(self.mean, float) else points * self.mean)
+        return self.points(degrees)[0]
 
     def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
-        """[n] points of the fullest accelerator: ceil(size / degree) for each index."""
-        points = np.full(degrees.shape[:-1], self.density)
-        for _, size, axes in self.space:
-            points = points * -(-size // _product(degrees, axes)) if axes else points * size
-        return np.asarray(points * excess(self.cuts, degrees) if self.cuts else points)
+        """[n] points of the fullest accelerator."""
+        return self.points(degrees)[1]
 
     def densest(self, degrees: Degrees) -> Any:
         """Share of the points that are there, on the accelerator whose experts are chosen most."""
@@ -381,7 +399,8 @@ class Bucketed:
 
 
 def content(value: Any) -> Hashable:
-    """A part of a task by which equal ones are known, where sizes are arrays. A volume remembers its own: many operations share it."""
+    """A part of a task by which equal ones are known, where sizes are arrays. What many tasks share, volumes and operations, remembers its
+    own."""
     if isinstance(value, np.ndarray):
         return value.tobytes()
     if type(value) is tuple:
@@ -390,8 +409,8 @@ def content(value: Any) -> Hashable:
         known = vars(value)
         if SAID in known:
             return known[SAID]  # type: ignore[no-any-return]
-        found = tuple([content(one) if type(one) in HOLDING else one for name, one in known.items() if name != HASHED])
-        if type(value) is Volume:
+        found = tuple([content(one) if type(one) in HOLDING else one for name, one in known.items() if name not in REMEMBERED])
+        if isinstance(value, HashedOnce):
             known[SAID] = found
         return found
     return value  # type: ignore[no-any-return]

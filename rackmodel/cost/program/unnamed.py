@@ -6,10 +6,10 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from rackmodel.cost.program.tasks import HASHED, Flow, LocalOp, Operand, content, flow_name
+from rackmodel.cost.program.tasks import REMEMBERED, Flow, LocalOp, Operand, content, flow_name
 from rackmodel.model.einsum import Access
 
-NAMED = frozenset({"reads", "writes", "operands", "result", HASHED})
+NAMED = frozenset({"reads", "writes", "operands", "result"}) | REMEMBERED
 """What of an operation has names of tensors in it, or is no part of what it says."""
 
 

@@ -84,7 +84,7 @@ def pass_plan(schedule: str, stages: int, micro_batches: int, chunks: int, backw
         alike=tuple((kinds[mine], _named(kinds, then - 1)) for mine, then in (divmod(int(pair), len(kinds) + 1) for pair in pairs)),
         which=which,
         starts=tuple(_named(kinds, int(first)) for first in starts),
-        wave=np.unique(wave, return_inverse=True)[1],
+        wave=np.append(0, np.cumsum(np.diff(wave) > 0)),
         passes=runs,
         device=total.device[runs],
         feeds=total.feeds[runs],

@@ -210,7 +210,7 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     way = 1 - np.isin(plan.kind, (FORWARD, RELEASE))
     level, row = _levels(feeds.ravel().tolist(), stages, length), np.arange(stages) * length
     wave = int(level[:total].max()) + 1
-    by_wave = np.argsort(level[:total], kind="stable")
+    by_wave = by_number(level[:total], wave)
     rank = np.empty(total + 1, dtype=np.int64)
     rank[by_wave], rank[total] = np.arange(total), total
     before = np.concatenate([np.full((stages, 1), total), np.arange(total).reshape(stages, length)[:, :-1]], axis=1)
@@ -219,6 +219,12 @@ def waves(schedule: str, stages: int, micro_batches: int, chunks: int = 1) -> Wa
     columns = (device, plan.kind, plan.micro_batch, virtual, rank[before], rank[feeds], link, way, lane)
     d, k, b, s, prior, fed, sent, goes, to = (_frozen(x.ravel()[by_wave]) for x in columns)
     return Waves(tuple(bounds.tolist()), d, k, b, s, prior, fed, sent, _frozen(rank[row + length - 1]), goes, to)
+
+
+def by_number(numbers: Ints, count: int) -> Ints:
+    """Places in the order of numbers below `count`, equal ones in their own. (Short ones are sorted digit by digit, several times as
+    fast.)"""
+    return np.argsort(numbers.astype(np.min_scalar_type(count)), kind="stable")
 
 
 def _levels(feeds: list[int], stages: int, length: int) -> Ints:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rackmodel.cost.step.clock.max_plus import NEVER
 from rackmodel.cost.step.clock.pass_plan import PassPlan
+from rackmodel.cost.step.clock.pipeline_orders import by_number
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -90,7 +91,7 @@ class Ended:
         found = np.full((len(place), run.keep), passes)
         if run.linked:
             ran = np.flatnonzero(place < len(run.link))
-            by_link = ran[np.argsort(run.link[place[ran]], kind="stable")]
+            by_link = ran[by_number(run.link[place[ran]], len(run.sent))]
             link = run.link[place[by_link]]
             same = (link[1:] == link[:-1]) & (link[1:] < len(run.sent) - 1)
             ahead, after = by_link[:-1][same], by_link[1:][same]
@@ -155,7 +156,8 @@ class _WaveRun:
         pipeline's passes in that order, the last for what nothing makes."""
         every, copies = list(enumerate(plans)), self.passes.copies
         wave = _joined([np.repeat(plan.wave, copies[x]) for x, plan in every])
-        order = np.argsort(wave, kind="stable")
+        self.waves = int(wave.max()) + 1 if wave.size else 0
+        order = by_number(wave, self.waves)
         count, wide = len(order), self.state.shape[-1]
         numbers = _joined([self.passes.at(x, plan.passes) for x, plan in every])
         self.place = np.full(self.passes.bounds[-1], count)
@@ -163,8 +165,7 @@ class _WaveRun:
         self.feeds = self.place[_joined([self.passes.at(x, plan.feeds) for x, plan in every])[order]]
         self.device = _joined([self.stages.at(x, plan.device) for x, plan in every])[order]
         self.alike = _joined([matrices.at(x, self.waiting[x].matrix[plan.which[plan.passes]]) for x, plan in every])[order]
-        self.waves = int(wave[order[-1]]) + 1 if count else 0
-        self.bounds = np.searchsorted(wave[order], np.arange(self.waves + 1)).tolist()
+        self.bounds = np.append(0, np.cumsum(np.bincount(wave, minlength=self.waves))).tolist()
         self.arrivals = np.zeros((count + 1, wide))  # (nothing arrives at 0)
         self.entries: list[Array] = []  # of each wave [state, passes, kept], where they are kept
         self._links(plans, order)

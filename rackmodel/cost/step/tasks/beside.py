@@ -8,7 +8,8 @@ passes of its own on the columns that are its.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +26,19 @@ Ints = NDArray[np.int64]
 @dataclass(frozen=True)
 class BesideProfiles:
     """Where tasks of some columns are priced. wide: prices tasks of these and of other profiles' columns · which: of its columns these ·
-    sections: names of those whose tasks all of these profiles price alike."""
+    sections: names of those whose tasks all of these profiles price alike · known: what plans know of these columns' operations, by what
+    they know of others'."""
 
     wide: LayerPricer
     which: Ints
     sections: Collection[str]
+    known: dict[int, tuple[object, dict[Any, Any]]] = field(default_factory=dict)
 
     def tasks(self, section: Section, plan: Plan, *, together: bool) -> LayerTasks | None:
         """What the tasks of a layer take; None where profiles differ in more than columns have. together: as of LayerPricer."""
         if section.name not in self.sections:
             return None
         own = next(one for one in self.wide.workload.sections if one.name == section.name)
-        fresh = replace(plan, known={})  # what it knows of operations is of other columns' sizes
+        _, known = self.known.setdefault(id(plan.known), (plan.known, {}))  # (which stays, and with it its id)
         layers = self.wide.of_steps(together=together)
-        return layers.tasks(own, fuse(own.workload, fresh, layers.profile)).pick(self.which)
+        return layers.tasks(own, fuse(own.workload, replace(plan, known=known), layers.profile)).pick(self.which)

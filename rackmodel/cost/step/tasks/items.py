@@ -138,7 +138,7 @@ class Item:
     @property
     def waits_for_port(self) -> bool:
         """As of the task that the clock takes."""
-        return TimedTask(task=self.task, seconds=self.seconds, port_s=self.port_s).waits_for_port
+        return self.port_s is not None and self.task.channel != "home"
 
     @property
     def once(self) -> bool:

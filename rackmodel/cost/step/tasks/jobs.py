@@ -245,7 +245,8 @@ class _Layer:
     def _seconds(self, where: LayerPass, number: int, lane: str) -> Array:
         """[n] of a task in a pass."""
         one = self.timed[number]
-        return np.asarray(one.seconds * where.slowed(lane, port=one.waits_for_port))
+        slowed = where.slowed(lane, port=one.waits_for_port)
+        return one.seconds if isinstance(slowed, float) and slowed == 1.0 else np.asarray(one.seconds * slowed)
 
     def _among(self, number: int, place: dict[int, int]) -> tuple[int, ...]:
         """Places of what a task waits for; an operation's forward pass waits for its weight, if this pass spreads it (after the update
@@ -283,7 +284,7 @@ def _busiest(loads: Iterable[tuple[str, Array]]) -> Array:
     """Seconds of the busiest of some lanes; 0 where there are none."""
     busy: dict[str, Array] = {}
     for lane, seconds in loads:
-        busy[lane] = busy.get(lane, np.zeros(1)) + seconds
+        busy[lane] = busy[lane] + seconds if lane in busy else seconds
     return np.asarray(np.maximum.reduce(np.broadcast_arrays(np.zeros(1), *busy.values())))
 
 

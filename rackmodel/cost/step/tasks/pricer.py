@@ -89,6 +89,8 @@ class Pricer(LinkPricer):
             return self._op(task)
         if task.kind in ("load", "store"):
             return self._backing(task)
+        if task.kind == "collective" and self._alone(task.axes):
+            return [], np.zeros(self.n)
         task, times = sent_as(self, task)
         volume, fullest = task.volume.both(self.degrees)
         if times is not None:
@@ -97,6 +99,13 @@ class Pricer(LinkPricer):
         if task.kind == "stream":
             rows = self._paced(rows, self._at_home(task, volume))
         return rows, self._duration(rows)
+
+    def _alone(self, axes: tuple[int, ...]) -> bool:
+        """Whether no column has more than one rank on some axes. Remembered."""
+        key = ("alone", axes)
+        if key not in self.known:
+            self.known[key] = bool((self.degrees[:, axes] == 1).all())
+        return self.known[key]  # type: ignore[no-any-return]
 
     def _duration(self, rows: Sequence[Row]) -> Array:
         return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
@@ -281,8 +290,8 @@ class Pricer(LinkPricer):
         ring, n = self.algorithm(task, "ring"), len(volume)
         ranks, known = np.broadcast_to(self.degrees[:, list(task.axes)].prod(axis=1), (n,)), np.zeros(n, dtype=bool)
         slope, start = np.zeros((2, len(ring.levels), n))
-        part, copied = (np.ones(n), np.zeros(n)) if borne is None else borne
-        whole = np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # bytes of the call that it is a part of
+        part, copied = (1.0, 0.0) if borne is None else borne
+        whole = volume if borne is None else np.divide(volume, part, out=np.array(volume, dtype=float), where=part > 0)  # of its call
         late = self.setting.calls.asked.waits_s * slowest_of(ranks) if self.setting.calls.asked.waits_s else 0.0
         for tier, level in enumerate(ring.levels):
             here = self.calling(ring.outermost == tier, volume)
@@ -338,9 +347,9 @@ def link_rows(links: LinkArrays, volume: Array, tensor: str, action: str, fulles
     all have as many."""
     rows, pace = [], volume if fullest is None else fullest
     for tier, level in enumerate(links.levels):
-        wire, joules = links.wire_bytes_per_byte[tier] * volume, links.joules_per_byte[tier] * volume
-        seconds = links.seconds_per_byte[tier] * pace + links.latency_s[tier]
+        wire, seconds = links.wire_bytes_per_byte[tier] * volume, links.seconds_per_byte[tier] * pace + links.latency_s[tier]
         if wire.any() or seconds.any():
+            joules = links.joules_per_byte[tier] * volume
             rows.append(Row(tensor, level, "network", action, wire, "byte", joules, seconds, seconds))
     return rows
 

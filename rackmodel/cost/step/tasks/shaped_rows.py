@@ -50,10 +50,18 @@ class _Picked(LazyRows):
 
 
 class CountedRows(LazyRows):
-    """rows: of one accelerator · names: of their tensors, where they have others · times: [n] accelerators · slower: as of ShapedRows."""
+    """rows: of one accelerator · names: of their tensors, where they have others · times: [n] accelerators · slower: as of ShapedRows ·
+    wider: the same on more columns, and which of those these are."""
 
-    def __init__(self, rows: Sequence[Row], names: Mapping[str, str], times: Ints, slower: Array | None) -> None:
-        self._each, self._names, self._times, self._slower = rows, names, times, slower
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        names: Mapping[str, str],
+        times: Ints,
+        slower: Array | None,
+        wider: tuple[CountedRows, Ints] | None = None,
+    ) -> None:
+        self._each, self._names, self._times, self._slower, self._wider = rows, names, times, slower, wider
 
     def exposed(self, some: int) -> Iterator[tuple[str, str, Array | float]]:
         """(component, action, exposed seconds on the first so many columns) of each row, for which no row is made."""
@@ -67,6 +75,8 @@ class CountedRows(LazyRows):
     @cached_property
     def joules(self) -> Array | float:
         """[n] of all rows."""
+        if self._wider is not None:
+            return picked(self._wider[0].joules, self._wider[1])  # type: ignore[no-any-return]
         return sum((row.joules * self._times for row in self._each), 0.0)
 
     @cached_property
@@ -77,9 +87,7 @@ class CountedRows(LazyRows):
     def pick(self, which: Ints) -> CountedRows:
         """The same on some columns."""
         slower = None if self._slower is None else self._slower[which]
-        found = CountedRows(_Picked(self._each, which), self._names, self._times[which], slower)
-        found.joules = picked(self.joules, which)
-        return found
+        return CountedRows(_Picked(self._each, which), self._names, self._times[which], slower, (self, which))
 
     def __len__(self) -> int:
         return len(self._each)
