@@ -68,6 +68,9 @@ def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> 
     xs, series = list(dict.fromkeys(row["x"] for row in rows)), list(dict.fromkeys(row["series"] for row in rows))
     cells = {(row["x"], row["series"]): format_si(row["y"], UNITS.get(y, row.get("unit", ""))) for row in rows}
     out = console()
+    if not rows:
+        out.print(f"{title}: no point has it\n", markup=False, highlight=False)
+        return
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     turned = len(series) > len(xs)
     if _least_columns(xs if turned else series, series if turned else [x, *xs], cells.values()) > out.width:

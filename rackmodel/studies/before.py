@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from rackmodel.cost.ledger import FIGURES, KEYS
@@ -11,7 +11,7 @@ from rackmodel.inputs import library_path
 from rackmodel.inputs.comparison import saying
 from rackmodel.inputs.library import exists
 from rackmodel.studies.metrics import METRICS, metric
-from rackmodel.studies.plan import Ask
+from rackmodel.studies.plan import Ask, shown
 from rackmodel.studies.study import ChartSpec, StudySpec
 
 POINT_COLUMNS = ("run", "architecture", "workload", "mapper", "profile")
@@ -74,6 +74,24 @@ def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
             if name in KEYS:
                 raise InputError(f"'{chart.y}' is of a whole point: '{name}' chooses rows of the ledger", path="charts")
     return plain
+
+
+def check_chosen(chart: ChartSpec, asks: Sequence[Ask], changed: Container[str]) -> None:
+    """Raise InputError for a run, an input or a setting's value that no point has: the chart would lack what it is of. changed: settings
+    that a command gives other values."""
+    if chart.finding:
+        return
+    here = [ask for ask in asks if ask.run == chart.run]
+    if not here:
+        raise InputError(f"no run called '{chart.run}'", path="charts", known=sorted({ask.run for ask in asks}), given=chart.run)
+    settings = {name for ask in here for name in ask.settings}
+    for name, said in chart.where.items():
+        if name in changed or name not in {*POINT_COLUMNS[1:-1], *settings}:
+            continue
+        there = list(dict.fromkeys(ask.settings.get(name) if name in settings else shown(getattr(ask, name)) for ask in here))
+        for value in said if isinstance(said, list) else [said]:
+            if value not in there:
+                raise InputError(f"where: no point has {name} {value}", path="charts", known=map(str, there), given=str(value))
 
 
 def _check_metric(name: str, known: list[str]) -> None:

@@ -51,7 +51,8 @@ def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
     for point in points.where(run=said.run, **wanted):
         found.setdefault(point.key(said.over) if said.over else None, []).append(point)
     if not found or (None in found and said.over):
-        raise InputError(f"no point has run '{said.run}'{f' and {wanted}' if wanted else ''}", path=path)
+        told = "".join(f" and {key} {' or '.join(map(str, values))}" for key, values in wanted.items())
+        raise InputError(f"no point has run '{said.run}'{told}", path=path)
     for x, same in found.items():
         if len(same) > 1:
             apart = ", ".join(_apart(same))
