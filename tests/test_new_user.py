@@ -15,14 +15,26 @@ from rackmodel.inputs.library import resolve
 from rackmodel.mapper.infeasible import limit_text
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.opkinds import KINDS
+from rackmodel.report.points import beside_inputs, points_table
+from rackmodel.report.printing import print_series
+from rackmodel.report.tables import comparison_table, render
 from rackmodel.serving.ask import service_of
 from rackmodel.studies.before import check_chosen
 from rackmodel.studies.plan import plan_points
 from rackmodel.studies.study import StudySpec
 from rackmodel.units import bytes_text, parse_quantity
+from tests.report_samples import result
 
 ROOT = Path(__file__).parents[1]
 WORKLOAD = "workload: w\nphases: {phases}\nsizes: {{m: 4, k: 2}}\nprecision: {{weight: {weight}}}\neinsums: {{a: 'Y[m] = X[m,k] * W[k]'}}\n"
+UNFIT = """study: s
+architecture: rack_paper
+workload: ffn
+mapper: data
+runs: [{set: {accelerators: 4, gpu.memory.capacity: [80 GB, 1 MB]}}]
+charts: {c: {x: gpu.memory.capacity, y: latency_s}}
+findings: {f: {claim: it is quick, figures: {a: {y: latency, where: {gpu.memory.capacity: 1 MB}}}, holds: a < 3}}
+"""
 STUDY = {"study": "s", "architecture": "rack_paper", "workload": "ffn", "mapper": "data"}
 
 
@@ -164,3 +176,45 @@ def test_a_chart_of_what_no_point_has_is_refused(chart: dict[str, object], why: 
     assert found.value.message == why
     if "accelerators" in str(chart):  # a command that sets other values leaves charts of the file's without points
         check_chosen(study.charts["c"], plan_points(study, {"accelerators": [4]}), {"accelerators"})
+
+
+def test_a_narrow_comparison_leaves_shares_out_and_breaks_no_word() -> None:
+    many = [result("data"), result("pipeline_tensor")]
+    narrow, usual = (render(comparison_table(many, width=width), width) for width in (60, 80))
+    assert "comp mem net stat" in usual
+    assert "comp" not in narrow
+    assert {word for word in usual.split() if word.isalpha()} - {"comp", "mem", "net", "stat", "shares", "of", "the"} <= set(narrow.split())
+
+
+def test_figures_that_do_not_fit_beside_the_inputs_have_a_table_of_their_own() -> None:
+    asked = ["operational_g", "embodied_share_g", "total_carbon_g", "carbon_g_per_token", "joules:component=static"]
+    rows = [
+        {"mapper": mapper, "site.grid": "24 g/kWh", "accelerators": 8 * number, "status": "ok", **dict.fromkeys(asked, 1.46385e-06)}
+        for number, mapper in enumerate(("megatron", "fsdp"))
+    ]
+    groups = beside_inputs(rows, asked, width=80)
+    assert len(groups) > 1
+    assert [name for group in groups for name in group] == asked
+    for group in groups:
+        text = render(points_table(rows, group, width=80), 80)
+        assert text.count("1.46385e-06") == 2 * len(group)
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_two_points_of_a_scatter_at_one_place_are_both_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"x": 4.0, "series": "data", "y": y, "unit": "g"} for y in (2.0, 7.0)]
+    print_series("front", "latency_s", rows, "carbon_g")
+    out = capsys.readouterr().out
+    assert ("2 g" in out, "7 g" in out) == (True, True)
+    print_series("empty", "latency_s", [], "carbon_g")
+    assert "empty: no point has it" in capsys.readouterr().out
+
+
+def test_a_finding_of_a_point_that_does_not_fit_is_not_decidable_and_all_else_is_shown(run, tmp_path: Path) -> None:
+    (tmp_path / "st.yaml").write_text(UNFIT, encoding="utf-8")
+    code, out, _ = run("sweep", str(tmp_path / "st.yaml"), "--workers", "1")
+    assert code == 0
+    told = " ".join(out.split())
+    assert "f (ours): it is quick not decidable: infeasible: ffn on rack_paper by data, accelerators=4, gpu.memory.capacity=1 MB" in told
+    assert "1 finding: 0 agrees, 0 disagrees, 1 not decidable" in told
+    assert "80 GB 2.8" in told

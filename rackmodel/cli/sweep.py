@@ -317,15 +317,18 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
     from rackmodel.report.printing import print_findings, print_series
 
     for name, chart in spec.charts.items():
-        print_series(f"{name}: {chart.title}", chart.x, tables[name], chart.y)
+        print_series(f"{name}: {chart.title}" if chart.title else name, chart.x, tables[name], chart.y)
     if spec.findings:
         print_findings(found)
     if spec.columns or not (spec.charts or spec.findings):
-        from rackmodel.report.points import points_table, unshown
+        from rackmodel.report.points import beside_inputs, points_table, unshown
         from rackmodel.report.tables import console
 
         out, count = console(), len(points.points)
-        out.print(points_table(points.rows, [*spec.columns]))
+        for number, figures in enumerate(beside_inputs(points.rows, spec.columns, width=out.width)):
+            if number:
+                out.print()
+            out.print(points_table(points.rows, figures, width=out.width))
         if unshown(count):
             said = f"{unshown(count):,} of {count:,} rows are left out: --export csv prints all, -o DIR writes them"
             out.print(said, markup=False, highlight=False)

@@ -9,7 +9,7 @@ import numpy as np
 
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.cost.ledger import KEYS
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import Finding, judged
 from rackmodel.studies.run import Points, StudyPoint
@@ -29,7 +29,10 @@ def own_checks(findings: dict[str, FindingSpec]) -> tuple[Check, ...]:
 def _check(name: str, said: FindingSpec) -> Check:
     def check(points: Points, tables: CarbonTables) -> list[Finding]:
         path = f"findings.{name}"
-        values = {one: _figure(figure, points, f"{path}.figures.{one}") for one, figure in said.figures.items()}
+        try:
+            values = {one: _figure(figure, points, f"{path}.figures.{one}") for one, figure in said.figures.items()}
+        except InfeasibleError as problem:  # a point that does not fit has no figure
+            return [Finding(name, said.figure, said.claim, said.weight, "not decidable", why=said.why, condition=str(problem))]
         needs = needs_of(said.holds, {one: np.array(list(found.values())) for one, found in values.items()}, f"{path}.holds")
         shown = {_label(one, x): value for one, found in values.items() for x, value in found.items()}
         return [judged(name, said.figure, said.claim, needs, shown, weight=said.weight, why=said.why)]
