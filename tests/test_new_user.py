@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rackmodel as rm
 from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_workload
@@ -23,6 +24,7 @@ from rackmodel.studies.before import check_chosen
 from rackmodel.studies.plan import plan_points
 from rackmodel.studies.study import StudySpec
 from rackmodel.units import bytes_text, parse_quantity
+from rackmodel.validation.run import validate
 from tests.report_samples import result
 
 ROOT = Path(__file__).parents[1]
@@ -218,3 +220,15 @@ def test_a_finding_of_a_point_that_does_not_fit_is_not_decidable_and_all_else_is
     assert "f (ours): it is quick not decidable: infeasible: ffn on rack_paper by data, accelerators=4, gpu.memory.capacity=1 MB" in told
     assert "1 finding: 0 agrees, 0 disagrees, 1 not decidable" in told
     assert "80 GB 2.8" in told
+
+
+def test_the_row_that_the_page_of_validation_shows_is_priced(tmp_path: Path) -> None:
+    page = (ROOT / "docs/validation.md").read_text(encoding="utf-8")
+    (tmp_path / "own.csv").write_text(page.partition("```csv\n")[2].partition("```")[0], encoding="utf-8")
+    (row,) = validate([tmp_path / "own.csv"]).rows
+    assert (row.id, row.refused, row.measured) == ("mine", "", 6.0)
+
+
+def test_what_is_no_input_is_told_so() -> None:
+    with pytest.raises(InputError, match="want a name, a path, text or a mapping, got NoneType"):
+        rm.read(None)  # type: ignore[arg-type]
