@@ -20,9 +20,9 @@ from rackmodel.report.points import beside_inputs, points_table
 from rackmodel.report.printing import print_series
 from rackmodel.report.tables import comparison_table, render
 from rackmodel.serving.ask import service_of
-from rackmodel.studies.before import check_chosen
+from rackmodel.studies.before import check_chart, check_chosen
 from rackmodel.studies.plan import plan_points
-from rackmodel.studies.study import StudySpec
+from rackmodel.studies.study import ChartSpec, StudySpec
 from rackmodel.units import bytes_text, parse_quantity
 from rackmodel.validation.run import validate
 from tests.report_samples import result
@@ -130,6 +130,8 @@ def test_a_name_of_another_kind_is_told_to_be_one(kind: str, name: str, said: st
         (("show", "auto", "--architecture", "edge3"), "--architecture: shows a mapper's space for a workload: say --workload too"),
         (("why", "rack_paper", "ffn", "--not", "micro_batch=1", "--sensitivity"), "why: keep --not or --sensitivity"),
         (("schema", "machine"), "no schema of 'machine'"),
+        (("search", "rack_paper", "ffn", "--minimize", "latency,"), "--minimize: 'latency,': a word is missing beside a comma"),
+        (("sweep", "rack_paper", "ffn", "data", "--columns", "joules:component=netwrk"), "columns.0: no component called 'netwrk'"),
         (("search", "rack_paper", "ffn", "--time-limit", "-5"), "--time-limit: '-5 s' must be positive"),
     ],
 )
@@ -232,3 +234,9 @@ def test_the_row_that_the_page_of_validation_shows_is_priced(tmp_path: Path) -> 
 def test_what_is_no_input_is_told_so() -> None:
     with pytest.raises(InputError, match="want a name, a path, text or a mapping, got NoneType"):
         rm.read(None)  # type: ignore[arg-type]
+
+
+def test_a_chart_of_what_is_no_component_is_refused() -> None:
+    chart = ChartSpec(x="accelerators", y="joules", where={"component": ["network", "netwrk"]})
+    with pytest.raises(InputError, match="no component called 'netwrk'"):
+        check_chart(chart, ["accelerators"])

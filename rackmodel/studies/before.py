@@ -10,7 +10,7 @@ from rackmodel.errors import InputError, together
 from rackmodel.inputs import library_path
 from rackmodel.inputs.comparison import saying
 from rackmodel.inputs.library import exists
-from rackmodel.studies.metrics import METRICS, metric
+from rackmodel.studies.metrics import METRICS, check_components, metric
 from rackmodel.studies.plan import Ask, shown
 from rackmodel.studies.study import ChartSpec, StudySpec
 
@@ -66,6 +66,8 @@ def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
     for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):
         if name not in plain and name not in KEYS:
             _check_metric(name, known)
+    said = chart.where.get("component", [])
+    check_components(map(str, said if isinstance(said, list) else [said]), "charts")
     for name in chart.series:
         if name not in plain and name not in KEYS:
             raise InputError(f"no column '{name}'", path="charts", known=[*sorted(plain), *KEYS], given=name)

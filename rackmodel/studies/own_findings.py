@@ -12,6 +12,7 @@ from rackmodel.cost.ledger import KEYS
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import Finding, judged
+from rackmodel.studies.metrics import check_components
 from rackmodel.studies.run import Points, StudyPoint
 from rackmodel.studies.study import FigureSpec, FindingSpec
 
@@ -49,6 +50,7 @@ def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
     ledger = {key: [str(v) for v in _many(value)] for key, value in said.where.items() if key in KEYS}
     if ledger and said.y in OF_POINT:
         raise InputError(f"'{said.y}' is of a whole point: {', '.join(ledger)} chooses rows of the ledger", path=f"{path}.where")
+    check_components(ledger.get("component", ()), f"{path}.where")
     wanted = {key: _many(value) for key, value in said.where.items() if key not in KEYS}
     found: dict[Any, list[StudyPoint]] = {}
     for point in points.where(run=said.run, **wanted):
