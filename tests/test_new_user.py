@@ -240,3 +240,10 @@ def test_a_chart_of_what_is_no_component_is_refused() -> None:
     chart = ChartSpec(x="accelerators", y="joules", where={"component": ["network", "netwrk"]})
     with pytest.raises(InputError, match="no component called 'netwrk'"):
         check_chart(chart, ["accelerators"])
+
+
+def test_what_each_command_does_is_told_whole() -> None:
+    text = CliRunner(env={"COLUMNS": "80", "TERM": "dumb"}).invoke(app, ["--help"]).stdout
+    shown = text.partition("Commands:")[2].strip().splitlines()
+    assert len(shown) == 20
+    assert all(line.endswith(".") and not line.endswith("...") for line in shown)
