@@ -60,6 +60,7 @@ ALSO_CALLED = {
     "seq_length": ("s",),
     "sequence_length": ("s",),
     "link": ("network",),
+    "machine": ("architecture",),
     "interconnect": ("network",),
 }
 """Other words of the field for a key, an objective or a figure → ours, the first that is known at the place is suggested."""

@@ -79,7 +79,9 @@ def _kind(text: str | Path) -> str:
 
 
 def _text(said: Said) -> str | Path:
-    """What the readers take: data as YAML text."""
+    """What the readers take: data as YAML text. Raises InputError."""
+    if not isinstance(said, str | Path | Mapping):
+        raise InputError(f"want a name, a path, text or a mapping, got {type(said).__name__}", path="<text>")
     return dumped(plain_data(said)) if isinstance(said, Mapping) else said
 
 

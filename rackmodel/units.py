@@ -174,7 +174,7 @@ _FACTORS = {
 takes longer than most commands."""
 
 _FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
-_UNIT = re.compile(r"(?:[A-Za-zµμ_() ]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
+_UNIT = re.compile(r"(?:[A-Za-zµμ_()\s]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
 _LONGEST_UNIT = 40
 _NUMBER = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d{1,2})?", re.A)
 _PART = "[yzafpnµμumc]|yocto|zepto|atto|femto|pico|nano|micro|milli|centi"
@@ -296,7 +296,8 @@ def _one(value: Any, unit: str) -> float:
 
 def byte_unit(size: float) -> tuple[float, str]:
     """(bytes, name) of the unit in which sizes about as large as `size` read well."""
-    return (1e12, "TB") if size >= 1e13 else (1e9, "GB") if size >= 1e8 else (1e6, "MB") if size >= 1e5 else (1e3, "kB")
+    units = (1e13, 1e12, "TB"), (1e8, 1e9, "GB"), (1e5, 1e6, "MB"), (1e3, 1e3, "kB")
+    return next(((unit, name) for least, unit, name in units if size >= least), (1.0, "B"))
 
 
 def bytes_text(size: float) -> str:

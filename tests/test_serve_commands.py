@@ -239,9 +239,9 @@ def test_a_workload_that_is_no_decoder_is_refused() -> None:
     ("text", "why"),
     [
         ("a,b\n", r"trace.csv:1:1: no column 'arrival_s'; the file has a, b"),
-        ("arrival_s,prompt,output\n0,10,x\n", r"trace.csv:2:1: output: 'x' is no number"),
+        ("arrival_s,prompt,output\n0,10,x\n", r"trace.csv:2:1: output: 'x': want a number from 1 up"),
         ("arrival_s,prompt,output\n1,10,5\n0,10,5\n", r"trace.csv:3:1: arrival_s: this request arrives before"),
-        ("arrival_s,prompt,output\n1,0,5\n", "no number of prompt from 1 up"),
+        ("arrival_s,prompt,output\n1,0,5\n", "prompt: '0': want a number from 1 up"),
         ("arrival_s,prompt,output\n", "no requests"),
     ],
 )
@@ -349,10 +349,10 @@ def test_a_trace_file_gives_percentiles_and_every_requests_figures(tmp_path: Pat
     ("rows", "where"),
     [
         ("", "t.csv:1:1: no requests"),
-        ("1e300,10,10", "t.csv:2:1: arrival_s: '1e300' is no number of arrival_s from 0 up, below 8.59e+09"),
+        ("1e300,10,10", "t.csv:2:1: arrival_s: '1e300': want a number from 0 up, below 8.59e+09"),
         ("\n5,10,10\n1,10,10", "t.csv:4:1: arrival_s: this request arrives before"),
         ("1,10.5,10", "t.csv:2:1: prompt: '10.5': tokens are whole"),
-        ("1,10,nan", "t.csv:2:1: output: 'nan' is no number"),
+        ("1,10,nan", "t.csv:2:1: output: 'nan': want a number from 1 up"),
         ("1,1,024,10", "t.csv:2:1: more values than columns: is there a comma inside a number?"),
         ('1,10,10\n2,"' + 140_000 * "1", "t.csv:3:1: no CSV (field larger than field limit (131072)): is a quote left open?"),
     ],

@@ -61,7 +61,8 @@ def _both(inputs: list[str], sets: Any, profile: str | None) -> tuple[Saved, Sav
                 raise InputError("results that are read are as they are: this is of ARCH WORKLOAD A B", path=option)
         return read_saved(inputs[0]), read_saved(inputs[1])
     if len(inputs) != 4:
-        raise InputError(f"{len(inputs)} inputs: want two results, or ARCH WORKLOAD and two mappings or mappers", path="A B")
+        said = f"{len(inputs)} name{'s' if len(inputs) > 1 else ''}"
+        raise InputError(f"{said}: want two results, or ARCH WORKLOAD and two mappings or mappers", path="A B")
     return _priced(inputs[0], inputs[1], inputs[2], sets, profile), _priced(inputs[0], inputs[1], inputs[3], sets, profile)
 
 

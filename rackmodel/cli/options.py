@@ -133,7 +133,7 @@ def time_limit(text: str | None) -> float | None:
     """'30 s', or '30', in seconds. Raises InputError."""
     if text is None:
         return None
-    plain = text.strip().replace(".", "", 1).isdigit()
+    plain = re.fullmatch(r"[-+]?[\d.]+", text.strip())
     return quantity(f"{text} s" if plain else text, "second", "--time-limit")
 
 

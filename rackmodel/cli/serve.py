@@ -16,6 +16,7 @@ from rackmodel.cli.serving_options import (
     EngineOption,
     ModelArg,
     drafted,
+    formats,
     per_token_lines,
 )
 
@@ -82,9 +83,12 @@ def serve(
     from rackmodel.errors import InputError
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money
-    from rackmodel.serving.search import ServingSpace, search_service
+    from rackmodel.serving.search import ServingSpace, check_limited, search_service
 
-    most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
+    formats([kv] if kv else [], "--kv")
+    said = limits(limit)
+    check_limited(said)
+    most = {name: quantity(value, "second", "--limit") for name, value in said.items()}
     sets, lengths = sets or [], (isl, osl, reuse)
     uneven = {"variation": (1.0 - least) / (1.0 + least) / 3.0**0.5}
     service = _service(architecture, model, sets, engine, lengths, uneven | drafted(drafts, accept, draft_model))
@@ -98,7 +102,7 @@ def serve(
         expert=whole(expert, "--expert"),
         context=whole(context, "--context"),
         prompt_context=whole(prompt_context, "--prompt-context"),
-        widths=tuple(Widths(word, kv) for word in words_of(precision, "--precision") or ("",)),
+        widths=tuple(Widths(word, kv) for word in formats(words_of(precision, "--precision"), "--precision") or ("",)),
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
         rates=_rates(rate),
@@ -202,9 +206,11 @@ def _rates(text: str) -> tuple[float, ...]:
 
 def _asked(service: Service) -> str:
     """What is served, on what and by which engine: absent options are facts of the answer too."""
+    from rackmodel.serving.offers import Widths, workload_of
+
     machine, number = service.machine, service.machine.used
-    words = f"{number} accelerator{'s' if number > 1 else ''}, by {service.profile.name}"
-    return f"{service.workload} on {machine.name}, {words}: {service.prompt:,.0f} tokens in and {service.output:,.0f} out"
+    what = f"{workload_of(service, Widths()).name} on {machine.name}, {number} accelerator{'s' if number > 1 else ''}"
+    return f"{what}, by {service.profile.name}: {service.prompt:,.0f} tokens in and {service.output:,.0f} out"
 
 
 def _print(answer: ServingAnswer, asked: str) -> None:
@@ -212,8 +218,8 @@ def _print(answer: ServingAnswer, asked: str) -> None:
 
     echo(asked)
     certificate = answer.certificate
-    left = ", ".join(f"{count} for {why}" for why, count in answer.infeasible.items())
-    echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{left and f', not {left}'}")
+    left = "".join(f", {count} infeasible by {why}" for why, count in answer.infeasible.items())
+    echo(f"best of {certificate.space:g} operating points, {certificate.status}: {certificate.evaluated} priced{left}")
     if certificate.minimize == "throughput" and getattr(answer.best, "rate", None) is not None:
         echo("a rate is the throughput of all that keep up with it: the best takes the least energy of them")
     shown = list(answer.front) if answer.best in answer.front else [answer.best, *answer.front]

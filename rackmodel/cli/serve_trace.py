@@ -19,6 +19,7 @@ from rackmodel.cli.serving_options import (
     EngineOption,
     ModelArg,
     drafted,
+    formats,
     per_token_lines,
 )
 
@@ -54,11 +55,13 @@ def serve_trace(
         float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
     ] = 1.0,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of arrivals and lengths.")] = 0,
-    tensor: Annotated[int, typer.Option("--tensor", min=1, help="Degree of tensor parallelism.")] = 1,
-    pipeline: Annotated[int, typer.Option("--pipeline", min=1, help="Pipeline stages.")] = 1,
-    attention_data: Annotated[int, typer.Option("--attention-data", min=1, help="Ranks of attention data parallelism.")] = 1,
-    expert: Annotated[int, typer.Option("--expert", min=1, help="Degree of expert parallelism.")] = 1,
-    context: Annotated[int, typer.Option("--context", min=1, help="Tensor ranks that keep different tokens of the cache.")] = 1,
+    tensor: Annotated[int, typer.Option("--tensor", metavar="N", min=1, help="Degree of tensor parallelism.")] = 1,
+    pipeline: Annotated[int, typer.Option("--pipeline", metavar="N", min=1, help="Pipeline stages.")] = 1,
+    attention_data: Annotated[int, typer.Option("--attention-data", metavar="N", min=1, help="Ranks of attention data parallelism.")] = 1,
+    expert: Annotated[int, typer.Option("--expert", metavar="N", min=1, help="Degree of expert parallelism.")] = 1,
+    context: Annotated[
+        int, typer.Option("--context", metavar="N", min=1, help="Tensor ranks that keep different tokens of the cache.")
+    ] = 1,
     prompt_context: Annotated[
         int, typer.Option("--prompt-context", metavar="N", min=1, help="Tensor groups that share out new tokens of prompts.")
     ] = 1,
@@ -85,6 +88,8 @@ def serve_trace(
     asked = _asked(trace, rate, concurrency)
     _check_drawn(said_by, trace)
     output_file(output)
+    for word, option in ((precision, "--precision"), (kv, "--kv")):
+        formats([word] if word else [], option)
     degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
     deployment = _deployment(**degrees, prompt_context=prompt_context)
     service = service_of(architecture, model, sets or (), engine, (isl, osl, 0.0), accelerators=deployment.accelerators)
@@ -164,7 +169,7 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
 
     from rackmodel.report.tables import format_number, format_si, wrapped
 
-    echo(f"{found['requests']:,} requests, {asked}, in {format_si(found['seconds'], 's')}")
+    echo(f"{found['requests']:,} request{'s' if found['requests'] > 1 else ''}, {asked}, in {format_si(found['seconds'], 's')}")
     table = Table(box=None, pad_edge=False)
     names = list(found["ttft_s"])
     for head in ("", *names):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rackmodel.carbon.costing import JobMoney
     from rackmodel.carbon.job import JobCarbon
 
@@ -20,6 +22,19 @@ DraftModelOption = Annotated[
 AcceptOption = Annotated[
     float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is kept where all before it were.")
 ]
+
+
+def formats(words: Sequence[str], option: str) -> tuple[str, ...]:
+    """The same words. Raises InputError for one that is no format of numbers."""
+    from rackmodel.errors import InputError
+    from rackmodel.model.resources import width
+
+    for word in words:
+        try:
+            width(word)
+        except ValueError as problem:
+            raise InputError(str(problem), path=option)
+    return tuple(words)
 
 
 def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:

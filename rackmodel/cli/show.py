@@ -16,13 +16,15 @@ def show(
     ] = None,
     workload: Annotated[str | None, typer.Option("--workload", metavar="WORKLOAD", help="Show a mapper's space for this workload.")] = None,
     architecture: Annotated[
-        str, typer.Option("--architecture", metavar="ARCH", help="Show a mapper's space on this architecture.")
-    ] = "rack_paper",
+        str | None, typer.Option("--architecture", metavar="ARCH", help="Show that space on this architecture; absent = rack_paper.")
+    ] = None,
     sets: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show an architecture's tree, a workload's einsum graph, or a mapper's space and its size."""
+    from rackmodel.errors import InputError
     from rackmodel.inputs import kind_of, library_names
+    from rackmodel.inputs.library import a
 
     if name is None:
         if as_json:
@@ -31,7 +33,12 @@ def show(
             _print_library()
         return
     kind = kind_of(name)
-    data = _DESCRIBE[kind](name, architecture, workload, list(sets or ())) if kind in _DESCRIBE else _plain(kind, name)
+    for option, said in (("--workload", workload), ("--architecture", architecture)):
+        if said is not None and kind != "mapper":
+            raise InputError(f"shows a mapper's space, and {name} is {a(kind)}: leave it out", path=option)
+    if architecture is not None and workload is None:
+        raise InputError("shows a mapper's space for a workload: say --workload too", path="--architecture")
+    data = _DESCRIBE[kind](name, architecture or "rack_paper", workload, list(sets or ())) if kind in _DESCRIBE else _plain(kind, name)
     if as_json:
         print_json({"kind": kind, **data})
     else:

@@ -76,7 +76,7 @@ def sweep(
     with _in_file(inputs):
         asks = plan_points(spec, own)
         check_columns(spec.columns)
-    _check(spec, asks, inputs)
+    _check(spec, asks, inputs, own)
     where = folder(output)
     with StudyFile(None if where is None else where / FILE) as file, _interrupted(file.path):
         with _in_set(spec, own, inputs):
@@ -132,9 +132,9 @@ def _in_set(spec: StudySpec, own: Sets, inputs: Sequence[str]) -> Iterator[None]
         raise placed(told, load("study", inputs[0])) from None
 
 
-def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str]) -> None:
+def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str], own: Sets) -> None:
     """Raise InputError, at its place in the study's file, for what can be told before a point is solved: names, columns of charts."""
-    from rackmodel.studies.before import check_chart, check_names
+    from rackmodel.studies.before import check_chart, check_chosen, check_names
 
     with _in_file(inputs):
         check_names(asks, spec if len(inputs) == 1 else None)
@@ -142,6 +142,7 @@ def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str]) -> None:
     for name, chart in spec.charts.items():
         with _placed(name, inputs):
             check_chart(chart, settings)
+            check_chosen(chart, asks, own)
 
 
 def _charted(name: str, spec: StudySpec, points: Points, found: Sequence[Finding], inputs: Sequence[str]) -> list[dict[str, Any]]:
@@ -316,15 +317,18 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
     from rackmodel.report.printing import print_findings, print_series
 
     for name, chart in spec.charts.items():
-        print_series(f"{name}: {chart.title}", chart.x, tables[name], chart.y)
+        print_series(f"{name}: {chart.title}" if chart.title else name, chart.x, tables[name], chart.y)
     if spec.findings:
         print_findings(found)
     if spec.columns or not (spec.charts or spec.findings):
-        from rackmodel.report.points import points_table, unshown
+        from rackmodel.report.points import beside_inputs, points_table, unshown
         from rackmodel.report.tables import console
 
         out, count = console(), len(points.points)
-        out.print(points_table(points.rows, [*spec.columns]))
+        for number, figures in enumerate(beside_inputs(points.rows, spec.columns, width=out.width)):
+            if number:
+                out.print()
+            out.print(points_table(points.rows, figures, width=out.width))
         if unshown(count):
             said = f"{unshown(count):,} of {count:,} rows are left out: --export csv prints all, -o DIR writes them"
             out.print(said, markup=False, highlight=False)

@@ -59,7 +59,7 @@ def why(
 
     asked = _question(inputs, list(sets or ()), objective(minimize), profile)
     if sensitivity == bool(conditions):
-        raise InputError("want --not NAME=VALUE, or --sensitivity", path="why")
+        raise InputError("keep --not or --sensitivity" if sensitivity else "want --not NAME=VALUE, or --sensitivity", path="why")
     if output is not None and not sensitivity:
         raise InputError("is of --sensitivity", path="--output")
     for condition in conditions or ():
@@ -103,7 +103,7 @@ def _question(inputs: list[str], sets: list[str], minimize: str | None, profile:
         own |= {key: _from_here(asked[key], one.asked_in) for key in ("architecture", "workload", "mapper")}
         return own | {"limits": asked.get("limits") or {}, "sets": instead(said, sets)}
     if len(inputs) not in (2, 3):
-        raise InputError(f"{len(inputs)} inputs: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
+        raise InputError(f"{len(inputs)} names: want a result, or ARCH WORKLOAD [MAPPER]", path="RESULT")
     mapper = inputs[2] if len(inputs) == 3 else "auto"
     return {"architecture": inputs[0], "workload": inputs[1], "mapper": mapper, "minimize": minimize, "profile": profile, "sets": sets}
 

@@ -73,6 +73,9 @@ def _check(text: str, shown: str) -> None:
 
 def _only(files: Sequence[Foreign]) -> Foreign:
     machines = [file for file in files if {"architecture", "arch"} & set(file.root.mapping)]
+    for own in files:
+        if (named := own.root.child("architecture")) is not None and isinstance(named.value, str):
+            raise InputError("is a file of rackmodel already: rackmodel check reads it", where=Where(own.shown))
     if len(machines) != 1:
         fact = f"{len(machines)} of the files hold an architecture, want one (key 'architecture' of Timeloop v4, 'arch' of AccelForge)"
         raise InputError(fact, where=Where(files[0].shown if files else "import"))

@@ -5,6 +5,7 @@ All of it comes from the schemas that read the files and from the files of the l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from rackmodel.inputs.json_schema import MODELS, json_schema
 from rackmodel.inputs.library import names, resolve
 from rackmodel.inputs.plain_yaml import loaded
+from rackmodel.model.opkinds import KINDS
 
 LONGEST_EXAMPLE = 60
 HEAD = """# Every key of every input file
@@ -20,6 +22,13 @@ HEAD = """# Every key of every input file
 Made by `rackmodel schema --keys` from the schemas that read the files; the example is of the first shipped file that says the key.
 `rackmodel new` writes a start of each kind. JSON Schemas for editors: [schemas/](schemas), or `rackmodel schema KIND`.
 """
+
+OPERATIONS = """### workload: operations
+
+What `einsums` may say: `Y[m,n] = X[m,k] * W[k,n]`, or an operation and its operands, `P[s,t] = softmax(A[s,t]) over t`.
+
+| operation | what it computes | operands | example |
+|---|---|---|---|"""
 
 
 def key_reference() -> str:
@@ -38,6 +47,20 @@ def _kind_lines(kind: str) -> Iterator[str]:
             yield f"### {kind}: {name}\n"
             yield f"{_words(one.get('description', ''))}\n"
             yield from _table(name, one, examples)
+    if kind == "workload":
+        yield from _operations()
+
+
+def _operations() -> Iterator[str]:
+    """A row a kind of operation, with its first use in the library."""
+    texts = "\n".join(resolve(kind, name).path.read_text(encoding="utf-8") for kind in ("block", "workload") for name in names(kind))
+    yield OPERATIONS
+    for kind in KINDS.values():
+        least, most = kind.operands
+        many = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        used = re.search(rf"\w+\[[^]\n]*\] = {kind.name}\([^)\n]*\)(?: over \w+)?", texts)
+        yield f"| `{kind.name}` | {kind.meaning} | {many} | {f'`{used[0]}`' if used else ''} |"
+    yield ""
 
 
 def _table(model: str, schema: dict[str, Any], examples: dict[tuple[str, str], str]) -> Iterator[str]:

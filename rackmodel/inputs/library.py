@@ -36,6 +36,7 @@ FOLDERS: dict[str, str | None] = {
 """Kind of file, which is also the first key in it → folder of the library."""
 
 SUFFIXES = (".yaml", ".yml")
+INPUTS = ("architecture", "workload", "mapper", "study")
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
     head, _, count = text.rpartition(":")
     if kind == "architecture" and count.isdecimal() and head in names(kind):
         hint = f": here the number of {head}'s accelerators is --set accelerators={count}"
+    elif other := next((other for other in INPUTS if other != kind and text in names(other)), None):
+        hint = f": it is {a(other)}{hint}"
     raise InputError(f"no {kind} called '{short(text)}'{hint}", known=names(kind), given=text)
 
 

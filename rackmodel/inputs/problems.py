@@ -151,7 +151,8 @@ def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tupl
         fact = str(context.get("error", error["msg"]))
         where, name = _blamed(raw, path, fact)
         prefix, colon, tail = fact.partition(": ")
-        return InputError(tail if colon and f"{name}.".startswith(f"{prefix}.") else fact, where=where, path=name)
+        said = f"{name}.".startswith(f"{prefix}.") or f".{name}".endswith(f".{prefix}")
+        return InputError(tail if colon and said else fact, where=where, path=name)
     words = schema.literals(allowed)
     if kind == "literal_error" or (words and len(schema.wanted(allowed).split(", or ")) == 1):
         return InputError(f"'{_written(node)}' is not allowed", where=node.where, path=name, known=words, given=_written(node))

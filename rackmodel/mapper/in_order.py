@@ -33,6 +33,8 @@ def read_goals(text: str) -> list[str]:
     """Names of objectives, in order: 'latency,energy'. Raises InputError."""
     names = [name.strip() for name in text.split(",")]
     for number, name in enumerate(names):
+        if not name:
+            raise InputError(f"'{text}': a word is missing beside a comma", path="--minimize")
         if name not in OBJECTIVES:
             raise InputError(f"unknown objective '{name}'", path="--minimize", known=OBJECTIVES, given=name)
         if name in names[:number]:

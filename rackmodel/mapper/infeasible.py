@@ -20,6 +20,11 @@ from rackmodel.watch import Watch
 
 Array = NDArray[np.float64]
 
+_SMALL = (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p")
+_LARGE = (1e9, "G"), (1e6, "M"), (1e3, "k")
+PREFIXES = {"s": _SMALL, "g": ((1e3, "k"), *_SMALL), "J": (*_LARGE, *_SMALL), "W": (*_LARGE, *_SMALL)}
+"""Symbol → (scale, prefix) that a message takes, largest first; products and money have none."""
+
 
 @dataclass(frozen=True)
 class Nearest:
@@ -119,9 +124,12 @@ def limit_text(name: str, value: float, *, above: bool = False) -> str:
     """A limited figure with its unit, as an option reads it, in four digits. above: rounded up."""
     if name == "memory":
         return capacity_text(value) if above else bytes_text(value)
+    symbol = SYMBOLS[name]
+    scale, prefix = next((one for one in PREFIXES.get(symbol, ()) if value >= one[0]), (1.0, ""))
+    value /= scale
     digits = 3 - math.floor(math.log10(value)) if value > 0 else 0
     rounded = math.ceil(value * (1 - 1e-12) * 10.0**digits) / 10.0**digits if above else value
-    return f"{rounded:.{4 if rounded < 1e4 else 12}g} {SYMBOLS[name]}"
+    return f"{rounded:.{4 if rounded < 1e4 else 12}g} {prefix}{symbol}"
 
 
 def unknown(why: str) -> InfeasibleError:

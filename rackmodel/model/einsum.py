@@ -93,7 +93,8 @@ def _check(statement: Statement) -> None:
     row = KINDS[statement.kind]
     low, high = row.operands
     if len(statement.ins) < low or (high is not None and len(statement.ins) > high):
-        raise InputError(f"{row.name} takes {low if low == high else f'{low} to {high}'} operands, not {len(statement.ins)}")
+        many = f"{low}" if low == high else f"{low} or more" if high is None else f"{low} to {high}"
+        raise InputError(f"{row.name} takes {many} operand{'' if low == high == 1 else 's'}, not {len(statement.ins)}")
     if any(len(affine) > 1 for affine in statement.out.indices):
         raise InputError(f"the output {statement.out} is written through a sum of indices")
     if len(set(statement.out.names)) != len(statement.out.indices):
@@ -125,7 +126,9 @@ def _accesses(text: str, separator: str) -> tuple[Access, ...]:
     while True:
         match = _ACCESS.match(text, position)
         if not match:
-            raise InputError(f"'{_short(text[position:].strip() or text)}' is not a tensor access, such as X[b,s,d]")
+            left = text[position:].strip()
+            fact = f"'{_short(left)}' is not a tensor access" if left else f"a tensor access is missing behind '{_short(text.strip())}'"
+            raise InputError(f"{fact}, such as X[b,s,d]")
         indices = tuple(_affine(part) for part in match[2].split(",")) if match[2].strip() else ()
         accesses.append(Access(match[1], indices))
         position = match.end()

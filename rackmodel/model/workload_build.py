@@ -337,6 +337,8 @@ def _aliases(spec: WorkloadSpec, ops: Iterable[Op]) -> dict[str, str]:
 
 def _check_phases(phases: Sequence[str]) -> None:
     """Raise InputError for phases that no step has."""
+    if not phases:
+        raise InputError("none: want [forward], or [forward, backward, optimizer]", path="phases")
     check_once(phases, "phases")
     if "recompute" in phases:
         raise InputError("recompute is a mapper's choice (its key `recompute`), no phase to ask for", path="phases")

@@ -34,6 +34,14 @@ class Precision(Spec):
 
     @model_validator(mode="before")
     @classmethod
+    def _in_bits(cls, said: Any) -> Any:
+        for key, value in said.items() if isinstance(said, dict) else ():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                raise ValueError(f"{key}: '{value:g}' has no unit: want '{value:g} bit'")
+        return said
+
+    @model_validator(mode="before")
+    @classmethod
     def _as_the_recipe_says(cls, said: Any) -> Any:
         if not isinstance(said, dict) or said.get("recipe") is None:
             return said

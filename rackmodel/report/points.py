@@ -26,34 +26,57 @@ def points_table(rows: Sequence[Row], columns: Sequence[str] = (), *, width: int
 
     No word is broken where that can be: heads wrap at their dots, and inputs that do not fit beside the figures share a column.
     """
-    names = list(rows[0]) if rows else []
-    asked = [*columns] or [*SHOWN]
-    inputs = names[: names.index("status")] if "status" in names else []
-    differ = [name for name in inputs if name not in (*_ABOUT, *asked) and _differs(rows, name)]
-    left_out = unshown(len(rows))
-    rows = [*rows[:FIRST], *rows[len(rows) - LAST :]] if left_out else rows
-    cells = [[_cell(name, row.get(name)) for name in (*differ, *asked)] for row in rows]
-    for row, line in zip(rows, cells, strict=True):
-        if row.get("status") != "ok":
-            line[len(differ)] = str(row.get("status"))
-    heads = [_head(name) for name in (*differ, *asked)]
-    left = [any(isinstance(row.get(name), str) for row in rows) for name in (*differ, *asked)]
     there = terminal_width() if width is None else width
-    if len(differ) > 1 and _least(heads, cells) > there:
-        shared = len(differ)
-        heads = [",\n".join(heads[:shared]), *heads[shared:]]
-        cells = [[", ".join(line[:shared]), *line[shared:]] for line in cells]
-        left = [True, *left[shared:]]
-    fits = _least(heads, cells) <= there
+    asked, left_out = [*columns] or [*SHOWN], unshown(len(rows))
+    differ, rows = _inputs(rows, asked), _shown(rows)
+    heads, cells = _texts(rows, differ, asked, there)
+    left = [any(isinstance(row.get(name), str) for row in rows) for name in (*differ, *asked)]
+    left = left if len(heads) == len(left) else [True, *left[len(differ) :]]
+    widths = _widths(heads, cells, there)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, (head, words) in enumerate(zip(heads, left, strict=True)):
-        least = _longest(head, *(line[place] for line in cells)) if fits else None
-        table.add_column(head, justify="left" if words else "right", overflow="fold", min_width=least)
+    for head, words, width in zip(heads, left, widths, strict=True):
+        table.add_column(head, justify="left" if words else "right", overflow="fold", width=width)
     for number, line in enumerate(cells):
         table.add_row(*line)
         if left_out and number == FIRST - 1:
             table.add_row(*["…"] * len(heads))
     return table
+
+
+def beside_inputs(rows: Sequence[Row], columns: Sequence[str] = (), *, width: int | None = None) -> list[list[str]]:
+    """Figures in as many tables as it takes to break no number, each with the inputs. width: as of `points_table`."""
+    there = terminal_width() if width is None else width
+    differ, rows = _inputs(rows, columns), _shown(rows)
+    found: list[list[str]] = [[]]
+    for name in columns or SHOWN:
+        if found[-1] and _least(*_texts(rows, differ, [*found[-1], name], there)) > there:
+            found.append([])
+        found[-1].append(name)
+    return found
+
+
+def _inputs(rows: Sequence[Row], asked: Sequence[str]) -> list[str]:
+    """What was asked of the points and differs between them."""
+    names = list(rows[0]) if rows else []
+    inputs = names[: names.index("status")] if "status" in names else []
+    return [name for name in inputs if name not in (*_ABOUT, *asked) and _differs(rows, name)]
+
+
+def _shown(rows: Sequence[Row]) -> Sequence[Row]:
+    return [*rows[:FIRST], *rows[len(rows) - LAST :]] if unshown(len(rows)) else rows
+
+
+def _texts(rows: Sequence[Row], differ: Sequence[str], asked: Sequence[str], width: int) -> tuple[list[str], list[list[str]]]:
+    """Heads and lines; inputs share a column where that is too wide."""
+    cells = [[_cell(name, row.get(name)) for name in (*differ, *asked)] for row in rows]
+    for row, line in zip(rows, cells, strict=True):
+        if row.get("status") != "ok":
+            line[len(differ)] = str(row.get("status"))
+    heads = [_head(name) for name in (*differ, *asked)]
+    if len(differ) > 1 and _least(heads, cells) > width:
+        shared = len(differ)
+        return [",\n".join(heads[:shared]), *heads[shared:]], [[", ".join(line[:shared]), *line[shared:]] for line in cells]
+    return heads, cells
 
 
 def unshown(count: int) -> int:
@@ -68,8 +91,8 @@ def _differs(rows: Sequence[Row], name: str) -> bool:
 
 
 def _head(name: str) -> str:
-    """The head of a column; the path of a number wraps after its dots."""
-    return _HEADS.get(name, name).replace(".", ".\n")
+    """The head of a column; the path of a number wraps after its dots, a metric's name after its colons."""
+    return _HEADS.get(name, name).replace(".", ".\n").replace(":", ":\n")
 
 
 def _longest(*texts: str) -> int:
@@ -80,6 +103,19 @@ def _longest(*texts: str) -> int:
 def _least(heads: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
     """Columns of a table in which no word is broken, a space between its columns."""
     return sum(1 + _longest(head, *(line[place] for line in cells)) for place, head in enumerate(heads)) - 1
+
+
+def _widths(heads: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """Columns of each head in which no word is broken; what is left goes to those that lack least of one line. None where that is wider."""
+    texts = [[head, *(line[place] for line in cells)] for place, head in enumerate(heads)]
+    found, room = [_longest(*one) for one in texts], width - _least(heads, cells)
+    if room < 0:
+        return [None] * len(heads)
+    lacks = [max(len(line) for text in one for line in text.splitlines() or [""]) - least for one, least in zip(texts, found, strict=True)]
+    for place in sorted(range(len(heads)), key=lacks.__getitem__):
+        more = min(lacks[place], room)
+        found[place], room = found[place] + more, room - more
+    return [*found]
 
 
 def _cell(name: str, value: Any) -> str:

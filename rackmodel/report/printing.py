@@ -68,9 +68,13 @@ def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> 
     xs, series = list(dict.fromkeys(row["x"] for row in rows)), list(dict.fromkeys(row["series"] for row in rows))
     cells = {(row["x"], row["series"]): format_si(row["y"], UNITS.get(y, row.get("unit", ""))) for row in rows}
     out = console()
+    if not rows:
+        out.print(f"{title}: no point has it\n", markup=False, highlight=False)
+        return
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     turned = len(series) > len(xs)
-    if _least_columns(xs if turned else series, series if turned else [x, *xs], cells.values()) > out.width:
+    wide = _least_columns(xs if turned else series, series if turned else [x, *xs], cells.values()) > out.width
+    if wide or len(cells) < len(rows):  # two points of a scatter at one x
         _print_listed(out, table, x, rows, y)
         return
     table.add_column(f"by {x}" if turned else x)
@@ -110,7 +114,8 @@ def print_findings(found: Sequence[Any]) -> None:
     out = console()
     for finding in found:
         figures = "; ".join(f"{name} {format_number(value)}" for name, value in finding.figures.items())
-        head = f"{finding.name} ({finding.weight}, {finding.figure}): {finding.claim}"
+        about = ", ".join(word for word in (finding.weight, finding.figure) if word)
+        head = f"{finding.name} ({about}): {finding.claim}"
         out.print(head, markup=False, highlight=False)
         rests = f"rests on {', '.join(finding.rests)}" if finding.rests else ""
         for line in (finding.said, figures, rests, finding.why):
@@ -118,4 +123,8 @@ def print_findings(found: Sequence[Any]) -> None:
                 out.print(f"    {line}", markup=False, highlight=False)
     counts = {v: sum(1 for f in found if f.verdict == v) for v in ("agrees", "disagrees", "not decidable")}
     if found:
-        out.print(f"{len(found)} findings: " + ", ".join(f"{n} {v}" for v, n in counts.items()), markup=False, highlight=False)
+        out.print(
+            f"{len(found)} finding{'s' if len(found) > 1 else ''}: " + ", ".join(f"{n} {v}" for v, n in counts.items()),
+            markup=False,
+            highlight=False,
+        )

@@ -194,17 +194,28 @@ def comparison_table(results: Sequence[Result], *, width: int | None = None, sev
             table.add_row(*row)
         return table
     carbon = any(result.carbon_g is not None for result in results)
-    table = _table(caption="comp, mem, net, stat: shares of the energy, %", gap=0)
-    table.add_column("machine,\nmapper: mapping" if several else "mapper: mapping", overflow="fold")
-    for head in ("latency", "energy", *(("carbon",) if carbon else ()), "memory\n/accel.", "comp", "mem", "net", "stat"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("certif.", no_wrap=True)
+    names, rows = [], []
     for result in results:
         name = _stacked(result.mapper, mapping_words(result.mapping))
-        cells = [f"{machine_words(result)}\n{name}" if several else name, format_si(result.latency_s, "s"), format_si(result.energy_j, "J")]
-        cells += [format_si(result.carbon_g, "g", 3)] if carbon else []
-        cells += [format_si(result.memory_bytes_per_accelerator, "B", 3), *map(_whole, shares(result.ledger).values())]
-        table.add_row(*cells, result.certificate.status)
+        names.append(f"{machine_words(result)}\n{name}" if several else name)
+        cells = [
+            format_si(result.latency_s, "s"),
+            format_si(result.energy_j, "J"),
+            *([format_si(result.carbon_g, "g", 3)] if carbon else []),
+        ]
+        rows.append([*cells, format_si(result.memory_bytes_per_accelerator, "B", 3), result.certificate.status])
+    figures = ["latency", "energy", *(["carbon"] if carbon else []), "memory\n/accel.", "certif."]
+    there = terminal_width() if width is None else width
+    words = max((len(word) for name in names for word in name.split()), default=0)
+    taken = sum(1 + max(len(text) for text in (*head.split(), *column)) for head, *column in zip(figures, *rows, strict=True))
+    split = there >= words + taken + len(" comp mem net stat")  # shares of the energy have room
+    table = _table(caption="comp, mem, net, stat: shares of the energy, %" if split else None, gap=0)
+    table.add_column("machine,\nmapper: mapping" if several else "mapper: mapping", overflow="fold")
+    for head in (*figures[:-1], *(("comp", "mem", "net", "stat") if split else ())):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("certif.", no_wrap=True)
+    for result, name, row in zip(results, names, rows, strict=True):
+        table.add_row(name, *row[:-1], *(map(_whole, shares(result.ledger).values()) if split else ()), row[-1])
     return table
 
 

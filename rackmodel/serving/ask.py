@@ -8,13 +8,14 @@ from rackmodel.carbon.costing import prices_of
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import apply_overrides, load, read_profile, read_workload
+from rackmodel.inputs.library import names
 from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.inputs.read import build_architecture
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Serving
 from rackmodel.results import rates_of
-from rackmodel.serving.engine import engine_facts
+from rackmodel.serving.engine import ENGINES, engine_facts
 from rackmodel.serving.offers import Service
 
 ACCELERATORS = 8
@@ -36,7 +37,7 @@ def service_of(
     Raises InputError where the workload is no decoder's step, the profile no serving engine's, or weights are wired into the machine.
     """
     of_profile, sets = sorted_sets(sets) if isinstance(engine, str) else ([], sets)
-    profile = read_profile(engine, of_profile) if isinstance(engine, str) else engine
+    profile = _engine(engine, of_profile) if isinstance(engine, str) else engine
     of_model = [one for one in sets if one.startswith("workload.")]
     of_machine = [one for one in sets if not one.startswith("workload.")]
     try:
@@ -50,12 +51,23 @@ def service_of(
         raise InputError(words, path=architecture.name)
     workload = read_workload(model, of_model)
     if workload.serving is None:
-        raise InputError(f"{workload.name} is no decoder's step: it has no `serving`", path="MODEL")
+        fact = f"{workload.name} is no decoder's step: it has no `serving` (rackmodel import makes one of a config.json)"
+        raise InputError(fact, path="MODEL", known=[one for one in names("workload") if "decoder" in one], given=model)
     _check_sizes(workload.serving, of_model)
     engine_facts(profile)
     prompt, output, reused = lengths
     carbon, money = rates_of(architecture), prices_of(architecture)
     return Service(architecture, model, tuple(of_model), profile, prompt, output, reused, carbon=carbon, money=money)
+
+
+def _engine(name: str, sets: Sequence[str]) -> ProfileSpec:
+    """The profile of an engine. Raises InputError, with the engines where none is called so."""
+    try:
+        return read_profile(name, sets)
+    except InputError as problem:
+        if problem.given != name:
+            raise
+        raise InputError(f"no engine called '{name}'", path="--engine", known=ENGINES, given=name) from None
 
 
 def _check_sizes(serving: Serving, sets: Sequence[str]) -> None:

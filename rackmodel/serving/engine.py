@@ -86,7 +86,9 @@ class ServingEngine:
         free = self.capacity_bytes - weights
         if np.any(free <= 0):
             need, have = float(weights.max()), max(self.capacity_bytes, 0.0)
-            taken = f"they take {bytes_text(need)} of an accelerator, whose engine has {bytes_text(have)}"
+            taken = (
+                f"they take {bytes_text(need)} of an accelerator, whose engine has {bytes_text(have)}; short by {bytes_text(need - have)}"
+            )
             fact = f"the weights leave no room for a cache: {taken}"
             raise InfeasibleError(fact, resource="memory", need=need, have=have, unit="byte")
         return np.asarray(free * self.facts.memory_share if self.facts.memory_share_of == "free" else free)

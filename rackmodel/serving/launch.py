@@ -57,7 +57,7 @@ def launches_of(name: str, model: str, offer: Offered, length: float, service: S
         one = serving_launch(name, model, offer.worker(pool), length, service)
         more = (POOLS[name].format_map({"role": role}),) if name == "sglang" else (POOLS[name],) if name in POOLS else ()
         config = one.config + "cache_transceiver_config: {backend: UCX}\n" if one.config else one.config
-        note = f"pool of {role}: {pool.count} workers of {pool.deployment.accelerators} accelerators"
+        note = f"pool of {role}: {_many(pool.count, 'worker')} of {_many(pool.deployment.accelerators, 'accelerator')}"
         found.append(replace(one, notes=(note, *one.notes[1:]), arguments=(*one.arguments, *more), config=config))
     return tuple(found)
 
@@ -78,10 +78,15 @@ def serving_launch(name: str, model: str, offer: Offer, length: float, service: 
     arguments, config = [*arguments, *more], config + lines
     config_name = "engine.yaml" if config else ""
     other = [*_priced_otherwise(name, service), *_formats_of_the_checkpoint(name, offer), *_layouts_without(name, offer.deployment)]
-    head = f"{offer.replicas} replicas of {offer.deployment.accelerators} accelerators, {offer.clients:g} clients each"
+    size = _many(offer.deployment.accelerators, "accelerator")
+    head = f"{_many(offer.replicas, 'replica')} of {size}, {_many(offer.clients, 'client')} each"
     own = [f"{model} is a file of rackmodel: put the checkpoint's path or name in its place"] if model.endswith(SUFFIXES) else []
     notes = (head, *other, *cannot, *own)
     return Launch(name, notes, tuple(arguments), config_name, config, needs_config=bool(config))
+
+
+def _many(count: float, what: str) -> str:
+    return f"{count:g} {what}{'s' if count != 1 else ''}"
 
 
 def _priced_otherwise(name: str, service: Service | None) -> list[str]:

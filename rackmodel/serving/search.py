@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from time import perf_counter
@@ -235,11 +235,16 @@ def _engine_budget(service: Service) -> int:
     return int(dict(service.settings).get("token_budget", facts.token_budget))
 
 
-def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]:
-    """Offers that keep all limits. Raises InfeasibleError with the least that is there."""
-    for name in limits:
+def check_limited(names: Iterable[str]) -> None:
+    """Raise InputError for a limit that is none of serving."""
+    for name in names:
         if name not in LIMITED:
             raise InputError(f"no limit of serving called '{name}'", path="--limit", known=LIMITED, given=name)
+
+
+def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]:
+    """Offers that keep all limits. Raises InfeasibleError with the least that is there."""
+    check_limited(limits)
     found = [one for one in offers if all(one.figures[name] <= most for name, most in limits.items())]
     if found:
         return found

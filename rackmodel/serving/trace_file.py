@@ -70,7 +70,8 @@ def _number(text: str | None, column: str, where: Where, least: float, below: fl
     except ValueError:
         found = -1.0
     if not least <= found < below:
-        raise InputError(f"'{(text or '')[:40]}' is no number of {column} from {least:g} up, below {below:.3g}", where=where, path=column)
+        said = " ".join((text or "")[:40].split())
+        raise InputError(f"'{said}': want a number from {least:g} up, below {below:.3g}", where=where, path=column)
     if least and found % 1.0:
         raise InputError(f"'{text}': tokens are whole", where=where, path=column)
     return found
@@ -104,7 +105,8 @@ def _spread(values: NDArray[np.float64]) -> dict[str, float]:
 
 def write_figures(path: Path, trace: Trace, figures: RequestFigures) -> None:
     """Every request's figures as CSV; no tpot_s of an answer of one token. Raises OutputError."""
-    columns = (trace.arrival_s, trace.prompt, trace.output, figures.queue_s, figures.ttft_s, figures.tpot_s, figures.total_s)
+    asked = trace.arrival_s, trace.prompt.astype(int), trace.output.astype(int)
+    columns = (*asked, figures.queue_s, figures.ttft_s, figures.tpot_s, figures.total_s)
     heads = ["arrival_s", "prompt", "output", "queue_s", "ttft_s", "tpot_s", "request_s"]
     cells = [column.tolist() for column in columns]
     cells[5] = [tpot if output > 1 else "" for tpot, output in zip(cells[5], cells[2], strict=True)]

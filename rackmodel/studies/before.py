@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from rackmodel.cost.ledger import FIGURES, KEYS
@@ -10,8 +10,8 @@ from rackmodel.errors import InputError, together
 from rackmodel.inputs import library_path
 from rackmodel.inputs.comparison import saying
 from rackmodel.inputs.library import exists
-from rackmodel.studies.metrics import METRICS, metric
-from rackmodel.studies.plan import Ask
+from rackmodel.studies.metrics import METRICS, check_components, metric
+from rackmodel.studies.plan import Ask, shown
 from rackmodel.studies.study import ChartSpec, StudySpec
 
 POINT_COLUMNS = ("run", "architecture", "workload", "mapper", "profile")
@@ -66,6 +66,8 @@ def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
     for name in (*chart.where, chart.x, *(() if chart.y in FIGURES else (chart.y,))):
         if name not in plain and name not in KEYS:
             _check_metric(name, known)
+    said = chart.where.get("component", [])
+    check_components(map(str, said if isinstance(said, list) else [said]), "charts")
     for name in chart.series:
         if name not in plain and name not in KEYS:
             raise InputError(f"no column '{name}'", path="charts", known=[*sorted(plain), *KEYS], given=name)
@@ -74,6 +76,24 @@ def check_chart(chart: ChartSpec, settings: Iterable[str]) -> set[str]:
             if name in KEYS:
                 raise InputError(f"'{chart.y}' is of a whole point: '{name}' chooses rows of the ledger", path="charts")
     return plain
+
+
+def check_chosen(chart: ChartSpec, asks: Sequence[Ask], changed: Container[str]) -> None:
+    """Raise InputError for a run, an input or a setting's value that no point has: the chart would lack what it is of. changed: settings
+    that a command gives other values."""
+    if chart.finding:
+        return
+    here = [ask for ask in asks if ask.run == chart.run]
+    if not here:
+        raise InputError(f"no run called '{chart.run}'", path="charts", known=sorted({ask.run for ask in asks}), given=chart.run)
+    settings = {name for ask in here for name in ask.settings}
+    for name, said in chart.where.items():
+        if name in changed or name not in {*POINT_COLUMNS[1:-1], *settings}:
+            continue
+        there = list(dict.fromkeys(ask.settings.get(name) if name in settings else shown(getattr(ask, name)) for ask in here))
+        for value in said if isinstance(said, list) else [said]:
+            if value not in there:
+                raise InputError(f"where: no point has {name} {value}", path="charts", known=map(str, there), given=str(value))
 
 
 def _check_metric(name: str, known: list[str]) -> None:

@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from rackmodel.carbon.assess import footprint
 from rackmodel.carbon.bill import Bill, bill_of
@@ -24,7 +24,7 @@ from rackmodel.carbon.costing import JobMoney, cost_of, job_money
 from rackmodel.carbon.job import Usage
 from rackmodel.carbon.metrics import UNITS, Footprint
 from rackmodel.carbon.ranges import Ranged
-from rackmodel.cost.ledger import FIGURES, KEYS
+from rackmodel.cost.ledger import FIGURES, KEYS, Component
 from rackmodel.errors import InputError
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
 from rackmodel.model.architecture import Architecture
@@ -238,6 +238,13 @@ def _end(whole: Metric, end: str) -> Metric:
     return Metric(f"{whole.name}.{end}", whole.unit, f"{end} end of: {whole.meaning}", of)
 
 
+def check_components(words: Iterable[str], path: str) -> None:
+    """Raise InputError for a word that is no component of a ledger: it would choose no row."""
+    for word in words:
+        if word not in get_args(Component):
+            raise InputError(f"no component called '{word}'", path=path, known=get_args(Component), given=word)
+
+
 def _of_ledger(name: str, figure: str, said: str) -> Metric:
     """A sum over the rows of a ledger that a filter keeps. Raises InputError for an unknown column."""
     where: dict[str, list[str]] = {}
@@ -248,6 +255,7 @@ def _of_ledger(name: str, figure: str, said: str) -> Metric:
                 f"'{part}': want a column of the ledger and its value", path="columns", known=[f"{k}=..." for k in KEYS], given=part
             )
         where[key] = values.split("|")
+    check_components(where.get("component", ()), "columns")
     meaning = f"{figure} of the ledger" + (f" where {', '.join(said.split(':'))}" if said else "")
     return Metric(name, LEDGER_UNITS[figure], meaning, lambda asked: asked.result.ledger.where(**where).total(figure))
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.cost.ledger import KEYS
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import Finding, judged
+from rackmodel.studies.metrics import check_components
 from rackmodel.studies.run import Points, StudyPoint
 from rackmodel.studies.study import FigureSpec, FindingSpec
 
@@ -29,7 +30,10 @@ def own_checks(findings: dict[str, FindingSpec]) -> tuple[Check, ...]:
 def _check(name: str, said: FindingSpec) -> Check:
     def check(points: Points, tables: CarbonTables) -> list[Finding]:
         path = f"findings.{name}"
-        values = {one: _figure(figure, points, f"{path}.figures.{one}") for one, figure in said.figures.items()}
+        try:
+            values = {one: _figure(figure, points, f"{path}.figures.{one}") for one, figure in said.figures.items()}
+        except InfeasibleError as problem:  # a point that does not fit has no figure
+            return [Finding(name, said.figure, said.claim, said.weight, "not decidable", why=said.why, condition=str(problem))]
         needs = needs_of(said.holds, {one: np.array(list(found.values())) for one, found in values.items()}, f"{path}.holds")
         shown = {_label(one, x): value for one, found in values.items() for x, value in found.items()}
         return [judged(name, said.figure, said.claim, needs, shown, weight=said.weight, why=said.why)]
@@ -46,12 +50,14 @@ def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
     ledger = {key: [str(v) for v in _many(value)] for key, value in said.where.items() if key in KEYS}
     if ledger and said.y in OF_POINT:
         raise InputError(f"'{said.y}' is of a whole point: {', '.join(ledger)} chooses rows of the ledger", path=f"{path}.where")
+    check_components(ledger.get("component", ()), f"{path}.where")
     wanted = {key: _many(value) for key, value in said.where.items() if key not in KEYS}
     found: dict[Any, list[StudyPoint]] = {}
     for point in points.where(run=said.run, **wanted):
         found.setdefault(point.key(said.over) if said.over else None, []).append(point)
     if not found or (None in found and said.over):
-        raise InputError(f"no point has run '{said.run}'{f' and {wanted}' if wanted else ''}", path=path)
+        told = "".join(f" and {key} {' or '.join(map(str, values))}" for key, values in wanted.items())
+        raise InputError(f"no point has run '{said.run}'{told}", path=path)
     for x, same in found.items():
         if len(same) > 1:
             apart = ", ".join(_apart(same))

@@ -90,7 +90,7 @@ def plan_points(study: StudySpec, sets: Sets | None = None) -> list[Ask]:
                 inputs = {name: point.pop(name) for name in (*INPUTS, "minimize", "profile")}
                 asks.append(Ask(len(asks), run.name, settings=point, folder=study.folder, **inputs))
                 if len(asks) > MOST:
-                    raise InputError(f"more than {MOST:,} points")
+                    raise _too_many()
         except InputError as problem:
             path = f"runs.{number}" + (f".{problem.path}" if problem.path else "")
             raise InputError(problem.message, path=path, known=problem.known, given=problem.given)
@@ -109,10 +109,16 @@ def _points_of(study: StudySpec, run: RunSpec, sets: Sets) -> Iterator[dict[str,
         if name not in drawn:
             axes[name] = _values(name, value)
     joint = _zipped(axes, run.zip)
+    if math.prod(map(len, joint)) * (run.samples or 1) > MOST:
+        raise _too_many()
     hypercube = latin_hypercube(drawn, run.samples or 0, run.seed) if drawn else [{}]
     for values in itertools.product(*joint, hypercube):
         point = {name: value for part in values for name, value in part.items()}
         yield {name: point[name] for name in (*INPUTS, "minimize", "profile", *settings)}
+
+
+def _too_many(path: str = "") -> InputError:
+    return InputError(f"more than {MOST:,} points", path=path)
 
 
 def _zipped(axes: Mapping[str, list[Any]], groups: Sequence[Sequence[str]]) -> list[list[dict[str, Any]]]:
@@ -156,6 +162,8 @@ def _values(name: str, said: Value | list[Value] | RangeSpec) -> list[Value]:
     log = said.logspace is not None
     first, last, count = said.logspace or said.linspace or (0, 0, 1)
     low, high, unit = _ends(name, first, last, log=log)
+    if count > MOST:
+        raise _too_many(f"set.{name}")
     shares = [place / (count - 1) for place in range(count)] if count > 1 else [0.0]
     return list(dict.fromkeys(_said(_between(low, high, share, log=log), unit, whole=said.whole) for share in shares))
 

@@ -181,6 +181,8 @@ class StudySpec(Spec):
 
     @model_validator(mode="after")
     def _whole(self) -> StudySpec:
+        if not self.runs and not self.findings:
+            raise ValueError("runs: an empty list, and no findings: nothing to do")
         for number, run in enumerate(self.runs):
             for name in ("architecture", "workload", "mapper"):
                 if getattr(run, name) is None and getattr(self, name) is None:

@@ -29,7 +29,8 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     first = {(row.dataset, row.refused): row.id for row in reversed(report.rows)}
     for one in report.datasets:
         for why, count in one.refused.items():
-            yield f"refused {one.name}: {count} rows, {why} ({'first ' if count > 1 else ''}{first[one.name, why]})"
+            rows = f"{count} row{'s' if count > 1 else ''}"
+            yield f"refused {one.name}: {rows}, {why} ({'first ' if count > 1 else ''}{first[one.name, why]})"
     for one in report.missed:
         yield f"missed {one.name}: its mean is above its bar of {one.bar:g} %"
     yield from _assumed(report)

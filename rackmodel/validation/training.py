@@ -246,14 +246,15 @@ class _CaseReader:
             if value:
                 counted = quantity.replace("model", "hardware") if self.said.flops == "hardware" else quantity
                 return Measured(counted, value)
-        raise Refused("no measured time, rate or utilisation")
+        columns = ", ".join(column for column, _ in QUANTITIES)
+        raise Refused(f"no measured time, rate or utilisation: want a column of {columns}")
 
     def _degrees(self) -> dict[str, int]:
         """Degrees of all axes but `ep`, whose ranks are data-parallel outside the experts."""
         accelerators = self.needed("n_gpus")
         found = {axis: self.whole(axis) for axis in ("tp", "pp")}
         if None in found.values():
-            raise Refused("no degrees of parallelism")
+            raise Refused("no degrees of parallelism: want columns tp and pp")
         cp = self.whole("cp") or 1
         inner = prod(degree or 1 for degree in found.values()) * cp
         if accelerators % inner:
@@ -291,7 +292,7 @@ class _CaseReader:
         if batch is None:
             accumulated = self.whole("grad_accum")
             if accumulated is None:
-                raise Refused("no global batch")
+                raise Refused("no global batch: want a column gbs, or grad_accum")
             batch = accumulated * size * ranks
         if batch % (size * ranks):
             raise Refused("micro-batches do not divide the batch of a rank")

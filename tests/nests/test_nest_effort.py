@@ -27,6 +27,7 @@ def test_a_stopped_search_has_a_bound_that_no_mapping_beats(objective, factors):
         for effort in (Effort(0), Effort(300), Effort(ends=0.0)):
             found = solve_nest(problem, machine, objective=objective, factors=factors, effort=effort)
             assert evaluate(problem, machine, found.mapping) == found.cost
+            assert found.certificate.space > 0
             assert found.certificate.bound <= best.objective[0] * (1 + 1e-9)
             assert found.certificate.objective[0] >= best.bound * (1 - 1e-9)
 

@@ -134,6 +134,7 @@ def _searched(q: NestQuestion) -> NestSolution:
         if best is not None and q.effort.over:
             bounds.append(least_key(q, kept, best[0][0], floor))
             stopped = (perfect.NOTE,)
+            size = inf  # its tiles are not listed
             continue
         if best is not None:
             best, more = drawn_best(q, kept, best)
