@@ -78,7 +78,7 @@ def result_of(
         useful_flop=useful_flop(step),
         repeated=repetitions(step),
         warnings=warnings,
-        room_bytes=room_of(step.machines[step.fullest[0]], step.job.profile).limit,
+        room_bytes=room_of(step.machines[step.fullest_pool], step.job.profile).limit,
         pipelined=full_pipeline(architecture, workload, ledger, tokens or 0.0) if len(step.machines) == 1 else None,
     )
 

@@ -26,7 +26,7 @@ from rackmodel.mapper.limits import SLACK, Limits
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.mapper.nest_aims import aim_of
 from rackmodel.mapper.nests.loop_nests import NestInside
-from rackmodel.mapper.nests.nest_hull import CLOSE, Figure, Hull, SupportLine
+from rackmodel.mapper.nests.nest_hull import CLOSE, Figure, Hull, SupportLine, tangent_of
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Found, Question
 
@@ -224,6 +224,8 @@ class _Trades:
         rises = "power" not in self.exactly.most
         least_slope = self.static_w if self.space.problems else 0.0  # free layouts are priced with static power
         with suppress(InfeasibleError):
+            if self._goes_on:
+                self._look(*self._slope(figure, least_slope))
             self._look(1.0, least_slope)
             self._look(0.0, 1.0)
             for name in self.limited:
@@ -248,11 +250,24 @@ class _Trades:
         sure = not isfinite(self.question.least) and len(self.hull.lines) > 1
         return self.hull.lowest(figure, limits, rises=rises)[0] if sure else 0.0
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether nests' own searches for a product are gone on with: they are open, so that what bounds the step are lines near it, of
+        which what these have cut says most."""
+        inside = self.inside.basis
+        return inside.aim.name == "edp" and not self.limited and not inside.fused and inside.nests_gap > CLOSE
+
+    def _slope(self, figure: Figure, least: float) -> tuple[float, float]:
+        """(1, b) of J + b T, along which a figure changes least at the best step. least: b at least."""
+        joules, seconds = self._figures(min(self.offers, key=lambda offer: offer.value).found)
+        a, b = tangent_of(figure, joules, seconds)
+        return 1.0, max(b / a, least)
+
     def _look(self, energy: float, latency: float) -> None:
         """Search for the least energy · J + latency · T, and keep what it says."""
         goal = _sum(energy, latency, self.static_w)
         aim, second_j = ("energy", latency / self.used) if energy else ("latency", None)
-        inside = self.inside.aimed(replace(self.inside.aim, name=aim), second_j=second_j)
+        inside = self.inside.aimed(replace(self.inside.aim, name=aim), second_j=second_j, goes_on=self._goes_on)
         job = replace(self.job, setting=replace(self.job.setting, inside=inside), layers=None)
         other, found = best_fused(job, replace(self.loose, goal=goal), self.search)
         joules, seconds = self._figures(found)

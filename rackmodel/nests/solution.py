@@ -1,6 +1,7 @@
 """What a loop-nest search hands back: the mapping, its recounted cost, and the certificate."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
@@ -41,6 +42,9 @@ def gap_of(objective: float, bound: float) -> float:
 
 @dataclass(frozen=True)
 class NestSolution:
+    """left: what a search for another objective may begin with, if anything."""
+
     mapping: NestMapping
     cost: NestCost
     certificate: NestCertificate
+    left: Sequence[object] = field(default=(), compare=False, repr=False)

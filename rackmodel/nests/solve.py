@@ -29,6 +29,7 @@ def solve_nest(
     resident: tuple[str, ...] = (),
     home: tuple[str, ...] = (),
     effort: Effort | None = None,
+    begun: NestSolution | None = None,
 ) -> NestSolution:
     """The best mapping of `problem` on `machine`, recounted, with its certificate.
 
@@ -37,7 +38,8 @@ def solve_nest(
     or will find there · home: tensors at home in the cores, spread over them, on a machine of a memory, a fan and cores
     (home_rules). Which of these go together: the searchers' features (searchers/contract). Ties: equal energy → less latency;
     otherwise less energy; then the first in the fixed order of vectors, orders, tiles. effort: what may be spent; where it ends
-    first, the best found with its bound.
+    first, the best found with its bound · begun: the answer to the same question under another objective: where its search may be gone on
+    with it is, in a fraction of the time, and the answer then hangs on that one, too.
     Errors: InfeasibleError if nothing fits, RackmodelError for a contradictory question or one that no searcher supports.
     """
     limits = constraints or NestConstraints()
@@ -52,6 +54,6 @@ def solve_nest(
     began = process_time()
     check_homes(problem, machine, frozenset(home))
     masks = keep_masks(problem, machine, limits)
-    question = NestQuestion(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home), effort or Effort())
-    found = searcher_for(question, SEARCHERS, solver).solve(question)
+    asked = NestQuestion(problem, machine, goal, factors, limits, masks, frozenset(resident), frozenset(home), effort or Effort(), begun)
+    found = searcher_for(asked, SEARCHERS, solver).solve(asked)
     return replace(found, certificate=replace(found.certificate, seconds=process_time() - began))

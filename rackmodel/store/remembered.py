@@ -23,7 +23,13 @@ from typing import Any
 
 from rackmodel.version import __version__
 
-SOLVERS = ("nests/**/*.py", "mapper/nests/loop_nests.py", "mapper/nests/nested.py", "mapper/nests/nests_remembered.py")
+SOLVERS = (
+    "nests/**/*.py",
+    "mapper/nests/loop_nests.py",
+    "mapper/nests/nest_fronts.py",
+    "mapper/nests/nested.py",
+    "mapper/nests/nests_remembered.py",
+)
 """Sources of the package that decide what an answer means and how it is written."""
 
 _DIGITS = 64

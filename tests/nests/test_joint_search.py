@@ -24,6 +24,7 @@ from rackmodel.nests.searchers.bounds.joint_ragged import least_leaves, leaves_r
 from rackmodel.nests.searchers.bounds.joint_ranges import Ranges, Weights
 from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, Node, least_at_corners
 from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
+from rackmodel.nests.searchers.ceil_deep import solve_deep
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.full_fans import full_fans
@@ -335,6 +336,58 @@ def test_the_bound_of_a_product_is_no_higher_than_its_proven_optimum(seed, monke
     bounds = [joint_best.joint_best(q, kept, best).bound for kept in masks if any(kept[1:])]
     assert known.certificate.proven
     assert 0 < min(bounds) <= best[0][0] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", samples.some(range(201, 207), 3))
+def test_a_search_that_is_gone_on_with_for_another_objective_bounds_it(seed, monkeypatch):
+    """What a search for a product has cut, priced for sums and for time alone: no bound is above the optimum that chains prove."""
+    for name, less in (("WORK", 32), ("STARTS", 2), ("KICKS", (0, 0)), ("FIRST", 8), ("MORE", 16)):
+        monkeypatch.setattr(joint_best, name, less)
+    rng = random.Random(seed)
+    p = problem(rng, biggest=12, limit=400, choices=(2, 3, 5, 7, 9))
+    m = machine(rng, p, inner=1, options=seed % 2 > 0)
+    masks = [kept for kept in keep_masks(p, m, NestConstraints()) if any(kept[1:])]
+    kept, first = (masks[0],), NestObjective("edp", static_w=1.0)
+
+    def asked(goal):
+        return NestQuestion(p, m, goal, "ceil", NestConstraints(), kept, frozenset(), frozenset(), Effort())
+
+    known = solve_deep(asked(first))
+    product = joint_best.joint_best(asked(first), kept[0], (known.certificate.objective, known.mapping, known.cost))
+    slope, gone_on = product.best[2].energy_j / product.best[2].latency_s, product
+    for goal in (NestObjective("energy", static_w=slope), NestObjective("latency"), NestObjective("energy", static_w=2 * slope)):
+        proven = solve_deep(asked(goal))
+        _, mapping, cost = product.best
+        gone_on = joint_best.joint_again(asked(goal), gone_on.left, (goal.key(cost.energy_j, cost.latency_s), mapping, cost))
+        least = proven.certificate.objective[0]
+        assert proven.certificate.proven
+        assert 0 < gone_on.bound <= least * (1 + 1e-9)
+        assert least * (1 - 1e-9) <= gone_on.best[0][0] <= goal.key(cost.energy_j, cost.latency_s)[0]
+        gone_on = gone_on if goal.name == "energy" else product
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_programs_under_other_weights_are_those_made_anew(seed):
+    rng = random.Random(seed)
+    p = problem(rng, biggest=40, limit=900, choices=(3, 5, 7, 9, 12, 17, 30))
+    (space, *_) = spaces(p, machine(rng, p, inner=1 + seed % 2, options=True))
+    before, after = Weights(1.0, 3.0, 2.0, 0.7), Weights(1.0, 5.0, 1.999, 0.701)
+    same = after.in_units_of(before)
+    assert (same.joule, same.second, same.joules, same.seconds) == (1.0, 5.0, 2.0, 0.7)
+    assert after.in_units_of(Weights(1.0, 3.0, 2.0, 0.1)) is None  # far from its own
+    assert after.in_units_of(Weights(1.0, 0.0, 2.0, 0.7)) is None  # which leaves seconds out
+    nest = JointNest(space, before)
+    orders, ranges = [space.orders(level)[-1] for level in range(1, space.depth)], nest.ranges()
+    program = JointProgram(nest, orders)
+    again, made = program.under(nest.under(same)), JointProgram(JointNest(space, same), orders).between(ranges)
+    found = again.again(program.between(ranges), ranges)
+    for one, other in ((found, made), (again.between(ranges), made)):
+        assert one.shape == other.shape
+        arrays = (
+            (x.terms.shift, x.terms.rows, x.slope, x.constant, x.rooms.terms.shift, x.rows, x.limits, x.low, x.high) for x in (one, other)
+        )
+        for left, right in zip(*arrays, strict=True):
+            np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
 
 
 def deep():

@@ -178,6 +178,11 @@ class ExactStep:
         return self.structure.stages[fullest], {what: size for what, size in sizes.items() if size and what != "host"}
 
     @property
+    def fullest_pool(self) -> int:
+        """Its pool."""
+        return self.fullest[0] if self.structure.stages else 0
+
+    @property
     def held(self) -> Array:
         """[stages] bytes of one mapping on a device of each stage."""
         cut, schedule, count = self.structure.cut, self.structure.schedule, self.columns.micro_batches

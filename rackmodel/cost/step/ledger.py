@@ -9,6 +9,7 @@ exposed_seconds  the row's share of its task x times the task is on the critical
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -139,12 +140,15 @@ class _StepLedger:
 
     def _static(self, rows: Sequence[Charge]) -> list[Charge]:
         """Static power of everything in use over each phase's share of the step."""
-        charges = []
-        for level, power in static_powers(self.architecture):
-            for phase in dict.fromkeys(row.phase for row in rows):
-                seconds = float(np.sum([row.exposed_seconds for row in rows if row.phase == phase]))
-                charges.append(Charge(phase, "", "", level, "static", "static", power * seconds, "joule", power * seconds, seconds, 0.0))
-        return charges
+        exposed: dict[str, list[Any]] = {}
+        for row in rows:
+            exposed.setdefault(row.phase, []).append(row.exposed_seconds)
+        spent = {phase: float(np.sum(seconds)) for phase, seconds in exposed.items()}
+        return [
+            Charge(phase, "", "", level, "static", "static", power * seconds, "joule", power * seconds, seconds, 0.0)
+            for level, power in static_powers(self.architecture)
+            for phase, seconds in spent.items()
+        ]
 
 
 def _one(figure: object) -> float:

@@ -65,6 +65,7 @@ class LayerNests(LayerInside, ABC):
         self.ranks: set[str] = set()
         self.aim, self.second_j = aim, second_j
         self.basis = self  # whose nests have each its own least of what the step is to have least
+        self.goes_on = False  # whether searches of nests go on with those for other aims that came before
         self.ragged = False  # whether an accelerator's share is less than the fullest one's
         self.hidden = False  # whether other lanes, other stages, windows or the host may hide seconds of a nest
         self.unlike = 0.0  # by how much shares of operations that may be fused differ, of the largest
@@ -127,10 +128,11 @@ class LayerNests(LayerInside, ABC):
         """Those of the operations it knows."""
         return [op for op in self.local_ops.values() if op.macs]
 
-    def aimed(self, aim: NestObjective, launch_s: float = 0.0, *, second_j: float | None = None) -> Self:
+    def aimed(self, aim: NestObjective, launch_s: float = 0.0, *, second_j: float | None = None, goes_on: bool = False) -> Self:
         """The same search of nests, for another aim. launch_s: what a launch saved counts for where regions are compared · second_j: joules
-        that a second counts for."""
+        that a second counts for · goes_on: with the searches before it, where these left a gap."""
         other = copy(self)
+        other.goes_on = goes_on
         other.second_j, other.hidden, other.unlike, other.charge = second_j, False, 0.0, 0.0
         other.shorter, other.launch_s, other.settled = 0.0, launch_s, None
         other.aim, other.solved, other.fused_at, other.basis, other.not_fused = aim, {}, set(), self.basis, 0.0

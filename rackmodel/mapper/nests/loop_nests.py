@@ -273,31 +273,38 @@ class NestInside(LayerNests):
         merged = self.spec.factors == "perfect" and self.spec.solver != "cpsat"  # which is to be another opinion
         asked = canonical(problem, machine, merged=merged) if rules is None and not home else as_it_is(problem, machine)
         self.watch.say(f"loop nest of {problem.name}")
-        question, answer = self._answer(asked, watts, rules, home)
+        question, aim = self._question(asked, watts, rules, home), replace(self.aim, static_w=watts)
         front = self.fronts.setdefault(json.dumps(question | {"objective": []}), NestFront())
+        before, kept = front.before(aim) if self.goes_on else (), front if self.goes_on or aim.name == "edp" else None
+        asks = question | {"after": plain_data([asdict(one) for one in before])} if before else question
+        given = asked.problem, asked.machine, rules, watts, home
+        answer = remembered(asks, lambda effort: self._solve(*given, effort, (), before, kept), self.watch)
+        if kept is not None:
+            kept.opened(aim, before, answer["certificate"]["gap"])
         found = NestMapping.from_dict(answer["mapping"])
         cost = evaluate(asked.problem, asked.machine, found, home=frozenset(home))
-        best, certificate = front.told(replace(self.aim, static_w=watts), found, cost, answer["certificate"])
+        best, certificate = front.told(aim, found, cost, answer["certificate"])
         mapping = asked.original(best)
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, certificate, home=home)
 
     def beside(self, asked: Canonical, watts: float, resident: tuple[str, ...]) -> dict[str, Any]:
-        """What `_answer` says of a contraction some of whose tensors stay on chip."""
-        return self._answer(asked, watts, resident=resident)[1]
+        """The mapping and certificate of the best nest of a contraction some of whose tensors stay on chip (CP-SAT takes none). watts:
+        static power. Raises InfeasibleError."""
+        given = asked.problem, asked.machine, None, watts, ()
+        return remembered(self._question(asked, watts, resident=resident), lambda effort: self._solve(*given, effort, resident), self.watch)
 
-    def _answer(
+    def _question(
         self,
         asked: Canonical,
         watts: float,
         rules: NestConstraints | None = None,
         home: tuple[str, ...] = (),
         resident: tuple[str, ...] = (),
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """(what is asked, the mapping and certificate of the best nest), remembered. watts: static power · resident: what stays on chip
-        (CP-SAT takes none). Raises InfeasibleError."""
+    ) -> dict[str, Any]:
+        """All that is asked of a nest. watts: static power · resident: what stays on chip."""
         what, where = asked.question()
-        question = {
+        return {
             "problem": plain_data(asdict(what)),
             "machine": plain_data(asdict(where)),
             "objective": [self.aim.name, watts, self.aim.energy_weight, self.aim.latency_weight],
@@ -307,8 +314,6 @@ class NestInside(LayerNests):
             "home": list(home),
             "resident": list(resident),
         }
-        given = asked.problem, asked.machine, rules, watts, home
-        return question, remembered(question, lambda effort: self._solve(*given, effort, resident), self.watch)
 
     def _ruled(self, problem: NestProblem) -> str:
         """The operation whose rules a contraction's nest is under; '*': those of all."""
@@ -323,19 +328,30 @@ class NestInside(LayerNests):
         home: tuple[str, ...],
         effort: Effort,
         resident: tuple[str, ...] = (),
+        before: tuple[NestObjective, ...] = (),
+        front: NestFront | None = None,
     ) -> dict[str, Any]:
-        from rackmodel.nests import solve_nest
+        """The mapping and certificate of the best nest. before: aims whose searches this one goes on with · front: what these left, and
+        where what this one leaves is kept."""
+        from rackmodel.nests import NestSolution, solve_nest
 
-        found = solve_nest(
-            problem,
-            machine,
-            objective=replace(self.aim, static_w=watts),
-            factors=self.spec.factors,
-            solver="auto" if resident else self.spec.solver,
-            constraints=rules,
-            home=home,
-            resident=resident,
-            effort=effort,
-        )
+        def solved(aim: NestObjective, begun: NestSolution | None) -> NestSolution:
+            return solve_nest(
+                problem,
+                machine,
+                objective=aim,
+                factors=self.spec.factors,
+                solver="auto" if resident else self.spec.solver,
+                constraints=rules,
+                home=home,
+                resident=resident,
+                effort=effort,
+                begun=begun,
+            )
+
+        aim = replace(self.aim, static_w=watts)
+        found = solved(aim, None if front is None else front.begun(before, solved))
+        if front is not None:
+            front.keep(before, aim, found)
         certificate = sheet_of(found.certificate, problem, found.mapping)
         return {"mapping": found.mapping.to_dict(), "certificate": certificate}

@@ -7,7 +7,7 @@ found for one aim may be the best known of another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,15 +16,43 @@ from rackmodel.model.certificate import status_of
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import NestObjective
-from rackmodel.nests.solution import gap_of
+from rackmodel.nests.solution import NestSolution, gap_of
+
+Search = Callable[[NestObjective, NestSolution | None], NestSolution]
+"""Of an aim, going on with an answer."""
 
 
 @dataclass
 class NestFront:
-    """Of one nest. tried: (mapping, cost) of each search, in turn."""
+    """Of one nest. tried: (mapping, cost) of each search, in turn · open: a product, and aims that count energy and time and went on with
+    it one after another, whose searches have left a gap · left: the last of their answers, by all of them up to it."""
 
+    open: tuple[NestObjective, ...] = ()
+    left: dict[tuple[NestObjective, ...], NestSolution] = field(default_factory=dict)
     tried: list[tuple[NestMapping, NestCost]] = field(default_factory=list)
     hull: Hull = field(default_factory=lambda: Hull([]))
+
+    def before(self, aim: NestObjective) -> tuple[NestObjective, ...]:
+        """Aims whose searches that for another goes on with."""
+        return self.open[: self.open.index(aim)] if aim in self.open else self.open
+
+    def opened(self, aim: NestObjective, before: tuple[NestObjective, ...], gap: float) -> None:
+        """Remember an aim whose search others may go on with. before: those that it went on with."""
+        if before == self.open and gap > CLOSE and all(aim.weights(1.0, 1.0)):
+            self.open = *self.open, aim
+
+    def keep(self, before: tuple[NestObjective, ...], aim: NestObjective, found: NestSolution) -> None:
+        """Keep an answer that others may go on with, in place of those that it went on with: what is left of a search takes much room."""
+        if all(aim.weights(1.0, 1.0)):
+            self.left = {(*before, aim): found}
+
+    def begun(self, before: tuple[NestObjective, ...], solve: Search) -> NestSolution | None:
+        """What the searches for some aims left, one after another; those of them whose answers are remembered alone are run again."""
+        if not before:
+            return None
+        if before not in self.left:
+            self.keep(before[:-1], before[-1], solve(before[-1], self.begun(before[:-1], solve)))
+        return self.left[before]
 
     def told(
         self, aim: NestObjective, mapping: NestMapping, cost: NestCost, certificate: Mapping[str, Any]

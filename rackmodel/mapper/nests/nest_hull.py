@@ -99,15 +99,19 @@ class Hull:
         """(a, b) of the line along which a figure changes least at one corner; None where it is between two, or there is such a line."""
         if len(of) != 1:
             return None
-        joules, seconds = self.corners()[of[0]].place
-        a = figure(joules + joules, seconds) - figure(0.0, seconds)
-        b = figure(joules, seconds + seconds) - figure(joules, 0.0)
-        a, b = (a / joules, b / seconds) if joules and seconds else (0.0, 0.0)
+        a, b = tangent_of(figure, *self.corners()[of[0]].place)
         return (a, b) if a > 0 and b > 0 and not self._has(a, b, NEAR) else None
 
     def _has(self, a: float, b: float, apart: float) -> bool:
         """Whether one of the lines is of such a slope, but for so much of it."""
         return any(abs(line.latency * a - line.energy * b) <= apart * line.energy * b for line in self.lines)
+
+
+def tangent_of(figure: Figure, joules: float, seconds: float) -> tuple[float, float]:
+    """(a, b) of the line a J + b T along which a figure changes least at a place; (0, 0) on an axis."""
+    a = figure(joules + joules, seconds) - figure(0.0, seconds)
+    b = figure(joules, seconds + seconds) - figure(joules, 0.0)
+    return (a / joules, b / seconds) if joules and seconds else (0.0, 0.0)
 
 
 def _ends(one: Place, two: Place, limits: Sequence[tuple[Figure, float]]) -> list[Place]:

@@ -26,7 +26,15 @@ from rackmodel.nests.searchers.mapspace.prices import Component
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.spatial_vectors import more_pairs
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
-from rackmodel.nests.searchers.ragged.joint_best import answers, comparable, drawn_best, joint_best, orders_together
+from rackmodel.nests.searchers.ragged.joint_best import (
+    JointLeft,
+    answers,
+    comparable,
+    drawn_best,
+    joint_again,
+    joint_best,
+    orders_together,
+)
 from rackmodel.nests.searchers.ragged.padded import padded_best
 from rackmodel.nests.searchers.registers.box_registers import box_best
 from rackmodel.nests.searchers.registers.registers import UNSUPPORTED, least_energy
@@ -39,6 +47,7 @@ CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
 PAIRS = 2**22  # of vectors on X and on Y of a fan
 MANY = 64  # orders of all levels together: of more, divisors are searched first
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
+DRAWN = "mappings drawn, ragged or not; bound over tiles of any size, between whole numbers"
 BOXES = "mappings drawn, ragged or not; bound over tiles of any size, ranks that no tensor tells apart as boxes"
 SLOW = 3  # times as long as a cell of perfect factors
 
@@ -83,6 +92,8 @@ def solve_deep(q: NestQuestion) -> NestSolution:
 
 def _searched(q: NestQuestion) -> NestSolution:
     """Best mapping over all masks."""
+    if q.begun is not None and q.begun.left:
+        return _again(q, q.begun)
     if len(q.machine.levels) == 1 and q.machine.levels[0].fan.size == 1 and not q.machine.compute.atom:
         return perfect.solve_perfect(replace(q, factors="perfect"))  # one memory and one unit: no tile is chosen
     joint = all(answers(q, kept) for kept in q.masks)
@@ -168,18 +179,31 @@ def _searched(q: NestQuestion) -> NestSolution:
 def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], later: bool, energy: float) -> NestSolution:
     """Large problems of few orders: draws and branch and bound (joint_best). later: divisors are still to be searched, under what these
     find · energy: of every mapping at least."""
-    bounds, size = [], 0.0
+    bounds, left, size = [], [], 0.0
     for kept in q.masks:
         found = joint_best(q, kept, best, energy)
         best, cells = found.best, cells + found.cells
         bounds.append(found.bound)
+        left.append(found.left)
         size += perfect.space_size(_list_space(q, kept, FEW))
     if later and Feature.PADDED_ATOM not in features(q) and not q.effort.over:
         divisors = perfect.solve_perfect(replace(q, factors="perfect"), best)
         best, cells = (divisors.certificate.objective, divisors.mapping, divisors.cost), cells + divisors.certificate.evaluated
     notes = tuple(note for note in notes if note != perfect.NOTE) + (("time is over",) if q.effort.late else ())
-    notes += ("mappings drawn, ragged or not; bound over tiles of any size, between whole numbers",)
-    return NestSolution(best[1], best[2], _sheet(best, min(bounds), (size, cells, {}), notes))
+    return NestSolution(best[1], best[2], _sheet(best, min(bounds), (size, cells, {}), (*notes, DRAWN)), left)
+
+
+def _again(q: NestQuestion, begun: NestSolution) -> NestSolution:
+    """What was searched under another objective, gone on with."""
+    best = q.objective.key(begun.cost.energy_j, begun.cost.latency_s), begun.mapping, begun.cost
+    found = []
+    for one in begun.left:
+        assert isinstance(one, JointLeft)
+        found.append(joint_again(q, one, best))
+        best = found[-1].best
+    cells, notes = sum(one.cells for one in found), (("time is over",) if q.effort.late else ()) + (DRAWN,)
+    sheet = _sheet(best, min(one.bound for one in found), (begun.certificate.space, cells, {}), notes)
+    return NestSolution(best[1], best[2], sheet, [one.left for one in found])
 
 
 def _closed(joined: Joined, cells: int, notes: tuple[str, ...]) -> NestSolution:

@@ -21,7 +21,8 @@ from rackmodel.nests.solution import NestSolution
 @dataclass(frozen=True)
 class NestQuestion:
     """One search. factors: perfect | ceil · masks: every legal choice of stored tensors, per level · resident: tensors whole
-    in level 1 without traffic to level 0 · home: tensors at home in the cores (home_rules) · effort: of each part of the search."""
+    in level 1 without traffic to level 0 · home: tensors at home in the cores (home_rules) · effort: of each part of the search ·
+    begun: an answer to the same question under another objective, whose search may be gone on with."""
 
     problem: NestProblem
     machine: NestMachine
@@ -32,6 +33,7 @@ class NestQuestion:
     resident: frozenset[str] = frozenset()
     home: frozenset[str] = frozenset()
     effort: Effort = field(default_factory=Effort, compare=False)
+    begun: NestSolution | None = field(default=None, compare=False)
 
 
 class Feature(Enum):

@@ -291,24 +291,30 @@ class Clock:
     def _planned(self) -> _Planned:
         """The order of a pipeline's passes with what they run."""
         jobs = self.jobs
-        rows = [tuple(row) for row in jobs.counts.tolist()]  # of each virtual stage; most are alike
-        layers = {(row, name): self._steps(row, name) for row in dict.fromkeys(rows) for name in LAYER_PASSES}
+        numbers: dict[tuple[int, ...], int] = {}  # of the counts of virtual stages, most of which are alike
+        rows = [numbers.setdefault(tuple(row), len(numbers)) for row in jobs.counts.tolist()]
+        layers = {(number, name): self._steps(row, name) for row, number in numbers.items() for name in LAYER_PASSES}
         idle = frozenset((virtual, name) for virtual, row in enumerate(rows) for name in LAYER_PASSES if not layers[row, name])
         plan = pass_plan(jobs.schedule, jobs.stages, jobs.micro_batches, jobs.chunks, jobs.backward, idle)
         known: dict[object, int] = {}
         matrices: list[tuple[Matrix | None, tuple[int, int] | None]] = []
         matrix = np.empty(len(plan.alike), dtype=np.int64)
         for number, ((virtual, name), then) in enumerate(plan.alike):
-            lane = int(lane_of(HANDS.get(name, 0), virtual, jobs.schedule, jobs.stages))
-            hop = (lane, int(self.devices[virtual])) if name in HANDS else None
-            key = rows[virtual], name, None if then is None else (rows[then[0]], then[1]), None if jobs.hops_s is None else hop
+            where = None if jobs.hops_s is None else self._hop(virtual, name)
+            key = rows[virtual], name, None if then is None else (rows[then[0]], then[1]), where
             if key not in known:
                 known[key] = len(matrices)
                 following = layers[rows[then[0]], then[1]][0][0] if then is not None else None
-                matrices.append((self._pass(layers[rows[virtual], name], following), hop))
+                matrices.append((self._pass(layers[rows[virtual], name], following), self._hop(virtual, name)))
             matrix[number] = known[key]
         starts = [layers[rows[first[0]], first[1]][0][0] if first is not None else None for first in plan.starts]
         return _Planned(plan=plan, matrix=matrix, matrices=matrices, starts=starts)
+
+    def _hop(self, virtual: int, name: str) -> tuple[int, int] | None:
+        """(lane, stage) of the hand-over that a pass ends with; None where it has none."""
+        if name not in HANDS:
+            return None
+        return int(lane_of(HANDS[name], virtual, self.jobs.schedule, self.jobs.stages)), int(self.devices[virtual])
 
     def _pipeline(self, keep: int) -> Timeline:
         return self.timeline(run_together([self.waiting()], keep)[0])

@@ -62,16 +62,23 @@ class Ended:
 
     def arrival(self, number: int, column: int) -> float:
         """When what a pass made arrived, of one mapping."""
-        copy, column = divmod(column, self._run.wide)
-        return float(self._run.arrivals[self._place.item(number * self._copies + copy), column])
+        found: float = self._run.arrivals.item(self._cell(number, column))
+        return found
 
     def entry(self, number: int, column: int) -> list[float]:
         """[state] before a pass that has run, of a mapping that is kept."""
-        copy, column = divmod(column, self._run.wide)
-        cell = self._place.item(number * self._copies + copy)
-        wave = bisect_right(self._run.bounds, cell) - 1
-        found: list[float] = self._run.entries[wave][: self._size, cell - self._run.bounds[wave], column].tolist()
+        cell, column = self._cell(number, column)
+        bounds = self._run.bounds
+        wave = bisect_right(bounds, cell) - 1
+        found: list[float] = self._run.entries[wave][: self._size, cell - bounds[wave], column].tolist()
         return found
+
+    def _cell(self, number: int, column: int) -> tuple[int, int]:
+        """(the cell of a pass of one mapping, its column there)."""
+        if self._copies == 1:
+            return self._place.item(number), column
+        copy, column = divmod(column, self._run.wide)
+        return self._place.item(number * self._copies + copy), column
 
     @property
     def entries(self) -> Array:

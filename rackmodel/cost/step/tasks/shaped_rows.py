@@ -98,6 +98,14 @@ class RowsOnShapes:
 
     def __init__(self, rows: Sequence[Row], shapes: int) -> None:
         self.rows, self._shapes = rows, shapes
+        self._called: dict[tuple[tuple[str, str], ...], list[Row]] = {}
+
+    def called(self, names: Mapping[str, str]) -> list[Row]:
+        """The rows of tensors of other names."""
+        others = tuple(names.items())
+        if others not in self._called:
+            self._called[others] = [row.called(names.get(row.tensor, row.tensor)) for row in self.rows]
+        return self._called[others]
 
     @cached_property
     def joules(self) -> Any:
@@ -130,9 +138,9 @@ class ShapedRows(LazyRows):
     def __init__(self, rows: RowsOnShapes, names: Mapping[str, str], which: Ints, times: Ints, slower: Array | None) -> None:
         self._shared, self._names, self._which, self._times, self._slower = rows, names, which, times, slower
 
-    @cached_property
+    @property
     def _on_shapes(self) -> list[Row]:
-        return [row.called(self._names.get(row.tensor, row.tensor)) for row in self._shared.rows]
+        return self._shared.called(self._names)
 
     @cached_property
     def first(self) -> list[tuple[Row, tuple[float, ...]]]:

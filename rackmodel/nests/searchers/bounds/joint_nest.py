@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 from rackmodel.nests.arrays import Floats
@@ -28,6 +29,12 @@ class JointNest(ContinuousNest):
         self.shared = frozenset(r for some in self.lacks if len(some) > 1 for r in some)
         self.owed = self._owed()
         self.ports = [(port, port.prices(space.depth)) for port in components(space.machine)]
+
+    def under(self, weights: Weights) -> JointNest:
+        """The same under other weights, in units of its own."""
+        other = copy(self)
+        other.weights = weights
+        return other
 
     def _owed(self) -> list[int]:
         """Levels of transfers of the output of which fresh words are left out, one for each."""

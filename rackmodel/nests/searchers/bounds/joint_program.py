@@ -10,6 +10,7 @@ section 6.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from math import exp, log, prod
 
@@ -60,6 +61,24 @@ class JointProgram(JointRows):
         """The same with an order of a level that was free."""
         orders = [order if n == level else old for n, old in enumerate(self.orders)][1:]
         return JointProgram(self.nest, orders, self.free - {level})
+
+    # -- other weights
+    def under(self, nest: JointNest) -> JointProgram:
+        """The same under other weights, in the same units."""
+        other = copy(self)
+        other.nest, other.high = nest, list(self.high)
+        for key, least, most in other._sums():
+            if key in self.index:
+                other.high[self.index[key]] = max(least, most)
+        return other
+
+    def again(self, made: ConvexProgram, ranges: Ranges) -> ConvexProgram:
+        """What `between` says of these ranges, where other weights have made it."""
+        high = made.high.copy()
+        for at in (self.index[key] for key, _, _ in self._sums() if key in self.index):
+            high[at] = self.high[at]
+        terms, slope, constant = self._costs(ranges)
+        return replace(made, terms=terms, slope=slope, constant=constant, high=high)
 
     # -- of a program that was free
     def ranges_of(self, level: int, ranges: Ranges) -> Ranges:
@@ -254,24 +273,28 @@ class JointProgram(JointRows):
             self.known_rooms[on] = Rooms.of([*self.rooms, *some, *compute], len(self.index))
         return self.known_rooms[on]
 
-    def between(self, ranges: Ranges) -> ConvexProgram:
-        """The program of the whole numbers between these."""
+    def _costs(self, ranges: Ranges) -> tuple[Exponentials, Floats, float]:
+        """Terms, slope and constant of a E + b T."""
         weights = self.nest.weights
         slope, constant = self._sum((("time",), weights.second * weights.seconds)), self.constant * weights.joule
         for saving in self.savings:
             a, b = self.chord(saving, ranges.copies)
             constant -= weights.joule * saving.each * a
             slope = slope - weights.joule * saving.each * b * self.copies_of(saving)
+        for net in self.nets:
+            slope[net.at] += weights.joule * weights.joules
+        shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)
+        return Exponentials(self.objective.rows, shift), slope, constant
+
+    def between(self, ranges: Ranges) -> ConvexProgram:
+        """The program of the whole numbers between these."""
+        terms, slope, constant = self._costs(ranges)
         ends = [self.rows[i][1] for i in self.kept]
         for f, row in self.copy_rows.items():
             if row in self.kept:
                 ends[self.kept.index(row)] += self.beyond(f, ranges.copies)
         for (f, r), row in self.working.items():
             ends[self.kept.index(row)] += self._working(f, r, ranges)
-        for net in self.nets:
-            slope[net.at] += weights.joule * weights.joules
-        shift = self.objective.shift + log(weights.joule) if weights.joule > 0 else np.full(len(self.objective.shift), NONE)
-        terms = Exponentials(self.objective.rows, shift)
         rows, more = self._ragged(ranges)
         stacked = np.concatenate([self.stacked, rows])
         return ConvexProgram(terms, slope, constant, self.kept_within(ranges), stacked, np.concatenate([ends, more]), *self._box(ranges))

@@ -9,6 +9,7 @@ from rackmodel.nests.searchers.bounds.continuous_bound import Copies
 Key = tuple[object, ...]
 Range = tuple[int, int]
 SMALL = 0.02  # of a weighted sum: what is left out of it, but for what it is at least
+UNLIKE = 1.002  # times: units that are as good as those of the mapping that is known
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Weights:
         if 0 < seconds < SMALL * joules:
             return replace(self, second=0.0)
         return replace(self, joule=0.0) if 0 < joules < SMALL * seconds else self
+
+    def in_units_of(self, other: Weights) -> Weights | None:
+        """The same in units of others; None where these are far from its own, or where others leave out what it does not."""
+        alike = (self.joule > 0) == (other.joule > 0) and (self.second > 0) == (other.second > 0)
+        near = all(1 <= UNLIKE * one <= UNLIKE**2 for one in (other.joules / self.joules, other.seconds / self.seconds))
+        return replace(self, joules=other.joules, seconds=other.seconds) if alike and near else None
 
     @property
     def most(self) -> float:

@@ -64,10 +64,15 @@ class JointRows(Relaxed):
             if r in self.dealt:
                 self._add(("rounds", self.dealt[r], r), 0.0, log(cut))
         self._fullest_variables()
+        for key, least, most in self._sums():
+            self._add(key, least, most)
+
+    def _sums(self) -> Iterator[tuple[Key, float, float]]:
+        """(number, least, most) of what hangs on the weights: seconds, and words less the fresh ones."""
         w = self.nest.weights
-        self._add(("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST)
+        yield ("time",), self.nest.fastest / w.seconds, w.most / (w.second * w.seconds) if w.second > 0 else SLOWEST
         for i, level in enumerate(self.nest.owed if w.joule > 0 else ()):
-            self._add(("net", level, i), 0.0, w.most / (w.joule * w.joules))
+            yield ("net", level, i), 0.0, w.most / (w.joule * w.joules)
 
     def _fullest_variables(self) -> None:
         """What the fullest instance below a fan that deals out a rank gets of it, and in how many pieces, where a port moves these.

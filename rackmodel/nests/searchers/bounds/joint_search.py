@@ -10,6 +10,7 @@ at the corners of what is left.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import ceil, exp, floor, inf, log
@@ -110,19 +111,14 @@ class Node:
 
 
 class JointSearch:
-    """Branch and bound of one Space under one set of weights. known: a E + b T of a mapping, without the MACs · parts: nodes of another
-    search of it, which hold all mappings."""
+    """Branch and bound of one Space under one set of weights. known: a E + b T of a mapping, without the MACs."""
 
-    def __init__(self, space: Space, weights: Weights, known: float, parts: Sequence[Node] = ()) -> None:
+    def __init__(self, space: Space, weights: Weights, known: float) -> None:
         self.nest, self.known, self.space = JointNest(space, weights), known, space
-        if parts:
-            self.nodes = self._of_others(parts)
-            self.programs: dict[object, JointProgram] = {}
-            return
         orders = [space.orders(level) for level in range(1, space.depth)]
         free = frozenset(level for level, some in enumerate(orders, 1) if len(some) > 1)
         root = JointProgram(self.nest, [some[0] for some in orders], free)
-        self.programs = {}
+        self.programs: dict[object, JointProgram] = {}
         self.nodes = [node for node in (Node.of(root, self.nest.ranges(), abs(known)),) if node is not None]
         rise([node.ascent for node in self.nodes], DONE, self.known)
         levels = sorted(free)
@@ -131,18 +127,20 @@ class JointSearch:
 
     def under(self, weights: Weights, known: float) -> JointSearch:
         """The same nodes under other weights: what has been cut says of these too."""
-        return JointSearch(self.space, weights, known, self.nodes)
-
-    def _of_others(self, parts: Sequence[Node]) -> list[Node]:
-        programs, found = dict[object, JointProgram](), list[Node]()
-        for part in parts:
-            on = part.program.orders, part.program.free
-            if on not in programs:
-                programs[on] = JointProgram(self.nest, part.program.orders[1:], part.program.free)
-            ascent = Ascent(programs[on].between(part.ranges), abs(self.known), like=part.ascent)
-            found.append(Node(programs[on], part.ranges, ascent, part.ordered))
-        rise([node.ascent for node in found], DONE, self.known)
-        return sorted(found, key=lambda node: node.ascent.value)
+        other, same = copy(self), weights.in_units_of(self.nest.weights)
+        other.known, other.programs, other.nodes = known, {}, []
+        other.nest = JointNest(self.space, weights) if same is None else self.nest.under(same)
+        programs = dict[int, JointProgram]()
+        for node in self.nodes:
+            old = node.program
+            if id(old) not in programs:
+                programs[id(old)] = JointProgram(other.nest, old.orders[1:], old.free) if same is None else old.under(other.nest)
+            program = programs[id(old)]
+            made = program.between(node.ranges) if same is None else program.again(node.ascent.program, node.ranges)
+            other.nodes.append(Node(program, node.ranges, Ascent(made, abs(known), like=node.ascent), node.ordered))
+        rise([node.ascent for node in other.nodes], DONE, known)
+        other._sort()
+        return other
 
     def _opened(self, levels: list[int]) -> list[int]:
         """Cut all nodes into the orders of the level that takes most of what is open, if it takes much, or of all levels at once, if these

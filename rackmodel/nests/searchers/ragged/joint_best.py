@@ -34,6 +34,7 @@ from rackmodel.nests.searchers.tables.slices import Best
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK = 480  # programs of all masks together
 STARTS, LOOKED, TURNS = 16, 2, 6  # nodes that mappings are looked for from; ends that are counted by either key; turns around what is known
+MORE = 120  # programs of all masks together, where a search is gone on with
 FIRST, KICKS = 64, (3, 2, 1)  # programs before it; draws around the best, after these and in the course of the work
 FULL = 1  # draws around the best, after starts where fans are full (chosen by the time they take)
 KEPT = 6  # ends that later draws are around, too
@@ -44,13 +45,23 @@ SLOWER = 0.35  # of a part: what is rounded up
 
 
 @dataclass(frozen=True)
+class JointLeft:
+    """Of one mask: nodes that hold all its mappings, and where steps have ended. space: of the draws."""
+
+    space: Space
+    search: JointSearch
+    draws: Draws
+
+
+@dataclass(frozen=True)
 class JointBest:
     """best: mapping found or known before · bound: of the primary key, over every mapping of the mask · cells: rows counted and
-    programs made."""
+    programs made · left: to be gone on with."""
 
     best: Best
     bound: float
     cells: int
+    left: JointLeft
 
 
 def answers(q: NestQuestion, kept: Stored) -> bool:
@@ -98,7 +109,23 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
         if q.objective.name == "edp" and best[0][0] < before[0][0] * (1 - OTHER):
             told = _weights(q.objective, best).told()
             searches.append(search.under(told, _known_sum(told, best, macs)))
-    return JointBest(best, _bound(q, searches, best, (macs, floor)), draws.cells + work)
+    return JointBest(best, _bound(q, searches, best, (macs, floor)), draws.cells + work, JointLeft(space, searches[-1], draws))
+
+
+def joint_again(q: NestQuestion, left: JointLeft, best: Best) -> JointBest:
+    """The search of one mask gone on with under another objective, no product: its nodes are priced again, and where energy and time both
+    count some more are cut, and mappings looked for."""
+    macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    told = _weights(q.objective, best).told()
+    search = left.search.under(told, _known_sum(told, best, macs))
+    draws, work = Draws(q.objective, macs, best[2].energy_j), 0
+    draws.plans, draws.best = left.draws.plans, left.draws.best
+    if told.joule and told.second:
+        work = MORE // len(q.masks)
+        search.run(work, q.effort)
+        best = _drawn(q, left.space, search, best, draws, FULL)
+        search.known = min(search.known, _known_sum(told, best, macs))
+    return JointBest(best, _bound(q, [search], best, (macs, 0.0)), draws.cells + work, JointLeft(left.space, search, draws))
 
 
 def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
