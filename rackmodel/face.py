@@ -212,9 +212,9 @@ def _texts(*inputs: Any) -> list[Any] | None:
 
 def _inputs(architecture: Any, workload: Any, third: Any, kind: str, settings: Settings | None) -> tuple[Architecture, Workload, Any]:
     """The three inputs as objects. Settings reach what is read here. Raises InputError where an object would have to change."""
-    texts = _texts(architecture, workload, third)
+    texts = _texts(architecture, workload, *([] if third is None else [third]))
     if texts is not None:
-        said = {kind: texts[2]} if third is not None else {}
+        said = {kind: text for text in texts[2:]}
         inputs = read_inputs(texts[0], texts[1], **said, sets=_sets(settings))
         return inputs.architecture, inputs.workload, inputs.mapper if kind == "mapper" else inputs.mapping
     if settings:
