@@ -28,6 +28,7 @@ from rackmodel.cli.printing import echo, print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data, seed_of
 from rackmodel.cli.written import write_results
+from rackmodel.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
@@ -65,7 +66,6 @@ def compare(
 ) -> None:
     """Search each mapper on each machine; compare latency, energy, carbon, memory and what limits each."""
     from rackmodel import api
-    from rackmodel.errors import InfeasibleError
     from rackmodel.report.finite import check_finite
 
     goal, seconds = objective(minimize), time_limit(time)

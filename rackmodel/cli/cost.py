@@ -10,6 +10,8 @@ import typer
 from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, folder, words_of
 from rackmodel.cli.printing import echo, print_json, tell
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
+from rackmodel.errors import InputError
+from rackmodel.report.files import csv_of_records, write_whole
 
 if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
@@ -45,7 +47,6 @@ def cost(
 ) -> None:
     """What a machine costs to have, run and update in its life, with ranges: chips or their engineering and masks, servers, building,
     electricity, carbon; with a workload, a million tokens."""
-    from rackmodel.errors import InputError
     from rackmodel.inputs import load, read_architecture
     from rackmodel.inputs.problems import placed
 
@@ -97,7 +98,6 @@ def _working(
 ) -> Ownership:
     """A machine at the power of a workload, and the tokens of its life. Raises InputError where no copy of it fits."""
     from rackmodel import api
-    from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
     from rackmodel.results import ownership_of
 
@@ -116,8 +116,6 @@ def _working(
 
 
 def _write(data: list[dict[str, Any]], where: Path) -> list[Path]:
-    from rackmodel.report.files import csv_of_records, write_whole
-
     rows = [{"machine": one["machine"], "figure": name, **figure} for one in data for name, figure in one["figures"].items()]
     return [write_whole(where / "cost.csv", csv_of_records(rows))]
 

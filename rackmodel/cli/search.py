@@ -42,6 +42,7 @@ from rackmodel.cli.options import (
 from rackmodel.cli.printing import print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.written import write_mapping, write_results
+from rackmodel.report.files import write_whole
 
 if TYPE_CHECKING:
     from rackmodel.api import Answer
@@ -136,7 +137,6 @@ def _written(answer: Answer, front: Mapping[str, Any] | None, beside: Beside, wh
 
 def write_top(answer: Answer, where: Path) -> list[Path]:
     """top.csv, and of each of its rows but the first, which is mapping.yaml, the mapping."""
-    from rackmodel.report.files import write_whole
     from rackmodel.report.runners_up import top_csv, top_rows
 
     rows = top_rows(answer.top)

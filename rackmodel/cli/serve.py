@@ -18,6 +18,7 @@ from rackmodel.cli.serving_options import (
     drafted,
     per_token_lines,
 )
+from rackmodel.errors import InputError, check_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,7 +80,6 @@ def serve(
 ) -> None:
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
-    from rackmodel.errors import InputError
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money
     from rackmodel.serving.search import ServingSpace, search_service
@@ -133,7 +133,6 @@ def _print_beside(
 
 def _spread(service: Service, best: Offered) -> dict[str, dict[str, float]]:
     """Percentiles of the best. Raises InputError where it is one of pools, whose requests are not run one by one."""
-    from rackmodel.errors import InputError
     from rackmodel.serving.offers import Offer
     from rackmodel.serving.percentiles import percentiles_of
 
@@ -162,8 +161,6 @@ def _own_machine(
     said: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float], uneven: dict[str, Any]
 ) -> Service:
     """The service of MACHINE[:N], to which what --set says of the workload and the profile applies, too."""
-    from rackmodel.errors import InputError
-
     name, _, count = said.partition(":")
     if count and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 10**6):
         raise InputError(f"'{count}': want a whole number of accelerators, such as {name}:8", path="--prompts-on")
@@ -173,8 +170,6 @@ def _own_machine(
 
 def whole(text: str, option: str) -> tuple[int, ...]:
     """'1,2,4' → (1, 2, 4). Raises InputError."""
-    from rackmodel.errors import InputError, check_once
-
     found = []
     for word in words_of(text, option):
         if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 10**6):
@@ -186,8 +181,6 @@ def whole(text: str, option: str) -> tuple[int, ...]:
 
 def _rates(text: str) -> tuple[float, ...]:
     """'0.5,2' → (0.5, 2.0). Raises InputError."""
-    from rackmodel.errors import InputError, check_once
-
     found = []
     for word in words_of(text, "--rate"):
         try:

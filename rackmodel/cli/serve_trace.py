@@ -21,6 +21,7 @@ from rackmodel.cli.serving_options import (
     drafted,
     per_token_lines,
 )
+from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney
@@ -75,7 +76,6 @@ def serve_trace(
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
     from rackmodel.cost.inside.gpu import unmeasured
-    from rackmodel.errors import InputError
     from rackmodel.model.misspelt import doubts_of
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
@@ -115,8 +115,6 @@ def serve_trace(
 
 def _check_drawn(said_by: typer.Context, trace: Path | None) -> None:
     """Raise InputError where a file of requests stands beside options of requests that are drawn."""
-    from rackmodel.errors import InputError
-
     said = [option for name, option in DRAWN.items() if getattr(said_by.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if trace is not None and said:
         raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
@@ -124,7 +122,6 @@ def _check_drawn(said_by: typer.Context, trace: Path | None) -> None:
 
 def _deployment(*, expert: int, prompt_context: int, **degrees: int) -> Deployment:
     """The replica of some degrees; what experts are not dealt over splits inside them. Raises InputError where they do not divide it."""
-    from rackmodel.errors import InputError
     from rackmodel.serving.steps import Deployment
 
     stage = degrees["tensor"] * degrees["attention_data"] * prompt_context
@@ -136,8 +133,6 @@ def _deployment(*, expert: int, prompt_context: int, **degrees: int) -> Deployme
 
 def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> str:
     """What decides the arrivals. Raises InputError where nothing or too much does."""
-    from rackmodel.errors import InputError
-
     if rate is not None and not rate > 0:
         raise InputError("a rate must be positive", path="--rate")
     if rate is not None and (trace is not None or concurrency is not None):
@@ -149,7 +144,6 @@ def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> s
 
 def _made(rate: float | None, count: int, lengths: tuple[float, float, float], seed: int) -> Trace:
     """Requests of even lengths, at a rate or all there at once. Raises InputError where the rate is too small for a clock."""
-    from rackmodel.errors import InputError
     from rackmodel.serving.admission import LATEST_S
     from rackmodel.serving.trace import drawn_trace
 

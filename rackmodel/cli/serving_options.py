@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.errors import InputError
+
 if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney
     from rackmodel.carbon.job import JobCarbon
@@ -24,8 +26,6 @@ AcceptOption = Annotated[
 
 def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
     """Fields of a service. Raises InputError where one is missing."""
-    from rackmodel.errors import InputError
-
     if (count > 0) != (accepted > 0):
         raise InputError("drafts want both: how many, and how probably one is kept, such as --drafts 3 --accept 0.8", path="--drafts")
     if model and not count:

@@ -9,6 +9,7 @@ import typer
 
 from rackmodel.cli.options import MOST_WORKERS, JsonOption, folder
 from rackmodel.cli.printing import echo, print_json
+from rackmodel.cli.progress import PointsLine
 
 MISSED, REFUSED = 1, 2
 
@@ -34,7 +35,6 @@ def validate(
     as_json: JsonOption = False,
 ) -> None:
     """Price published measurements and score the errors, by data set and by cell."""
-    from rackmodel.cli.progress import PointsLine
     from rackmodel.processes import Crew, cores
     from rackmodel.validation.run import shipped_files
     from rackmodel.validation.run import validate as run
