@@ -6,7 +6,7 @@ A row that names the library that made the call is priced by what the network kn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from rackmodel.model.placement import Mesh
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, spelt, words
 
@@ -108,17 +108,10 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
 
 
 def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted: float) -> ScoredRow:
-    notes = (f"the fastest of {', '.join(case.algorithms)}",) if case.operation != "send" and case.call is None else ()
-    return ScoredRow(
-        id=row.id,
-        dataset=row.dataset,
-        system=row.text("system", "machine", "gpu"),
-        precision=f"{case.operation} {case.members}",
-        measured=measured,
-        predicted=predicted,
-        assumptions=(*notes, *(text for text in (case.machine.note,) if text)),
-        bins={f"network {case.operation}": predicted},
-    )
+    chosen = f"the fastest of {', '.join(case.algorithms)}" if case.operation != "send" and case.call is None else ""
+    name, bins = f"{case.operation} {case.members}", {f"network {case.operation}": predicted}
+    scored = kernel_row(row, name, (measured, predicted), (chosen, case.machine.note), bins)
+    return replace(scored, system=row.text("system", "machine", "gpu"))
 
 
 def _machine(case: CollectiveCase) -> Architecture:

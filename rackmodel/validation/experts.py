@@ -15,7 +15,7 @@ from rackmodel.errors import InputError
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import call_energy
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
@@ -174,13 +174,4 @@ def _skew(word: str) -> float:
 
 def _scored(row: PublishedRow, case: ExpertCase, predicted: float) -> ScoredRow:
     notes = (case.machine.note, f"kernel: {case.kernel}", "" if case.gated else "experts without a gate")
-    return ScoredRow(
-        id=row.id,
-        dataset=row.dataset,
-        system=row.text("system", "gpu"),
-        precision=case.kernel,
-        measured=case.seconds,
-        predicted=predicted,
-        assumptions=tuple(note for note in notes if note),
-        bins={"experts": predicted},
-    )
+    return kernel_row(row, case.kernel, (case.seconds, predicted), notes, {"experts": predicted})

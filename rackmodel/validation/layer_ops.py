@@ -16,7 +16,7 @@ from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import moving_energy
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LayerOpWords, LayerWords, MachineWords, Refused, look_up, words
@@ -133,13 +133,5 @@ def _cell(row: PublishedRow, column: str) -> int:
 
 def _scored(row: PublishedRow, case: LayerCase, predicted: float) -> ScoredRow:
     name = case.kernel or "product"
-    return ScoredRow(
-        id=row.id,
-        dataset=row.dataset,
-        system=row.text("system", "gpu"),
-        precision=name,
-        measured=case.seconds,
-        predicted=predicted,
-        assumptions=tuple(note for note in (case.machine.note, f"kernel: {name}") if note),
-        bins={"memory" if case.kernel else "compute": predicted},
-    )
+    bins = {"memory" if case.kernel else "compute": predicted}
+    return kernel_row(row, name, (case.seconds, predicted), (case.machine.note, f"kernel: {name}"), bins)

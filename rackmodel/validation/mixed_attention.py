@@ -16,7 +16,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.attention import MICRO, HeadSizes, attention_ops, seen_keys, sizes_by_name
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow, bins_of
+from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
@@ -111,16 +111,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) 
     bins = bins_of(charges, len(own))
     found = {}
     for place, (number, case) in enumerate(own):
-        row = rows[number]
-        one = ScoredRow(
-            id=row.id,
-            dataset=row.dataset,
-            system=row.text("gpu"),
-            precision=row.text("dtype") or "bf16",
-            measured=case.measured,
-            predicted=float(seconds[place]),
-            assumptions=("attention kernel: the part's own", "timed: queued"),
-            bins={name: float(value[place]) for name, value in bins.items()},
-        )
-        found[number] = [one]
+        row, takes = rows[number], {name: float(value[place]) for name, value in bins.items()}
+        notes = ("attention kernel: the part's own", "timed: queued")
+        found[number] = [kernel_row(row, row.text("dtype") or "bf16", (case.measured, float(seconds[place])), notes, takes)]
     return found
