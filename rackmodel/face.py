@@ -230,7 +230,7 @@ def _show_in_notebooks() -> None:
     def shown(maker: str) -> Any:
         return lambda one: getattr(import_module("rackmodel.report.notebook"), maker)(one)
 
-    inputs = {Architecture: "architecture", Workload: "workload", Mapper: "mapper"}  # whose repr is a key of what is remembered
+    inputs = dict.fromkeys((Architecture, Workload, Mapper), "input")  # whose repr is a key of what is remembered
     answers = {Result: "result", Answer: "answer", Ledger: "ledger", Points: "points"}
     for kinds, text in ((inputs, "__str__"), (answers, "__repr__")):
         for kind, name in kinds.items():

@@ -110,7 +110,7 @@ def test_points_that_cannot_be_drawn_are_counted_never_nan() -> None:
     rows = [*ROWS, *empty]
     line = series_chart(rows, "n", "j", ("mapper", "phase"), title="t", log=True).to_dict()
     assert line["title"]["subtitle"] == "8 points without a place on the axes left out"  # two above, six zeros of 'data'
-    stacked = stacked_series_chart(rows, "n", "j", "phase", "mapper", title="t")
+    stacked = stacked_series_chart(rows, "n", "j", "phase", title="t")
     for chart in (series_chart(rows, "n", "j", ("mapper", "phase"), title="t"), stacked):
         assert chart.to_dict()["title"]["subtitle"].startswith("2 points")
         json.dumps(chart.to_dict(), allow_nan=False)
@@ -143,7 +143,7 @@ def test_the_same_chart_has_the_same_bytes_every_time() -> None:
     def both() -> list[str]:
         return [
             chart_svg(energy_breakdown(RESULTS).to_dict()),
-            chart_svg(stacked_series_chart(ROWS, "n", "j", "phase", "mapper", title="t", unit="J").to_dict()),
+            chart_svg(stacked_series_chart(ROWS, "n", "j", "phase", title="t", unit="J").to_dict()),
         ]
 
     assert both() == both()

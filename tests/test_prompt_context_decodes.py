@@ -128,7 +128,7 @@ def test_memory_is_that_of_the_groups_whatever_they_run() -> None:
     for workload, degrees in ((GQA, {"tensor": 2}), (MLA, {"expert": 4})):
         shared, alone = served(workload, prompt_context=4, **degrees), served(workload, tensor=degrees.get("tensor", 1))
         assert shared.kv_bytes_per_token == pytest.approx(alone.kv_bytes_per_token)
-    assert served(GQA, tensor=2, prompt_context=4).weights_bytes == pytest.approx(served(GQA, tensor=2).weights_bytes)
+    assert served(GQA, tensor=2, prompt_context=4).weights_each[0] == pytest.approx(served(GQA, tensor=2).weights_each[0])
 
 
 def test_replicas_are_searched_and_a_trace_agrees() -> None:

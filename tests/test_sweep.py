@@ -33,9 +33,9 @@ from rackmodel.studies.answer import answer_of, result_from, to_text
 from rackmodel.studies.ask import FILE
 from rackmodel.studies.batch import key_of, read_point
 from rackmodel.studies.plan import Ask, plan_points, read_sets
-from rackmodel.studies.run import Points, Sweep, run_study
+from rackmodel.studies.run import Points, Sweep
 from rackmodel.studies.study import StudySpec
-from tests.sweeps import command, dump, killed, points_done, run, study_text
+from tests.sweeps import command, dump, killed, points_done, run, run_study, study_text
 
 
 def study(**run: Any) -> StudySpec:

@@ -136,11 +136,6 @@ def fit_curves(curves: Sequence[CallCurve]) -> list[CallFit]:
     ]
 
 
-def fit_calls(volume: Array, seconds: Array) -> CallFit:
-    """Fit the calls of one curve, [n] bytes and seconds, of whose library nothing is known. Raises InputError."""
-    return fit_curves([CallCurve(volume=volume, seconds=seconds)])[0]
-
-
 def call_seconds(times: CallTimes, volume: Array) -> Array:
     """[n] seconds of messages of [n] bytes."""
     kernel = np.searchsorted(np.array(times.up_to_bytes), volume, side="left")

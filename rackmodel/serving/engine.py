@@ -65,11 +65,6 @@ class ServingEngine:
         return float(self.kv_each[0])
 
     @property
-    def weights_bytes(self) -> float:
-        """Of its first deployment."""
-        return float(self.weights_each[0])
-
-    @property
     def capacity_bytes(self) -> float:
         """Bytes of an accelerator that the engine takes, less what is neither weights nor caches."""
         share = 1.0 if self.facts.memory_share_of == "free" else self.facts.memory_share

@@ -143,11 +143,6 @@ class ServedModel:
     # -- memory --------------------------------------------------------------------------------------------------------------
 
     @property
-    def weights_bytes(self) -> float:
-        """Bytes of weights on the fullest accelerator."""
-        return float(self.weights_each[0])
-
-    @property
     def kv_bytes_per_token(self) -> float:
         """Bytes that one more token of a long sequence takes on the fullest accelerator, in the mean over the ranks of sequences."""
         return float(self.kv_each[0])
