@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli import options
 from rackmodel.cli.carbon_job import Amounts, JobQuestion, at_grid, grid_words, job_data, job_lines, on_trace, write_job
-from rackmodel.cli.options import (
-    ArchitectureArg,
-    JsonOption,
-    MinimizeOption,
-    ProfileOption,
-    SetOption,
-    StepsOption,
-    TokensOption,
-    folder,
-    objective,
-)
-from rackmodel.cli.printing import print_json, tell
+from rackmodel.cli.printing import print_json, print_sources, tell
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
 from rackmodel.cli.whole_run import make_run, run_words
 from rackmodel.errors import InputError
@@ -34,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def carbon(
-    architecture: ArchitectureArg,
-    workload: Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")] = None,
-    mapper: Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")] = "auto",
-    sets: SetOption = None,
-    tokens: TokensOption = None,
-    steps: StepsOption = None,
+    architecture: options.ArchitectureArg,
+    workload: options.OptionalWorkloadArg = None,
+    mapper: options.OptionalMapperArg = "auto",
+    sets: options.SetOption = None,
+    tokens: options.TokensOption = None,
+    steps: options.StepsOption = None,
     grid: Annotated[
         str | None,
         typer.Option("--grid", metavar="PLACE[,PLACE..]", help="Grids to compare: sweden,taiwan,'300 g/kWh'; default: the site's."),
@@ -52,13 +42,13 @@ def carbon(
     active: ActiveOption = None,
     boundary: BoundaryOption = "facility",
     fab: FabOption = "act",
-    minimize: MinimizeOption = None,
-    profile: ProfileOption = None,
-    sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
+    minimize: options.MinimizeOption = None,
+    profile: options.ProfileOption = None,
+    sources: options.SourcesOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the metrics of a step too: energy, delay and carbon multiplied.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the job as CSV and chart to this folder.")
     ] = None,
@@ -74,12 +64,12 @@ def carbon(
     given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output, "--lifetime": lifetime}
     given |= {"--active": active, "--minimize": minimize, "--profile": profile, "--verbose": verbose or None}
     _check_given(given, workload, asked)
-    where, mine = folder(output), list(sets or ())
+    where, mine = options.folder(output), list(sets or ())
     data: dict[str, Any] = {}
     if workload is None:
         machine = read_architecture(architecture, mine)
     else:
-        machine, data = _work((architecture, workload, mapper), mine, asked, words, (objective(minimize), profile))
+        machine, data = _work((architecture, workload, mapper), mine, asked, words, (options.objective(minimize), profile))
     with asked_of_fab(fab):
         bill = known_bill(machine, fab, asked.usage.boundaries)
     if bill is None:
@@ -183,7 +173,7 @@ def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str
 
 
 def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
-    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, source_lines, swing_table
+    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, swing_table
     from rackmodel.report.tables import console, wrapped
 
     out, bill, work, job = console(), data["bill"], data.get("work"), data.get("job")
@@ -206,8 +196,4 @@ def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
         out.print(places_table(job))
         for line in wrapped(job_lines(job)):
             out.print(line)
-    if sources:
-        for line in source_lines({**bill["sources"], **(work["sources"] if work else {})}):
-            out.print(line, soft_wrap=True)
-    elif bill["sources"]:
-        out.print(f"{len(bill['sources'])} factors with sources: --sources prints them")
+    print_sources(bill["sources"] | (work["sources"] if work and sources else {}), whole=sources)

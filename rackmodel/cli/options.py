@@ -15,6 +15,8 @@ from rackmodel.report.files import make_folder
 LONGEST_NAME = 200
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
+OptionalWorkloadArg = Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")]
+OptionalMapperArg = Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -28,6 +30,7 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print ever
 OutOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger, charts and index.html to this folder.")
 ]
+SourcesOption = Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
@@ -75,10 +78,9 @@ TraceOption = Annotated[
     Path | None,
     typer.Option("--trace", metavar="FILE", help="Write when each task runs, and what is held, as a trace for ui.perfetto.dev."),
 ]
-
-
-MOST_WORKERS = 1024
-"""Local processes of a command."""
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, max=1024, help="Local processes (default: as many as cores).")
+]
 
 
 def objective(text: str | None) -> Any:

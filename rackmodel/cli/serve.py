@@ -6,18 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli import serving_options
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, limits, words_of
 from rackmodel.cli.printing import echo, print_json, print_table
-from rackmodel.cli.serving_options import (
-    AcceptOption,
-    CacheOption,
-    DraftModelOption,
-    DraftsOption,
-    EngineOption,
-    ModelArg,
-    drafted,
-    per_token_lines,
-)
 from rackmodel.errors import InputError, check_once
 
 if TYPE_CHECKING:
@@ -35,14 +26,12 @@ WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]",
 
 def serve(
     architecture: ArchitectureArg,
-    model: ModelArg,
-    engine: EngineOption = "vllm",
-    isl: Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")] = 1024,
-    osl: Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")] = 1024,
+    model: serving_options.ModelArg,
+    engine: serving_options.EngineOption = "vllm",
+    isl: serving_options.PromptOption = 1024,
+    osl: serving_options.OutputOption = 1024,
     reuse: Annotated[float, typer.Option("--reuse", metavar="SHARE", min=0, max=1, help="Share of a prompt found in the cache.")] = 0.0,
-    least: Annotated[
-        float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
-    ] = 1.0,
+    least: serving_options.LeastOption = 1.0,
     concurrency: Annotated[
         str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
     ] = "",
@@ -59,14 +48,14 @@ def serve(
     ] = "1",
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",
-    kv: CacheOption = "",
+    kv: serving_options.CacheOption = "",
     pools: Annotated[bool, typer.Option("--pools", help="Try pools of prompts and of decodes on the machine, too.")] = False,
     prompts_on: Annotated[
         str, typer.Option("--prompts-on", metavar="MACHINE[:N]", help="Prompts have a machine of their own, of N accelerators.")
     ] = "",
-    drafts: DraftsOption = 0,
-    accept: AcceptOption = 0.0,
-    draft_model: DraftModelOption = "",
+    drafts: serving_options.DraftsOption = 0,
+    accept: serving_options.AcceptOption = 0.0,
+    draft_model: serving_options.DraftModelOption = "",
     minimize: Annotated[
         str, typer.Option("--minimize", metavar="OBJ", help="throughput (the most), energy, carbon, money, ttft or tpot.")
     ] = "throughput",
@@ -87,7 +76,7 @@ def serve(
     most = {name: quantity(value, "second", "--limit") for name, value in limits(limit).items()}
     sets, lengths = sets or [], (isl, osl, reuse)
     uneven = {"variation": (1.0 - least) / (1.0 + least) / 3.0**0.5}
-    service = _service(architecture, model, sets, engine, lengths, uneven | drafted(drafts, accept, draft_model))
+    service = _service(architecture, model, sets, engine, lengths, uneven | serving_options.drafted(drafts, accept, draft_model))
     if pools and prompts_on:
         raise InputError("says that prompts have pools already: leave --pools out", path="--prompts-on")
     own = _own_machine(prompts_on, model, sets, engine, lengths, uneven) if prompts_on else None
@@ -113,7 +102,7 @@ def serve(
         print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
     _print(answer, _asked(service))
-    _print_beside(answer.warnings, per_token_lines(emitted, paid), spread, launches)
+    _print_beside(answer.warnings, serving_options.per_token_lines(emitted, paid), spread, launches)
 
 
 def _print_beside(

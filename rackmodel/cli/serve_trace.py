@@ -9,18 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli import serving_options
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, output_file
 from rackmodel.cli.printing import echo, print_json, print_table
-from rackmodel.cli.serving_options import (
-    AcceptOption,
-    CacheOption,
-    DraftModelOption,
-    DraftsOption,
-    EngineOption,
-    ModelArg,
-    drafted,
-    per_token_lines,
-)
 from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,21 +30,19 @@ DRAWN = {"requests": "--requests", "isl": "--isl", "osl": "--osl", "least": "--l
 def serve_trace(
     said_by: typer.Context,
     architecture: ArchitectureArg,
-    model: ModelArg,
+    model: serving_options.ModelArg,
     trace: Annotated[
         Path | None, typer.Argument(metavar="TRACE.csv", help="Requests: arrival_s, prompt, output; none: --rate or --concurrency.")
     ] = None,
-    engine: EngineOption = "vllm",
+    engine: serving_options.EngineOption = "vllm",
     rate: Annotated[float | None, typer.Option("--rate", metavar="R", min=0, help="Poisson arrivals, requests a second.")] = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Clients that wait for their answers.")
     ] = None,
     requests: Annotated[int, typer.Option("--requests", metavar="N", min=1, max=10**6, help="Requests, where no file gives them.")] = 1000,
-    isl: Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")] = 1024,
-    osl: Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")] = 1024,
-    least: Annotated[
-        float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
-    ] = 1.0,
+    isl: serving_options.PromptOption = 1024,
+    osl: serving_options.OutputOption = 1024,
+    least: serving_options.LeastOption = 1.0,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of arrivals and lengths.")] = 0,
     tensor: Annotated[int, typer.Option("--tensor", min=1, help="Degree of tensor parallelism.")] = 1,
     pipeline: Annotated[int, typer.Option("--pipeline", min=1, help="Pipeline stages.")] = 1,
@@ -64,10 +53,10 @@ def serve_trace(
         int, typer.Option("--prompt-context", metavar="N", min=1, help="Tensor groups that share out new tokens of prompts.")
     ] = 1,
     precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
-    kv: CacheOption = "",
-    drafts: DraftsOption = 0,
-    accept: AcceptOption = 0.0,
-    draft_model: DraftModelOption = "",
+    kv: serving_options.CacheOption = "",
+    drafts: serving_options.DraftsOption = 0,
+    accept: serving_options.AcceptOption = 0.0,
+    draft_model: serving_options.DraftModelOption = "",
     sets: SetOption = None,
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.csv", help="Write every request's figures.")] = None,
@@ -88,7 +77,7 @@ def serve_trace(
     degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
     deployment = _deployment(**degrees, prompt_context=prompt_context)
     service = service_of(architecture, model, sets or (), engine, (isl, osl, 0.0), accelerators=deployment.accelerators)
-    service = replace(service, **drafted(drafts, accept, draft_model))
+    service = replace(service, **serving_options.drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
     told = [*doubts_of(workload_of(service, Widths())), *unmeasured(service.profile, service.machine)]
@@ -171,5 +160,5 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
     each, request = (format_si(found[f"joules_per_{one}"], "J", 3) for one in ("token", "request"))
     watts = format_si(found["joules"] / found["seconds"], "W", 3)
     echo(f"{format_si(found['joules'], 'J', 3)}, {watts} in the mean: {each} an output token, {request} a request")
-    for line in wrapped([*(f"warning: {one}" for one in told), *per_token_lines(emitted, paid)]):
+    for line in wrapped([*(f"warning: {one}" for one in told), *serving_options.per_token_lines(emitted, paid)]):
         echo(line)

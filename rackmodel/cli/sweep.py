@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, MinimizeOption, ProfileOption, SetOption, folder, objective
+from rackmodel.cli.options import JsonOption, MinimizeOption, ProfileOption, SetOption, WorkersOption, folder, objective
 from rackmodel.cli.printing import echo, print_json, tell
 from rackmodel.cli.progress import PointsLine
 from rackmodel.errors import InputError
@@ -39,9 +39,7 @@ def sweep(
     columns: Annotated[str | None, typer.Option("--columns", metavar="METRICS", help="More columns of the table, with commas.")] = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Local processes (default: as many as cores).")
-    ] = None,
+    workers: WorkersOption = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Solve on the workers of this dask.distributed scheduler.")
     ] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, folder
+from rackmodel.cli.options import JsonOption, WorkersOption, folder
 from rackmodel.cli.printing import echo, print_json
 from rackmodel.cli.progress import PointsLine
 
@@ -28,9 +28,7 @@ def validate(
     page: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a page: tables, parity plot, what each effect is worth.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Local processes (default: as many as cores).")
-    ] = None,
+    workers: WorkersOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
