@@ -155,7 +155,7 @@ def _all_systems(tables: CarbonTables) -> Finding:
     """Figure 5: logic and memory of two wafer systems, least and most DRAM, and of three generations of GPUs, by one fab model."""
     figures: dict[str, float] = {}
     small, _, large = tables.row("wafer.memoryx", "byte")
-    dram = float(tables.figure("wafer.dram", "gram/byte")) / 1e3
+    dram = tables.number("wafer.dram", "gram/byte") / 1e3
     for name, (logic, each) in _made().items():
         if name.startswith("cs"):
             figures |= {f"{name}, {size / TB:g} TB, kg": logic + size * dram for size in (small, large)}
@@ -208,7 +208,7 @@ def _arithmetic(tables: CarbonTables) -> Finding:
 
 
 def _f(tables: CarbonTables, name: str, unit: str = "") -> float:
-    return float(tables.figure(name, unit))
+    return tables.number(name, unit)
 
 
 CHECKS = (
