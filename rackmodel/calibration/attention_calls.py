@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.shares import left_out
 from rackmodel.cost.inside.attention import AttentionSizes, few_tokens, sizes_of
 from rackmodel.model.architecture import Architecture
@@ -17,7 +18,6 @@ from rackmodel.validation.attention import AttentionCase, case_of, operations_ov
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.words import Refused
 
-Array = NDArray[np.float64]
 Use = Literal["decode", "prefill", "forward", "backward"]
 
 

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.attention_calls import AttentionCalls
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, prefill_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 
-Array = NDArray[np.float64]
 Facts = DecodeAttention | PrefillAttention
 Numbers = tuple[str, ...]
 

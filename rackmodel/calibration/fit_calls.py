@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.call_kernels import KnownKernel
 from rackmodel.calibration.fit_passes import MOST, SteppedCurve, wait_of_pass
 from rackmodel.calibration.told_calls import told_calls
 from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
-
-Array = NDArray[np.float64]
 
 PRICE = 0.06  # what a range costs, in the sum of errors
 CALLS = 60  # that a range's price is meant for: of more it costs more

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
-
-Array = NDArray[np.float64]
 
 FOLDS = 5
 LOSS = 0.08  # errors beyond it count less and less

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
 from rackmodel.cost.inside.routing import ExpertLoad
@@ -21,8 +22,6 @@ from rackmodel.errors import InputError
 from rackmodel.model.grouped import Grouped
 from rackmodel.validation.experts import ExpertCase, layer_of, loads_of
 from rackmodel.validation.words import ExpertPrecisionWords
-
-Array = NDArray[np.float64]
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30

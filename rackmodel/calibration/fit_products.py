@@ -16,14 +16,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.products import Device, compute_seconds, lacking_seconds, launched, looped_rate, together
 from rackmodel.errors import InputError
 from rackmodel.model.dispatch import DispatchRule
 from rackmodel.model.resources import EagerLaunch, Products
-
-Array = NDArray[np.float64]
 
 OUTPUT_BYTES = 2.0  # products of every precision leave 16-bit results
 FOLDS = 5

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.vector import VectorKernel
-
-Array = NDArray[np.float64]
 
 LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 15

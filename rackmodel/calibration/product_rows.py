@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.csv_file import csv_table, no_column, text_of
 from rackmodel.errors import InputError, Where
 from rackmodel.validation.rows import PRECISIONS, TIMES
-
-Array = NDArray[np.float64]
 
 GPUS = ("system", "gpu", "device")
 WORDS = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", "float8": "fp8", "nvfp4": "fp4"}

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.cut_rows import CutRows, branch, least_of
 from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
 from rackmodel.cost.step.bounds.memory import Known, memory_of
@@ -34,8 +35,6 @@ from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.schedules import CHUNKED, FOLDED, TABLE, chunk_counts
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Cells = tuple[Ints, Ints]  # of a shape: plans, and places among its columns
 Wanted = Callable[[Array, Array, Array], NDArray[np.bool_]]
 """(seconds, joules, memory) of points, at least → whether they are worth a look."""

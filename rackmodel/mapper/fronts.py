@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.errors import InputError
 from rackmodel.mapper.blocks import Block, Blocks
 from rackmodel.mapper.free_layouts import TOGETHER as LAYOUTS_TOGETHER
@@ -25,8 +26,6 @@ from rackmodel.mapper.skyline import beaten, skyline
 from rackmodel.model.mapping import BLENDS
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Timed = Callable[[Sequence[Point]], list[Point]]
 NUMBER = 3  # of the block, in a point's order
 TOGETHER = 256  # points run between two looks at what is left

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.limits import SYMBOLS, UNITS, Limits
 from rackmodel.mapper.points import Point
@@ -17,8 +18,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import Room, capacity_for, room_of
 from rackmodel.units import byte_unit, bytes_text, capacity_text
 from rackmodel.watch import Watch
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.step.columns import Columns
 from rackmodel.mapper.blocks import PLAIN
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.listed import Asked, passed_over_in
 from rackmodel.model.schedules import TABLE, chunk_counts
-
-Ints = NDArray[np.int64]
 
 
 def numbers_passed_over(space: Mapspace) -> tuple[str, ...]:

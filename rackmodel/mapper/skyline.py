@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from rackmodel.arrays import Array, Ints
+
 SAME = 1e-11  # relative: figures this close are equal; a bound is that much below what it bounds
 PIECE = 4096  # points compared at once
 

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InputError
 from rackmodel.serving.requests import Schedule
 
-Array = NDArray[np.float64]
 LATEST_S = 2.0**33
 """Until when a clock of 53 bits tells microseconds: 272 years."""
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
@@ -25,7 +26,6 @@ from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps, joined_figures
 from rackmodel.units import bytes_text
 
-Array = NDArray[np.float64]
 ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the library that are one
 
 

@@ -25,11 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.serving.mixing import Queue, Train, wide
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from rackmodel.arrays import Array
+
 DENSE, MOST = 24, 4096.0
 STATES = np.unique(np.concatenate([np.arange(DENSE + 1.0), np.round(np.geomspace(DENSE, MOST, DENSE + 1))]))
 COUNTED, FEW = np.arange(65.0), 24.0

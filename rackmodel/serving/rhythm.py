@@ -26,11 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.serving.mixing import wide
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.steps import Served, StepFigures, Steps
 
-Array = NDArray[np.float64]
 MOST_PROMPTS = 64
 """Of a batch, that are drawn; more of them hardly vary."""
 

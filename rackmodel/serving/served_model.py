@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
@@ -42,7 +43,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
 from rackmodel.serving.replica import Replica, repeating, replica_of, serving_mapper
 from rackmodel.serving.step_layers import (
-    Bools,
     Programs,
     StepGraph,
     StepLayers,
@@ -54,7 +54,7 @@ from rackmodel.serving.step_layers import (
     sizings,
     stream_bytes,
 )
-from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps, joined_figures
+from rackmodel.serving.steps import Deployment, StepFigures, Steps, joined_figures
 from rackmodel.setting import setting_of
 
 FAR = 2.0**20

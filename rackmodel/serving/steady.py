@@ -31,6 +31,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.mixing import Queue, Train
@@ -39,7 +40,6 @@ from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
 from rackmodel.serving.steps import Served, Steps
 
-Array = NDArray[np.float64]
 ROUNDS, MOST_ROUNDS = 8, 64
 SHORT = 3.0
 """Tokens of an answer, up to which clients' groups stay as they fell."""

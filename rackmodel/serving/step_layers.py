@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
@@ -34,9 +35,8 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.sizes import array_value, sized_arrays
 from rackmodel.model.workload import Section, Serving, Tensor, Workload
-from rackmodel.serving.steps import Array, Steps
+from rackmodel.serving.steps import Steps
 
-Bools = NDArray[np.bool_]
 Programs = dict[object, Program]
 WALKS = ("decodes", "chunks")
 """Passes that walk a cache."""

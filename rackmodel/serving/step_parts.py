@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.ledger import Ledger
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import AMOUNTS, Array, StepFigures, Steps
+from rackmodel.serving.steps import AMOUNTS, StepFigures, Steps
 
 
 @dataclass(frozen=True, kw_only=True)

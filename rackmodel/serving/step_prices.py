@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.steps import STEP_FIELDS, StepFigures, Steps
 
-Array = NDArray[np.float64]
 MOST = 2048  # steps that are priced at once, with their ledger in memory
 
 

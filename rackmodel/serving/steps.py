@@ -12,11 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
-
-Array = NDArray[np.float64]
-
 
 DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context", "prompt_context")
 STEP_FIELDS = ("decodes", "new", "context", "prefill", "prompts", "before", "mesh")

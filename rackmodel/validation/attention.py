@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
@@ -26,7 +26,6 @@ from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LatentWords, MachineWords, PrecisionWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 SCORES = "A[b,g,q,s,t] = Q[b,s,g,q,e] * K[b,t,g,e]"
 WEIGHED = "Z[b,s,g,q,e] = A[b,g,q,s,t] * V[b,t,g,e]"
 FORMS = ((SCORES, True), (WEIGHED, False))

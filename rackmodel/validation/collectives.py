@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.network.collectives import best_collective, send
 from rackmodel.errors import InputError, nearest
 from rackmodel.inputs import machine_calls
@@ -24,7 +24,6 @@ from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, spelt, words
 
-Array = NDArray[np.float64]
 OPERATIONS = {
     "all_reduce": "all_reduce",
     "allreduce": "all_reduce",

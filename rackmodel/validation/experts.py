@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
@@ -20,7 +20,6 @@ from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 SKEWED = "power_law_"
 PARTS = ("up", "down")
 

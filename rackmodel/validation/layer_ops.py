@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
@@ -21,7 +21,6 @@ from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LayerOpWords, LayerWords, MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 ELEMENT_BYTES = 2.0
 BITS = 16
 TRUTH = {"true": 1.0, "false": 0.0}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.attention_calls import kernel_of
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
@@ -20,7 +20,6 @@ from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 Sizes = tuple[float, ...]
 NONE: Sizes = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)  # of the part that a step does not have
 BITS = 16

@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import eager_kernel_rows, isolated_kernel_rows, kernel_rows, looped_kernel_rows, product_kind
 from rackmodel.cost.inside.roofline import Row
@@ -29,7 +29,6 @@ from rackmodel.validation.unknowns import of_fit
 from rackmodel.validation.watts import gap_of, watts_row
 from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 PRODUCT, BATCHED = "Y[m,n] = X[m,k] * W[k,n]", "Y[b,m,n] = X[b,m,k] * Z[b,k,n]"
 PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
 VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}

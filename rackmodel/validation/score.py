@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.unknowns import Interval
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import unmeasured
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.cost.step.tasks.shared import Shared
@@ -37,7 +38,6 @@ from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWo
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}

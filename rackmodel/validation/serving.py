@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.requests import Requests, Schedule
@@ -42,7 +43,6 @@ from rackmodel.validation.servers import (
 from rackmodel.validation.unknowns import Interval
 from rackmodel.validation.words import Refused, words
 
-Array = NDArray[np.float64]
 MOST = 4096.0
 """Requests at once, where neither the cache nor the engine says fewer."""
 FULL = "full"

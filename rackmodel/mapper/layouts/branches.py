@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Part, Weights
 from rackmodel.mapper.layouts.layer_tables import SAVED, LayerTables
@@ -21,7 +22,6 @@ from rackmodel.mapper.layouts.min_sum import Table, least_sum
 from rackmodel.mapper.layouts.tensor_tables import SAVES
 from rackmodel.model.layout import Choice
 
-Array = NDArray[np.float64]
 Moved = list[tuple[str, dict[str, Array]]]  # (operation, part → [values] seconds on a lane)
 Left = dict[str, NDArray[np.bool_]]  # variable → [values, nodes] whether it is left
 Moves = tuple[tuple[float, float, float, float, float], ...]  # µ · first + second · seconds, λ · third + fourth, η + fifth

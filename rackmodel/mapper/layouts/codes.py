@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.model.conversion import effort
 from rackmodel.model.copies import before_gather
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, Placement, is_shard, merge
 
 Codes = NDArray[np.int32]
-Array = NDArray[np.float64]
 _NEVER = 1000  # more shards, and more of an effort, than any layout has
 Move = Callable[[Layout, Layout], tuple[float, float]]
 

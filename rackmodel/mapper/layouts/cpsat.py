@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.mapper.layouts.factors import Array, Cap, Factor, Factors, TooLarge
+from rackmodel.arrays import Array
+from rackmodel.mapper.layouts.factors import Cap, Factor, Factors, TooLarge
 from rackmodel.mapper.layouts.interfaces import Index
 from rackmodel.mapper.layouts.weights import Weights
 from rackmodel.watch import UNWATCHED, Watch

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
 from rackmodel.cost.program.local_ops import (
@@ -50,7 +50,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Op, Tensor
 
-Array = NDArray[np.float64]
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
 
 

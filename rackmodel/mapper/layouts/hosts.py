@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.local_ops import has_backward
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.items import launched
@@ -28,7 +29,6 @@ from rackmodel.mapper.layouts.tensor_tables import Spend
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
-Array = NDArray[np.float64]
 COPIES = 4  # of a tensor for each that makes, reads or keeps it, to see whether a host may matter at all
 
 

@@ -17,6 +17,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.step.tasks.pricer import Pricer
@@ -32,7 +33,6 @@ from rackmodel.model.layout import Layout
 from rackmodel.model.workload import Op, Workload
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 
-Array = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 CELLS = 5e6  # of a group's table
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 
-Array = NDArray[np.float64]
 PARTS = ("forward", "backward", "reduced", "spread", "tail")
 
 

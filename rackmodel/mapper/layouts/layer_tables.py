@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward
@@ -43,8 +44,6 @@ from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Section, Tensor, one_section
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Fits = dict[str, NDArray[np.bool_]]
 Known = dict[object, Any]
 Attained = tuple[dict[str, Choice], dict[str, str]]

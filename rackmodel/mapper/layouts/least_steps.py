@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.bounds.memory import in_flight
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
@@ -36,7 +36,6 @@ from rackmodel.model.schedules import FOLDED, SPLIT, TABLE, chunk_counts
 from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
 PLAIN = "1f1b"
 REFINED = (Case.fitting, Case.in_time)
 TOGETHER = 0.005  # columns that far from the least are refined with it

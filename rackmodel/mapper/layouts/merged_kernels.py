@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.fusion import summed_axes, sums_before_norms
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.merged import RUNS, products_alike, run_of, side_by_side, statistics_alike, summed_message
@@ -30,7 +31,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Merged
 from rackmodel.model.workload import Op, Workload
 
-Array = NDArray[np.float64]
 Pair = tuple[Any, Any]
 Figures = tuple[Any, ...]  # of a change, in its order
 Share = Callable[[Sequence[tuple[str, Task]]], float]

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 CAN = ("1f1b", "gpipe")
 ONCE = ("first", "last", "spread", "tail", "update")
 FIRST, LAST, SPREAD, TAIL, UPDATE = range(len(ONCE))

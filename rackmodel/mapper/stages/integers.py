@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.clock.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
-from rackmodel.mapper.stages.cut_problem import CAN, ONCE, Array, CutProblem, Ints, by_policy, check_problem
+from rackmodel.mapper.stages.cut_problem import CAN, ONCE, CutProblem, by_policy, check_problem
 
 NEVER = 1 << 60  # a stage that does not fit
 SECONDS_SCALE = 2.0**53  # integers in a step run on one device

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.arrays import Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.needs import held_by, levels, needs_of, runs_of
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.stages.cut_problem import Ints
+from rackmodel.arrays import Ints
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
 
