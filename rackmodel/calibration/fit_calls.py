@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rackmodel.arrays import Array
 from rackmodel.calibration.call_kernels import KnownKernel
 from rackmodel.calibration.fit_passes import MOST, SteppedCurve, wait_of_pass
+from rackmodel.calibration.shares import FOLDS
 from rackmodel.calibration.told_calls import told_calls
 from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
@@ -31,7 +32,6 @@ ALONE = 4.0  # times it, for a range of one size
 FLATTEST = 1e-15  # s/byte: what a line of no slope is written as
 STEEPEST = 64.0  # times the slope of the largest calls, at most: one disturbed call of little makes no kernel
 LEAST_SIZES = 5
-FOLDS = 5
 JUST_BELOW = 0.999  # of a size that the next kernel does
 ROUNDS = 4  # of weighing calls by their errors
 NEAR = 0.04  # error below which a call counts in full

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.arrays import Array
+from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.shares import FOLDS
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
 
-FOLDS = 5
-LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 20
 RANGES = {  # least, beginning and most of what a fit may find
     "start_s": (1e-6, 15e-6, 90e-6),
@@ -72,16 +71,9 @@ def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds:
 
 
 def _fitted(names: Sequence[str], element: float, mode: ExchangeMode, exchange: TokenExchange, seconds: Array) -> ExchangeTimes:
-    from scipy.optimize import least_squares
-
     low, begin, high = np.log(np.array([RANGES[name] for name in names])).T
-
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(exchange_seconds(_times(names, element, logs), mode, exchange) / seconds))
-
-    begin = np.clip(begin, low + 1e-6, high - 1e-6)
-    found: Any = least_squares(residual, begin, bounds=(low, high), loss="soft_l1", f_scale=LOSS)
-    return _times(names, element, found.x)
+    _, found = fit_logs(lambda logs: exchange_seconds(_times(names, element, logs), mode, exchange), seconds, [begin], (low, high))
+    return _times(names, element, found)
 
 
 def _times(names: Sequence[str], element: float, logs: Array) -> ExchangeTimes:

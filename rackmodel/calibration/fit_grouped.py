@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.arrays import Array
+from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
 from rackmodel.cost.inside.routing import ExpertLoad
@@ -141,34 +142,24 @@ def _free(calls: ExpertCalls) -> tuple[str, ...]:
     return tuple(name for name in RANGES if name not in left_out | ({"spread_s"} if len(ranks) == 1 else set()))
 
 
-def _least(calls: ExpertCalls) -> tuple[float, Grouped]:
+def _least(calls: ExpertCalls, begins: Sequence[Mapping[str, float]] = BEGIN) -> tuple[float, Grouped]:
     """(cost, facts) of the best fit from every begin: some rows end in a valley from one where all rows do not."""
-    return min((_least_from(calls, begin) for begin in BEGIN), key=lambda found: found[0])
-
-
-def _least_from(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, Grouped]:
-    """(cost, facts) of one fit."""
-    from scipy.optimize import least_squares
-
-    names, ranges = _free(calls), dict(RANGES)
+    names, ranges, cached = _free(calls), dict(RANGES), dict[str, float]()
     if calls.cache:
         names, bandwidth = (*names, *REUSE), calls.device.bandwidth
         ranges |= {
             name: (unit * least, unit * most)
             for name, unit, (least, most) in zip(REUSE, (calls.cache, bandwidth), (OF_CACHE, OF_MEMORY), strict=True)
         }
-        begin = {**begin, "reuse_bytes": 0.7 * calls.cache, "reuse_bytes_per_s": 4.0 * bandwidth}
+        cached = {"reuse_bytes": 0.7 * calls.cache, "reuse_bytes_per_s": 4.0 * bandwidth}
     low, high = np.log(np.array([ranges[name] for name in names])).T
 
     def facts(logs: Array) -> Grouped:
         return calls.like.model_copy(update=dict(zip(names, map(float, np.exp(logs)), strict=True)))
 
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(calls.predict(facts(logs)) / calls.measured))
-
-    start = np.clip(np.log([begin[name] for name in names]), low + 1e-6, high - 1e-6)
-    found: Any = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS, max_nfev=60)
-    return float(found.cost), facts(found.x)
+    starts = [np.log([{**begin, **cached}[name] for name in names]) for begin in begins]
+    cost, found = fit_logs(lambda logs: calls.predict(facts(logs)), calls.measured, starts, (low, high), loss=LOSS, steps=60)
+    return cost, facts(found)
 
 
 def like_of(said: ExpertPrecisionWords) -> Grouped:
