@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.attention_calls import AttentionCalls
 from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import dealt
@@ -176,7 +175,7 @@ def _error(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arra
     return np.abs(predict(facts, device, calls) / calls.seconds - 1)
 
 
-def _folds(calls: AttentionCalls) -> Sequence[NDArray[np.bool_]]:
+def _folds(calls: AttentionCalls) -> Sequence[Bools]:
     """Rows held out together: whole (key heads, query heads, head size, sequences), of training whole lengths, dealt in a fixed order; of
     calls that are alike in these every fifth."""
     sizes = calls.sizes

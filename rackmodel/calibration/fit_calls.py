@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.call_kernels import KnownKernel
 from rackmodel.calibration.fit_passes import MOST, SteppedCurve, wait_of_pass
 from rackmodel.calibration.shares import FOLDS
@@ -77,13 +76,13 @@ class CallCurve:
         volume, seconds = told_calls(self.volume, self.seconds, self.others, self.flattest)
         return replace(self, volume=np.append(self.volume, volume), seconds=np.append(self.seconds, seconds))
 
-    def held(self, fold: int) -> NDArray[np.bool_]:
+    def held(self, fold: int) -> Bools:
         """[n] calls of the sizes that a fold holds out; of fewer than two others, none."""
         sizes = np.unique(self.volume)
         kept = len(sizes) - len(sizes[fold::FOLDS]) >= 2
         return np.isin(self.volume, sizes[fold::FOLDS] if kept else sizes[:0])
 
-    def of(self, which: NDArray[np.bool_]) -> CallCurve:
+    def of(self, which: Bools) -> CallCurve:
         """Some of its calls."""
         return replace(self, volume=self.volume[which], seconds=self.seconds[which])
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import FOLDS
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
@@ -54,10 +53,10 @@ def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds:
         raise InputError(f"{len(seconds)} exchanges of mode {mode}: want {LEAST_ROWS} or more")
     names = FREE["low_latency" if mode == "low_latency" else "normal", bool(np.max(exchange.nodes) > 1) and mode == "low_latency"]
 
-    def fitted(which: NDArray[np.bool_]) -> ExchangeTimes:
+    def fitted(which: Bools) -> ExchangeTimes:
         return _fitted(names, ELEMENTS[way], mode, exchange.only(which), seconds[which])
 
-    def error(times: ExchangeTimes, which: NDArray[np.bool_]) -> Array:
+    def error(times: ExchangeTimes, which: Bools) -> Array:
         return np.asarray(np.abs(exchange_seconds(times, mode, exchange.only(which)) / seconds[which] - 1))
 
     every = np.ones(len(seconds), dtype=bool)

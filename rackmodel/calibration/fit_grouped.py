@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
@@ -97,7 +96,7 @@ class ExpertCalls:
         """[rows] seconds."""
         return call_seconds(facts, self.device, self.layer, self.load)
 
-    def only(self, which: NDArray[np.bool_]) -> ExpertCalls:
+    def only(self, which: Bools) -> ExpertCalls:
         """Some of the rows."""
         shapes = tuple(shape for shape, keep in zip(self.shapes, which, strict=True) if keep)
         return replace(self, layer=self.layer.at(which), load=self.load.at(which), measured=self.measured[which], shapes=shapes)

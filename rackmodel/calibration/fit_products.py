@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.calibration.shares import dealt
@@ -198,7 +197,7 @@ def layers_of(rows: ProductRows) -> Iterator[tuple[float, list[int]]]:
             yield from ((float(width), list(some)) for some in itertools.islice(every, MOST_SUMS))
 
 
-def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
+def _folds(rows: ProductRows) -> list[Bools]:
     """Rows held out together: whole shapes (n, k), dealt in a fixed order; of rows of one shape every fifth."""
     shapes = np.unique(np.stack([rows.n, rows.k]), axis=1, return_inverse=True)[1].ravel()
     return list(dealt(shapes))

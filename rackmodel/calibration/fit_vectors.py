@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
@@ -43,7 +42,7 @@ class VectorRows:
     waited: bool = False
     at_once: float = 0.0
 
-    def only(self, which: NDArray[np.bool_]) -> VectorRows:
+    def only(self, which: Bools) -> VectorRows:
         """Some of them."""
         shapes = [shape for shape, keep in zip(self.shapes, which, strict=True) if keep]
         own = {name: getattr(self, name)[which] for name in ("rows", "moved", "seconds")}

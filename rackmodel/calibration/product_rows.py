@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.csv_file import csv_table, no_column, text_of
 from rackmodel.errors import InputError, Where
 from rackmodel.validation.rows import PRECISIONS, TIMES
@@ -35,7 +34,7 @@ class ProductRows:
     def __len__(self) -> int:
         return len(self.seconds)
 
-    def only(self, which: NDArray[np.bool_]) -> ProductRows:
+    def only(self, which: Bools) -> ProductRows:
         """Some of the rows."""
         return ProductRows(
             gpu=self.gpu,

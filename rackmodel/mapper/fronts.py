@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.errors import InputError
 from rackmodel.mapper.blocks import Block, Blocks
 from rackmodel.mapper.free_layouts import TOGETHER as LAYOUTS_TOGETHER
@@ -53,7 +52,7 @@ class Open:
     flat: Ints
     blocks: dict[int, Block]
 
-    def only(self, keep: NDArray[np.bool_] | Ints) -> Open:
+    def only(self, keep: Bools | Ints) -> Open:
         """Some of them."""
         order = self.order[keep]
         blocks = {int(number): self.blocks[int(number)] for number in np.unique(order[:, NUMBER])}
@@ -109,7 +108,7 @@ def first_hopes(free: FreeLayouts, limits: Limits, front: Sequence[Point], figur
     return free.first(order, forget=True)
 
 
-def _depths(values: Array, open_: NDArray[np.bool_]) -> Array:
+def _depths(values: Array, open_: Bools) -> Array:
     """How many fronts lie before a point, as far as that matters; inf where it is not open."""
     found = np.full(values.shape[1], np.inf)
     rest, depth, many = np.flatnonzero(open_), 0.0, 0
@@ -155,7 +154,7 @@ class _Hopes:
         """All of them."""
         return self._joined([self._of(block) for block in self.space.walk(self._wanted, first=self.first)])
 
-    def _wanted(self, seconds: Array, joules: Array, memory: Array) -> NDArray[np.bool_]:
+    def _wanted(self, seconds: Array, joules: Array, memory: Array) -> Bools:
         """Whether points of such bounds are among them."""
         seconds, joules, memory = np.broadcast_arrays(seconds, joules, memory)
         found = self.space.limits.open(seconds, joules)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.limits import SYMBOLS, UNITS, Limits
 from rackmodel.mapper.points import Point
@@ -36,7 +35,7 @@ class Nearest:
         return over, self.host if over else self.need
 
 
-def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[NDArray[np.bool_], InfeasibleError | None]:
+def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[Bools, InfeasibleError | None]:
     """([plans] whether what lives above the accelerators fits its level, why none does). home: level → [plans] bytes."""
     fits = np.ones(plans, dtype=bool)
     problem: InfeasibleError | None = None

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array, Ints
+from rackmodel.arrays import Array, Bools, Ints
 
 SAME = 1e-11  # relative: figures this close are equal; a bound is that much below what it bounds
 PIECE = 4096  # points compared at once
 
 
-def beaten(values: Array, by: Array) -> NDArray[np.bool_]:
+def beaten(values: Array, by: Array) -> Bools:
     """[points] whether one of `by` is as good in every figure."""
     found = np.zeros(values.shape[1], dtype=bool)
     for first in range(0, values.shape[1], PIECE):

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from math import ceil, inf, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.step_table import Extent, StepTable
@@ -42,7 +41,7 @@ class DrawnRuns:
     decoding_s: Array
     queue_s: Array
     watts: Array
-    growing: NDArray[np.bool_]
+    growing: Bools
 
     @classmethod
     def of(cls, rows: dict[int, tuple[float, ...]]) -> DrawnRuns:

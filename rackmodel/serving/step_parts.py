@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.ledger import Ledger
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import AMOUNTS, StepFigures, Steps
@@ -23,7 +22,7 @@ class StepPart:
 
     model: ServedModel
     steps: Steps
-    captured: NDArray[np.bool_] | None
+    captured: Bools | None
     times: Array | None = None
 
 

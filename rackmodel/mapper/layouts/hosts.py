@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.program.local_ops import has_backward
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.items import launched
@@ -58,7 +57,7 @@ class LayerHost:
 
     parts: tuple[Part, ...]
     seconds: float
-    matters: NDArray[np.bool_]
+    matters: Bools
 
     @classmethod
     def of(cls, layer: Layer) -> LayerHost:

@@ -18,9 +18,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.fusion import summed_axes, sums_before_norms
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.merged import RUNS, products_alike, run_of, side_by_side, statistics_alike, summed_message
@@ -73,7 +72,7 @@ class MergedLayer:
     strategies: dict[str, tuple[Strategy, ...]]
     plan: Callable[[dict[str, Strategy]], Plan]
     tasks: Callable[[Op, Plan], list[Task]]
-    degrees: NDArray[np.int64]
+    degrees: Ints
     spend: Callable[[Task], Pair]
     unknown: Callable[[Task], Pair]
     tail: tuple[int, ...] = ()

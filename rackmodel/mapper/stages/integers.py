@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.arrays import Array, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.clock.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
 from rackmodel.mapper.stages.cut_problem import CAN, ONCE, CutProblem, by_policy, check_problem
@@ -33,8 +32,8 @@ class IntegerProblem:
     forward: Ints
     once: Ints
     joules: Ints
-    allowed: NDArray[np.bool_]
-    uses: NDArray[np.bool_]
+    allowed: Bools
+    uses: Bools
     saved: Ints
     working: Ints
     gathered: Ints
