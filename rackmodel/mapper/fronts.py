@@ -21,13 +21,14 @@ from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
-from rackmodel.mapper.skyline import beaten, skyline
 from rackmodel.model.mapping import BLENDS
 from rackmodel.watch import Watch
 
 Timed = Callable[[Sequence[Point]], list[Point]]
 NUMBER = 3  # of the block, in a point's order
 TOGETHER = 256  # points run between two looks at what is left
+SAME = 1e-11  # relative: figures this close are equal; a bound is that much below what it bounds
+PIECE = 4096  # points compared at once
 FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS, "money")
 """What a front may be of."""
 
@@ -206,3 +207,28 @@ def _front(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]
             kept.append(point)
             best = np.hstack([best, own])
     return kept
+
+
+def beaten(values: Array, by: Array) -> Bools:
+    """[points] whether one of `by` is as good in every figure. values, by: [figures, points]."""
+    found = np.zeros(values.shape[1], dtype=bool)
+    for first in range(0, values.shape[1], PIECE):
+        some = values[:, None, first : first + PIECE] * (1 + SAME)
+        found[first : first + PIECE] = (by[:, :, None] <= some).all(axis=0).any(axis=0)
+    return found
+
+
+def skyline(values: Array) -> Ints:
+    """Numbers of the points that no other beats or equals, by ascending first figure; of equals the first. values: [figures, points]."""
+    order = np.lexsort(values[::-1])
+    found: list[int] = []
+    best = np.zeros((len(values), 0))
+    for first in range(0, len(order), PIECE):
+        some = order[first : first + PIECE]
+        some = some[~beaten(values[:, some], best)]
+        while some.size:  # the first in order is beaten by none after it
+            found.append(int(some[0]))
+            mine = values[:, some[:1]]
+            best = np.hstack([best, mine])
+            some = some[1:][~beaten(values[:, some[1:]], mine)]
+    return np.array(found, dtype=np.int64)
