@@ -30,7 +30,7 @@ from rackmodel.model.mapping import MapperSpec as Mapper
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.studies.ask import Inputs, sweep_points
+from rackmodel.studies.ask import Inputs, Said, sweep_points
 from rackmodel.studies.run import Points, Progress
 from rackmodel.units import parse_quantity
 from rackmodel.watch import Watch
@@ -57,7 +57,6 @@ __all__ = [
     "sweep",
 ]
 
-Said = str | Path | Mapping[str, Any]
 Settings = Mapping[str, Any]
 READERS = {"architecture": read_architecture, "workload": read_workload, "mapper": read_mapper, "mapping": read_mapping}
 

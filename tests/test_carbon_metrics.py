@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from rackmodel import api
 from rackmodel.carbon import lifetime, metrics
-from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage, carbon_weights, footprint
+from rackmodel.carbon.assess import carbon_weights, footprint
 from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.flips import flips
+from rackmodel.carbon.job import ACTIVE, LIFETIME, Usage
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.ranges import Ranged, factor, fixed
 from rackmodel.carbon.trace import placed, read_trace

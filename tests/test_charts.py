@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from rackmodel.report.charts import (
-    energy_breakdown,
-    latency_breakdown,
-    save_chart,
-    series_chart,
-    stacked_series_chart,
-    study_chart,
-    with_places,
-)
-from rackmodel.report.drawing import chart_svg
+from rackmodel.report.charts import energy_breakdown, latency_breakdown, series_chart, stacked_series_chart, study_chart, with_places
+from rackmodel.report.drawing import chart_svg, save_chart
 from rackmodel.report.page import html_page
 from rackmodel.report.result_page import result_page
 from rackmodel.report.saved import saved

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rackmodel.inputs import read_study
-from rackmodel.report.charts import save_chart, study_chart
+from rackmodel.report.charts import study_chart
+from rackmodel.report.drawing import save_chart
 from rackmodel.studies.ask import FILE
 from rackmodel.studies.metrics import FAMILIES, METRICS, metric
 from rackmodel.studies.plan import plan_points

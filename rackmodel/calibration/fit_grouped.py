@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
+from rackmodel.calibration.fit_products import CLEARLY, OF_MEMORY, REUSE
 from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
@@ -38,10 +39,7 @@ RANGES = {  # least and most that a fit may find
     "moving": (0.02, 3.0),
     "unaligned": (0.005, 1.0),  # rows of 44 bytes in Triton's kernels at 8 bit: twenty to a hundred times as slow
 }
-REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.1, 1.5)  # of the cache that a loop finds its weights in, least and most
-OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
-CLEARLY = 0.9  # of the cost without, for a kernel whose loops find weights in the cache
 COMMON = {"start_s": 20e-6, "spread_s": 5e-6, "unaligned": 0.3}
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
     {**COMMON, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},

@@ -116,7 +116,8 @@ def _hours(machine: Architecture, job: Amounts, path: Path) -> dict[str, Any]:
 def write_job(data: dict[str, Any], where: Path) -> list[Path]:
     """carbon.csv, a row a grid, and the chart of the shares."""
     from rackmodel.report.carbon import SHARES
-    from rackmodel.report.charts import save_chart, stacked_series_chart
+    from rackmodel.report.charts import stacked_series_chart
+    from rackmodel.report.drawing import save_chart
 
     rows = []
     for place in data["places"]:

@@ -200,7 +200,8 @@ def _say(what: str) -> None:
 
 def _write_flips(flips: dict[str, list[dict[str, Any]]], where: Path) -> list[Path]:
     """Of each verdict that an input turns: how far the finding is from its other verdict, over the input."""
-    from rackmodel.report.charts import flip_chart, save_chart
+    from rackmodel.report.charts import flip_chart
+    from rackmodel.report.drawing import save_chart
 
     written = []
     stems = stems_of([f"flip {name}" for name in flips], ("points", "findings"))
@@ -325,7 +326,8 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:
     """Every figure as chart and CSV, the points and the findings as CSV."""
-    from rackmodel.report.charts import save_chart, study_chart, with_places
+    from rackmodel.report.charts import study_chart, with_places
+    from rackmodel.report.drawing import save_chart
     from rackmodel.studies.finding_charts import beside
     from rackmodel.studies.run import chart_unit
 

@@ -39,7 +39,8 @@ def write_results(
     """Mapping, ledger and answer of each result, the charts of all and a page with everything, in one folder. names: what the files of
     each begin with, where there are several (default: its mapper) · asked: the inputs of each, which later commands ask again · beside:
     front, run and launch, where there is one result."""
-    from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
+    from rackmodel.report.charts import energy_breakdown, latency_breakdown
+    from rackmodel.report.drawing import save_chart
     from rackmodel.report.result_page import result_page
     from rackmodel.report.saved import saved, saved_json
     from rackmodel.report.tables import ledger_csv
@@ -78,7 +79,8 @@ def _sketched(result: Result, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:
     """The loop nests of a result as text and as a picture of what each waits for; nothing where it has none."""
-    from rackmodel.report.charts import save_chart, study_chart
+    from rackmodel.report.charts import study_chart
+    from rackmodel.report.drawing import save_chart
     from rackmodel.report.nests import all_nests, time_rows
 
     nests = result.nests

@@ -496,6 +496,3 @@ def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
         yield at, min(at + first, count)
         at += first
         first = min(size, first * 2)
-
-
-__all__ = ["Found", "Question", "search_space"]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rackmodel.model.result import Result
 from rackmodel.report.bars import bars_chart
-from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
+from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES
 from rackmodel.report.tables import COMPONENTS, format_percent, format_si, machine_words, mapping_words, several_machines, si_scale
 
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
@@ -24,7 +24,6 @@ WIDE, EDGE, LINE = 8.0, 0.06, 84
 T = TypeVar("T")
 FIGURE_UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s"}
 FIGURE_WORDS = {"joules": "energy", "seconds": "occupancy", "exposed_seconds": "latency", "amount": "amount"}
-__all__ = ["energy_breakdown", "flip_chart", "latency_breakdown", "save_chart", "series_chart", "stacked_series_chart", "study_chart"]
 
 
 # -- results -----------------------------------------------------------------------------------------------------------

@@ -68,6 +68,3 @@ class StepPrices:
 def _keyed(steps: Steps) -> list[tuple[bytes, Array]]:
     table = np.stack([np.asarray(getattr(steps, name), dtype=np.float64) for name in STEP_FIELDS], axis=1)
     return [(one.tobytes(), one) for one in table]
-
-
-__all__ = ["StepPrices"]

@@ -323,6 +323,3 @@ def _joined(parts: Sequence[Weighed]) -> list[Weighed]:
         known = found.get(open_)
         found[open_] = Weighed(open_, *(mine if known is None else (a + b for a, b in zip(known.figures, mine, strict=True))))
     return list(found.values())
-
-
-__all__ = ["FAR", "HERE", "NEAR", "NEARER", "Branches", "Column", "Left", "Moves", "Nodes"]

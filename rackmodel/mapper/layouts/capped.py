@@ -19,8 +19,9 @@ import numpy as np
 from rackmodel.arrays import Array
 from rackmodel.mapper.layouts.cpsat import SECONDS, CpSatSolution, solve_cpsat
 from rackmodel.mapper.layouts.eliminate import Bucket, FactorTable, aligned, buckets, coarser, eliminate
-from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.mapper.layouts.factors import Factors
 from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import GRID, Weights
 from rackmodel.watch import UNWATCHED, Watch
 

@@ -247,6 +247,3 @@ class Cases:
         """Whether a section shares a weight with another, which a stage that has both holds once."""
         every = [set(section.workload.weights) for section in self.job.workload.sections]
         return any(every[number] & other for y, other in enumerate(every) if y != number)
-
-
-__all__ = ["Case", "Cases", "Row", "Run", "Shape", "Told"]

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.arrays import Array
-from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.mapper.layouts.factors import Factors
 from rackmodel.mapper.layouts.interfaces import Index
 from rackmodel.mapper.layouts.refinement import Refinement
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import Weights, prices
 
 CELLS = 5e7

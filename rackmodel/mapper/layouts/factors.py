@@ -40,7 +40,7 @@ from rackmodel.mapper.layouts.min_sum import Table, least_of_operations
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.region_savings import priced
-from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables
 from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
@@ -493,6 +493,3 @@ class FactorBuilder:
 def _runs_forward(task: Task) -> bool:
     """Whether a task is of an operation's forward pass, or runs it again."""
     return task.kind == "op" and task.phase in ("forward", "recompute")
-
-
-__all__ = ["HOMES", "Array", "Cap", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]

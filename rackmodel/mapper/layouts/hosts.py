@@ -106,6 +106,3 @@ def _operations(layer: Layer) -> dict[str, Array]:
                 each[int(part_of(task, "device", layer.workload) == "weight"), number] += starts(layer, task)
         found[name] = each
     return found
-
-
-__all__ = ["LayerHost", "starts"]

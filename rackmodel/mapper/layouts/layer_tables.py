@@ -465,6 +465,3 @@ def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     mesh = OpenMesh.of(any_degree, workload, subs, (2, 2), (2, 1), 2)  # type: ignore[arg-type]
     asked = one.model_copy(update={"uneven": open_.mapper.uneven})
     return LayoutProblem(asked, workload, mesh, open_.recompute)  # type: ignore[arg-type]
-
-
-__all__ = ["SAVED", "Attained", "Fits", "Known", "LayerTables", "Part"]

@@ -298,6 +298,3 @@ class LeastSteps:
 def _no_more(one: tuple[float, float, bool], other: tuple[float, float, bool]) -> bool:
     """Whether a shape's bounds are no more than another's: its passes, what it holds, and what slows it."""
     return one[0] <= other[0] and one[1] <= other[1] and one[2] >= other[2]
-
-
-__all__ = ["LeastSteps", "Placed", "Seen"]

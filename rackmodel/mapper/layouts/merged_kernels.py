@@ -372,6 +372,3 @@ def _added(one: Sequence[Any], other: Sequence[Any]) -> Figures:
 def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for count in range(len(axes) + 1):
         yield from itertools.combinations(axes, count)
-
-
-__all__ = ["Change", "MergedLayer"]

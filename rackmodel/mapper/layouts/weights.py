@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.arrays import Array
-from rackmodel.mapper.layouts.factors import Factor, Factors
+from rackmodel.mapper.layouts.factors import Factors
 
 GRID = 2.0**-40
 
@@ -82,6 +82,3 @@ def corners(solve: Callable[[Weights], Answer | None], point: Callable[[Answer],
 
     between(ends[0], ends[1], 0)
     return [*found, ends[1]]
-
-
-__all__ = ["ENERGY", "LATENCY", "Factor", "Weights", "corners", "prices", "total"]
