@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import Job
@@ -90,9 +90,9 @@ def _held(exact: ExactStep) -> dict[str, float]:
 class Prices:
     """N mappings priced at once: [n] seconds, joules, and bytes on the fullest accelerator, in the order given."""
 
-    latency_s: NDArray[np.float64]
-    energy_j: NDArray[np.float64]
-    memory_bytes: NDArray[np.float64]
+    latency_s: Array
+    energy_j: Array
+    memory_bytes: Array
 
 
 def price(architecture: Architecture, workload: Workload, mappings: Sequence[MappingSpec], *, profile: str | None = None) -> Prices:

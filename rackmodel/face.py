@@ -30,7 +30,7 @@ from rackmodel.model.mapping import MapperSpec as Mapper
 from rackmodel.model.mapping import MappingSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.studies.ask import Inputs, sweep_points
+from rackmodel.studies.ask import Inputs, Said, sweep_points
 from rackmodel.studies.run import Points, Progress
 from rackmodel.units import parse_quantity
 from rackmodel.watch import Watch
@@ -57,7 +57,6 @@ __all__ = [
     "sweep",
 ]
 
-Said = str | Path | Mapping[str, Any]
 Settings = Mapping[str, Any]
 READERS = {"architecture": read_architecture, "workload": read_workload, "mapper": read_mapper, "mapping": read_mapping}
 
@@ -214,7 +213,7 @@ def _inputs(architecture: Any, workload: Any, third: Any, kind: str, settings: S
     """The three inputs as objects. Settings reach what is read here. Raises InputError where an object would have to change."""
     texts = _texts(architecture, workload, *([] if third is None else [third]))
     if texts is not None:
-        said = {kind: text for text in texts[2:]}
+        said = {kind: texts[2]} if third is not None else {}
         inputs = read_inputs(texts[0], texts[1], **said, sets=_sets(settings))
         return inputs.architecture, inputs.workload, inputs.mapper if kind == "mapper" else inputs.mapping
     if settings:
@@ -232,7 +231,7 @@ def _show_in_notebooks() -> None:
     def shown(maker: str) -> Any:
         return lambda one: getattr(import_module("rackmodel.report.notebook"), maker)(one)
 
-    inputs = {Architecture: "architecture", Workload: "workload", Mapper: "mapper"}  # whose repr is a key of what is remembered
+    inputs = dict.fromkeys((Architecture, Workload, Mapper), "input")  # whose repr is a key of what is remembered
     answers = {Result: "result", Answer: "answer", Ledger: "ledger", Points: "points"}
     for kinds, text in ((inputs, "__str__"), (answers, "__repr__")):
         for kind, name in kinds.items():

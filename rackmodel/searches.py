@@ -57,7 +57,7 @@ from rackmodel.setting import at_pace, local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
-    from rackmodel.carbon.assess import Usage
+    from rackmodel.carbon.job import Usage
 
 MOST = 10_000
 """Mappings that a search returns at most: each comes with its ledger."""
@@ -272,8 +272,9 @@ def objective_of(name: str, architecture: Architecture, usage: Usage | None = No
     if name in ("carbon", *BLENDS) and architecture.site is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if name in BLENDS:
-        from rackmodel.carbon.assess import Usage, carbon_weights  # of bills alone, and slow to load
+        from rackmodel.carbon.assess import carbon_weights  # of bills alone, and slow to load
         from rackmodel.carbon.bill import bill_of
+        from rackmodel.carbon.job import Usage
 
         bill = bill_of(architecture, tables_of(architecture), fab or "act", (usage or Usage()).boundaries)
         return Objective(name, *carbon_weights(architecture, bill, grids_of(architecture), static_watts(architecture), usage))

@@ -173,7 +173,7 @@ _FACTORS = {
 """Units that the library's files are written in, by dimension, to the last bit as pint has them (tests/test_inputs_yaml.py): to load pint
 takes longer than most commands."""
 
-_FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
+QUANTITY_FORM = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
 _UNIT = re.compile(r"(?:[A-Za-zµμ_()\s]|/(?!\s*/)|\*(?!\*)|(?:\^|\*\*)-?[1-4](?!\d|\^|\*\*))+")
 _LONGEST_UNIT = 40
 _NUMBER = re.compile(r"\d+\.?\d*(?:[eE][+-]?\d{1,2})?", re.A)
@@ -190,7 +190,7 @@ _CASES = {word.lower(): word for word in (*_SMALL, *_LARGE, "KiB", "MiB", "GiB",
 def parse_quantity(text: str, unit: str) -> float:
     """SI value of `text` in the dimension of `unit`. Raises ValueError that says what is wanted."""
     want = _WORDS.get(unit, unit)
-    match = _FORM.match(text)
+    match = QUANTITY_FORM.match(text)
     if not match:
         raise ValueError(f"'{_short(text)}' is not a quantity: want {want or 'a plain number'}")
     number, written = float(match[1].replace("_", "")), match[2]

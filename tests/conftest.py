@@ -37,6 +37,12 @@ homes: {weights: {axes: [dp], state: shard}}
 
 
 @pytest.fixture
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every loop nest is searched, whatever was searched before."""
+    monkeypatch.setenv("RACKMODEL_CACHE", "off")
+
+
+@pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     """Run a command; returns (exit code, stdout, stderr)."""
 

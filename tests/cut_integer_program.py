@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.stages.bounds import terms_of
-from rackmodel.mapper.stages.cut_problem import FIRST, LAST, UPDATE, CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import FIRST, LAST, UPDATE, CutProblem
 from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
 from rackmodel.mapper.stages.needs import NoCutFits
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.mapper.stages.cut_clock import CutClock
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import BYTE, IntegerProblem
 from rackmodel.mapper.stages.options import held
 from rackmodel.mapper.stages.stage_cut import TIGHT, ColumnCuts, TimedCut

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from rackmodel.cli.app import app
 from rackmodel.explore.question import shelf_of
 from rackmodel.explore.server import PageServer
 from tests.browser import browser
+from tests.commands import invoke
 
 DOCS = Path(__file__).parents[1] / "docs"
 ASK = ("compare", "rack_paper_h100", "attention", "data", "tensor", "--set", "accelerators=32")
@@ -28,7 +26,7 @@ ANSWERED = "document.querySelector('#card-a dd') && document.querySelector('#car
 def main() -> None:
     """Draw them."""
     with tempfile.TemporaryDirectory() as folder, exploring() as server, browser() as page:
-        said = CliRunner().invoke(app, [*ASK, "-o", folder])
+        said = invoke([*ASK, "-o", folder])
         assert said.exit_code == 0, said.output
         for width, height in HEIGHTS.items():
             for shade in ("light", "dark"):

@@ -1,13 +1,31 @@
-"""A stand-in for a served model whose prices can be worked by hand: a floor, bytes of weights and caches, and prompt tokens."""
+"""Served models of the library, and a stand-in whose prices can be worked by hand: a floor, bytes of weights and caches, prompt tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from rackmodel.cost.ledger import Charge, Ledger
-from rackmodel.serving.steps import StepFigures, Steps
+from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.model.workload import Workload
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Deployment, StepFigures, Steps
+
+
+def served_on(machine: str, *machine_sets: str, profile: str = "ideal") -> Callable[..., ServedModel]:
+    """A function of a workload, or of its name and changes, of a profile and degrees: that served on a machine."""
+
+    def served(workload: Workload | str, profile: str = profile, sets: Sequence[str] = (), **degrees: int) -> ServedModel:
+        return ServedModel(
+            workload=workload if isinstance(workload, Workload) else read_workload(workload, sets),
+            architecture=read_architecture(machine, machine_sets),
+            profile=read_profile(profile),
+            deployment=Deployment(**degrees),
+        )
+
+    return served
 
 
 @dataclass

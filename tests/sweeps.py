@@ -9,7 +9,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from rackmodel.store.study_file import StudyFile
 from rackmodel.studies.ask import FILE
+from rackmodel.studies.run import Points, Sweep
+from rackmodel.studies.study import StudySpec
+from rackmodel.studies.workers import Alone
 
 Dump = dict[str, list[tuple[Any, ...]]]
 
@@ -69,3 +73,8 @@ def killed(study: Path, folder: Path, at_least: int, wait_s: float, *more: str) 
     process.kill()
     process.wait()
     return alive
+
+
+def run_study(study: StudySpec) -> Points:
+    """Every point of a study, priced in this process and kept in memory."""
+    return Sweep(study, StudyFile(None), {}).run(Alone(), lambda done, total: None)

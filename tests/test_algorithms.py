@@ -29,19 +29,9 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
 from tests import samples
+from tests.tiers import FIGURES, machine, priced
 
-GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
-SWITCH = {"topology": "switch", "bandwidth": "100 GB/s", "latency": "0 s", "energy": "1 pJ/bit"}
 ADDS = {"multicast": True, "reduce": True}
-FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
-
-
-def machine(*tiers: tuple[int, dict[str, Any]]) -> Architecture:
-    """tiers: (children, what differs from SWITCH), innermost first."""
-    node: dict[str, Any] = dict(GPU)
-    for number, (count, changes) in enumerate(tiers):
-        node = {"name": f"tier{number}", "network": SWITCH | changes, "children": [node | {"count": count}]}
-    return Architecture.model_validate({"architecture": "m", "tree": node})
 
 
 def group(p: int) -> np.ndarray:
@@ -287,13 +277,6 @@ def meshes(draw: Any) -> tuple[Architecture, Mesh, tuple[str, ...]]:
         strides[axis], reach = reach, reach * degrees[axis]
     axes = tuple("abcd"[: len(degrees)])
     return drawn(tiers), Mesh(axes, tuple(degrees), tuple(strides)), tuple(axis for axis in axes if draw(st.booleans()))
-
-
-def priced(call: Any, *told: Any) -> Any:
-    try:
-        return call(*told)
-    except InputError:
-        return None
 
 
 @settings(max_examples=samples.cases(50, 150))

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel.carbon.run import RunRequest, whole_run
-from rackmodel.cli.app import app
 from rackmodel.cli.beside import Beside
 from rackmodel.cli.options import said
 from rackmodel.inputs import read_workload
@@ -22,6 +20,7 @@ from rackmodel.report.launch.arguments import Launch
 from rackmodel.report.result_page import command_of, result_page
 from rackmodel.report.saved import read_several, saved, saved_json
 from tests.browser import Page, browser
+from tests.commands import invoke
 from tests.report_samples import result
 
 ASKED = {
@@ -57,7 +56,7 @@ def test_a_page_has_front_run_and_flags_where_the_file_has_them(tmp_path: Path) 
     assert "--flags megatron" in page
     assert "1,000 steps" in page
     assert '<pre id="config0">{&quot;x&quot;: 1}</pre>' in page
-    assert CliRunner().invoke(app, ["report", str(tmp_path), "-o", str(tmp_path / "p.html")]).exit_code == 0
+    assert invoke(["report", str(tmp_path), "-o", str(tmp_path / "p.html")]).exit_code == 0
     assert (tmp_path / "p.html").read_text().count('id="chart-front0"') == 1
     plain = result_page([saved(result(), ASKED)])
     assert not [words for words in order[1:4] if f"<h2>{words}" in plain]

@@ -9,7 +9,7 @@ import pytest
 
 from rackmodel.calibration.call_rows import read_calls
 from rackmodel.calibration.collectives import CalibratedCalls, calibrate_calls, calls_text
-from rackmodel.calibration.fit_calls import fit_calls
+from rackmodel.calibration.fit_calls import CallCurve, fit_curves
 from rackmodel.cost.network.calls import CallKernels, MachineCalls, calls_for, ring_share
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, machine_calls, read_architecture
@@ -116,11 +116,16 @@ def test_a_series_has_one_unit() -> None:
         series_reader("second")("4.5 GB")
 
 
+def fitted(volume: np.ndarray, seconds: np.ndarray) -> CallTimes:
+    """Kernels of calls of n bytes and seconds, of whose library nothing is known."""
+    return fit_curves([CallCurve(volume=volume, seconds=seconds)])[0].times
+
+
 def test_a_fit_finds_kernels_again_and_is_not_led_away_by_one_bad_call() -> None:
     truth = CallTimes.model_validate({"up_to": "256 KiB", "start": "5 30 us", "rate": "40 300 GB/s"})
     exact = np.where(SIZES <= 256 * KIB, 5e-6 + SIZES / 40e9, 30e-6 + SIZES / 300e9)
     noisy = exact * np.where(SIZES == 4096, 9.0, 1.0)
-    found = fit_calls(SIZES, noisy).times
+    found = fitted(SIZES, noisy)
     assert found.start_s == pytest.approx(truth.start_s, rel=1e-2)
     assert found.rate_bytes_per_s == pytest.approx(truth.rate_bytes_per_s, rel=1e-2)
 
@@ -128,9 +133,9 @@ def test_a_fit_finds_kernels_again_and_is_not_led_away_by_one_bad_call() -> None
 def test_a_library_switches_where_its_kernels_cross_or_where_it_was_seen_to() -> None:
     sizes = np.array([1, 2, 4, 8, 64, 128, 256, 512]) * KIB
     crossing = np.where(sizes <= 8 * KIB, 1e-6 + sizes / 8e9, 3e-6 + sizes / 80e9)  # at 2 us · 1 / (1/8e9 - 1/80e9)
-    assert fit_calls(sizes, crossing).times.up_to_bytes == pytest.approx((2e-6 / (1 / 8e9 - 1 / 80e9),), rel=1e-3)
+    assert fitted(sizes, crossing).up_to_bytes == pytest.approx((2e-6 / (1 / 8e9 - 1 / 80e9),), rel=1e-3)
     late = np.where(sizes <= 8 * KIB, 1e-6 + sizes / 80e9, 9e-6 + sizes / 80e9)  # never faster: as late as it can be
-    assert fit_calls(sizes, late).times.up_to_bytes == pytest.approx((64 * KIB,), rel=2e-3)
+    assert fitted(sizes, late).up_to_bytes == pytest.approx((64 * KIB,), rel=2e-3)
 
 
 def _file(folder: Path) -> Path:

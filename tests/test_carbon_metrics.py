@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon import lifetime, metrics
-from rackmodel.carbon.assess import ACTIVE, LIFETIME, Usage, carbon_weights, footprint
+from rackmodel.carbon.assess import carbon_weights, footprint
 from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.flips import flips
+from rackmodel.carbon.job import ACTIVE, LIFETIME, Usage
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.ranges import Ranged, factor, fixed
 from rackmodel.carbon.trace import placed, read_trace
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table, read_architecture
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.units import Quantity
+from tests.commands import invoke
 
 GRID, TABLES = grid_table(), carbon_tables()
 POSITIVE = st.floats(1e-3, 1e3)
@@ -269,13 +269,13 @@ def test_the_command_takes_a_trace_for_the_grid(tmp_path: Path) -> None:
     file = tmp_path / "grid.csv"
     file.write_text("hour,g_per_kwh\n0,100\n1,300\n", encoding="utf-8")
     words = ["carbon", "h100", "gemm", "--json", "--active", "50 %"]
-    plain, traced = (json.loads(CliRunner().invoke(app, [*words, *more]).stdout)["work"] for more in ([], ["--trace", str(file)]))
+    plain, traced = (json.loads(invoke([*words, *more]).stdout)["work"] for more in ([], ["--trace", str(file)]))
     assert traced["carbon"]["operational"]["mid"] == pytest.approx(plain["carbon"]["operational"]["mid"] * 200 / 301, rel=1e-9)
     use, idle, both = (traced["carbon"][name] for name in ("use", "idle", "operational"))
     assert use["high"] == pytest.approx(3 * use["low"], rel=1e-9)
     assert both["low"] == pytest.approx(use["low"] + idle["high"], rel=1e-9)  # at work in one hour of two, waiting in the other
     assert both["high"] == pytest.approx(use["high"] + idle["low"], rel=1e-9)
-    missing = CliRunner().invoke(app, [*words, "--trace", str(tmp_path / "none.csv")])
+    missing = invoke([*words, "--trace", str(tmp_path / "none.csv")])
     assert isinstance(missing.exception, InputError) or missing.exit_code == 2
 
 

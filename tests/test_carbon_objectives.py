@@ -83,7 +83,6 @@ def test_metrics_that_a_machine_cannot_change_order_mappings_as_their_other_fact
 
 
 def test_least_carbon_is_grams_of_use() -> None:
-    """(It was joules.)"""
     found = api.search("dgx_h100", "ffn", "data_tensor", sets=["accelerators=16"], minimize="carbon", top=3)
     for one in found.top:
         assert one.certificate.objective == pytest.approx(float(one.carbon_g), rel=1e-12)

@@ -11,9 +11,10 @@ from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers import act, findings, hnlpu_tco, wafer_carbon
 from rackmodel.papers.claims import Claim, claims_of, within_digits
 from rackmodel.studies.findings import Finding
-from rackmodel.studies.run import Points, run_study
+from rackmodel.studies.run import Points
 from tests import golden_rows
 from tests.golden_rows import ROWS
+from tests.sweeps import run_study
 
 TABLES = carbon_tables()
 READINGS = wafer_carbon.readings(TABLES)

@@ -17,7 +17,8 @@ from rackmodel.model.mapping import OBJECTIVES
 from rackmodel.results import known_bill
 from rackmodel.studies.metrics import figures_of, metric
 from rackmodel.studies.plan import plan_points
-from rackmodel.studies.run import Points, chart_rows, run_study
+from rackmodel.studies.run import Points, chart_rows
+from tests.sweeps import run_study
 
 SMALL = """
 study: small

@@ -10,16 +10,8 @@ from typing import Any
 
 import pytest
 
-from rackmodel.report.charts import (
-    energy_breakdown,
-    latency_breakdown,
-    save_chart,
-    series_chart,
-    stacked_series_chart,
-    study_chart,
-    with_places,
-)
-from rackmodel.report.drawing import chart_svg
+from rackmodel.report.charts import energy_breakdown, latency_breakdown, series_chart, stacked_series_chart, study_chart, with_places
+from rackmodel.report.drawing import chart_svg, save_chart
 from rackmodel.report.page import html_page
 from rackmodel.report.result_page import result_page
 from rackmodel.report.saved import saved
@@ -110,7 +102,7 @@ def test_points_that_cannot_be_drawn_are_counted_never_nan() -> None:
     rows = [*ROWS, *empty]
     line = series_chart(rows, "n", "j", ("mapper", "phase"), title="t", log=True).to_dict()
     assert line["title"]["subtitle"] == "8 points without a place on the axes left out"  # two above, six zeros of 'data'
-    stacked = stacked_series_chart(rows, "n", "j", "phase", "mapper", title="t")
+    stacked = stacked_series_chart(rows, "n", "j", "phase", title="t")
     for chart in (series_chart(rows, "n", "j", ("mapper", "phase"), title="t"), stacked):
         assert chart.to_dict()["title"]["subtitle"].startswith("2 points")
         json.dumps(chart.to_dict(), allow_nan=False)
@@ -143,7 +135,7 @@ def test_the_same_chart_has_the_same_bytes_every_time() -> None:
     def both() -> list[str]:
         return [
             chart_svg(energy_breakdown(RESULTS).to_dict()),
-            chart_svg(stacked_series_chart(ROWS, "n", "j", "phase", "mapper", title="t", unit="J").to_dict()),
+            chart_svg(stacked_series_chart(ROWS, "n", "j", "phase", title="t", unit="J").to_dict()),
         ]
 
     assert both() == both()

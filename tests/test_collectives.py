@@ -22,23 +22,13 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.plain_yaml import loaded
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
+from tests.tiers import machine
 
 GOLDEN = loaded((Path(__file__).parent / "data/golden/rack_paper.yaml").read_text())
-GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
 
 
 def network(**changes: Any) -> dict[str, Any]:
     return {"topology": "switch", "bandwidth": "100 GB/s", "latency": "0 s", "energy": "1 pJ/bit"} | changes
-
-
-def machine(*tiers: tuple[int, dict[str, Any]], beside: dict[str, Any] | None = None, accelerators: int | None = None) -> Architecture:
-    """tiers: (children, network), innermost first; beside: a memory level next to the outermost children."""
-    node: dict[str, Any] = dict(GPU)
-    for number, (count, net) in enumerate(tiers):
-        node = {"name": f"tier{number}", "network": net, "children": [node | {"count": count}]}
-    if beside:
-        node["children"].append(beside)
-    return Architecture.model_validate({"architecture": "m", "tree": node, "accelerators": accelerators})
 
 
 @cache

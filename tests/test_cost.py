@@ -8,24 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon.costing import at_work_w, cost_of, updates
 from rackmodel.carbon.job import Usage
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
 from rackmodel.papers.claims import within_digits
 from rackmodel.studies.metrics import figures_of, metric
 from rackmodel.units import read_quantity
+from tests.commands import invoke
 
 THREE_YEARS = ["--lifetime", "3 year", "--active", "100 %"]
 AS_PRINTED = [*THREE_YEARS, "--fab", "imec", "--boundary", "memory"]
 
 
 def told(*words: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(app, ["cost", *words, "--json"])
+    done = invoke(["cost", *words, "--json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)["machines"]
 
@@ -153,7 +152,7 @@ def test_ranges_and_what_is_not_stated_are_said() -> None:
 
 
 def test_the_table_is_a_file_too(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["cost", "cs3", "-o", str(tmp_path)])
+    done = invoke(["cost", "cs3", "-o", str(tmp_path)])
     assert done.exit_code == 0
     assert (tmp_path / "cost.csv").read_text().splitlines()[0] == "machine,figure,unit,low,mid,high"
 
@@ -168,12 +167,11 @@ def test_the_table_is_a_file_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_priced_is_refused(words: list[str], said: str) -> None:
-    done = CliRunner().invoke(app, ["cost", *words])
+    done = invoke(["cost", *words])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
 
 
 def test_what_a_workload_says_is_told_in_its_file() -> None:
-    """It was placed in the machine's, which has no such key."""
-    done = CliRunner().invoke(app, ["cost", "hnlpu", "ffn", "data"])
+    done = invoke(["cost", "hnlpu", "ffn", "data"])
     assert re.match(r".*workloads/ffn.yaml:4:\d+: phases: the weights of 'chip' are wires", str(done.exception))

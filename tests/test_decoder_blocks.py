@@ -20,6 +20,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
 from tests import samples
+from tests.serving_models import served_on
 
 SIZES = {
     "d": 256,
@@ -71,13 +72,7 @@ def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:
     return read_workload(path)
 
 
-def served(workload: Workload, **degrees: int) -> ServedModel:
-    return ServedModel(
-        workload=workload,
-        architecture=read_architecture("dgx_h100"),
-        profile=read_profile("torchtitan"),
-        deployment=Deployment(**degrees),
-    )
+served = served_on("dgx_h100", profile="torchtitan")
 
 
 def test_every_block_of_a_layer_is_tried_here() -> None:

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from rackmodel.carbon import yields
 from rackmodel.carbon.bill import Bill, bill_of, up_to
@@ -18,7 +17,6 @@ from rackmodel.carbon.costing import at_work_w
 from rackmodel.carbon.dies import area_carbon_g_per_m2
 from rackmodel.carbon.ranges import Ranged, apply, factor, fixed, total
 from rackmodel.carbon.tables import Fab, TableFile, join_tables
-from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.errors import InputError
 from rackmodel.inputs import check, library_names, library_path, read_architecture
@@ -26,6 +24,7 @@ from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.embodied import BOUNDARIES, Die, Part, Yield
 from rackmodel.units import Quantity
+from tests.commands import invoke
 
 TABLES = carbon_tables()
 CM2 = 1e-4
@@ -364,11 +363,9 @@ def test_a_machine_that_says_nothing_of_itself_is_an_error() -> None:
 
 # -- the command -------------------------------------------------------------------------------------------------------
 
-RUN = CliRunner()
-
 
 def test_the_command_prints_the_bill_its_ranges_and_sources() -> None:
-    done = RUN.invoke(app, ["carbon", "dgx_h100", "--sources"])
+    done = invoke(["carbon", "dgx_h100", "--sources"])
     assert done.exit_code == 0
     for words in ("gpu.hbm", "80 GB of hbm", "tray", "an accelerator", "not stated, so not counted: cluster, pod, su", "EcoServe Table 1"):
         assert words in done.stdout
@@ -377,7 +374,7 @@ def test_the_command_prints_the_bill_its_ranges_and_sources() -> None:
 def test_the_command_gives_the_work_of_a_workload_as_json() -> None:
     import json
 
-    done = RUN.invoke(app, ["carbon", "h100", "gemm", "--json", "--lifetime", "4 year", "--active", "50 %", "--boundary", "package"])
+    done = invoke(["carbon", "h100", "gemm", "--json", "--lifetime", "4 year", "--active", "50 %", "--boundary", "package"])
     assert done.exit_code == 0
     data = json.loads(done.stdout)
     total_g, bill = data["work"]["carbon"]["total"], data["bill"]
@@ -393,7 +390,7 @@ def test_the_command_gives_the_work_of_a_workload_as_json() -> None:
     [["--active", "140 %"], ["--lifetime", "4"], ["--boundary", "rack"], ["--fab", "imex"], ["--set", "gpu.static_power='75 kW'"]],
 )
 def test_the_command_refuses_what_cannot_be_meant(words: list[str]) -> None:
-    done = RUN.invoke(app, ["carbon", "h100", *words])
+    done = invoke(["carbon", "h100", *words])
     assert isinstance(done.exception, InputError) or done.exit_code == 2
 
 

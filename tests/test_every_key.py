@@ -69,9 +69,7 @@ tests/test_power.py what a GPU draws that waits,
 tests/test_serve_commands.py how long a request may be."""
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RACKMODEL_CACHE", "off")
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
 
 
 def schemas() -> dict[str, type[Spec]]:

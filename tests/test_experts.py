@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rackmodel.calibration.fit_grouped import BEGIN, HANDED, RANGES, ExpertCalls, _least_from, fit_grouped, like_of, said_of
+from rackmodel.calibration.fit_grouped import BEGIN, HANDED, RANGES, ExpertCalls, _least, fit_grouped, like_of, said_of
 from rackmodel.calibration.part import _fellow, _no_longer, calibrate, part_alone, part_text
 from rackmodel.cost.inside.expert_ops import grouped_of
 from rackmodel.cost.inside.experts import (
@@ -148,7 +148,7 @@ def test_a_fit_finds_the_cache_that_loops_used() -> None:
     true = like.model_copy(update={"start_s": 15e-6, "memory": 0.9, "reuse_bytes": 60e6, "reuse_bytes_per_s": 6e12})
     seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
     calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
-    found = _least_from(replace(calls, cache=96e6), BEGIN[0])[1]
+    found = _least(replace(calls, cache=96e6), [BEGIN[0]])[1]
     assert found.start_s == pytest.approx(15e-6, rel=0.1)
     assert found.reuse_bytes == pytest.approx(60e6, rel=0.1)
     assert Grouped.model_validate(said_of(found)).reuse_bytes == pytest.approx(found.reuse_bytes, rel=1e-3)
@@ -285,9 +285,9 @@ def test_a_fit_finds_that_the_cache_holds_rows_from_kernel_to_kernel() -> None:
     seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
     calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
     given = tuple(name for name in RANGES if name not in ("start_s", "memory", "moving"))
-    cost, found = _least_from(replace(calls, handed=True, given=given), BEGIN[0])
+    cost, found = _least(replace(calls, handed=True, given=given), BEGIN[:1])
     assert (found.cached, found.moving) == pytest.approx((5.0, 0.3), rel=0.05)
-    assert cost < HANDED * _least_from(replace(calls, given=given), BEGIN[0])[0]
+    assert cost < HANDED * _least(replace(calls, given=given), BEGIN[:1])[0]
     assert Grouped.model_validate(said_of(found)).cached == pytest.approx(5.0, rel=0.05)
 
 
@@ -511,7 +511,7 @@ def test_a_fit_finds_a_kernel_a_hundred_times_as_slow_on_rows_that_are_not_align
     seconds = call_seconds(true, device, layer_of(cases), loads_of(cases))
     calls = ExpertCalls.of(device, like, [replace(case, seconds=float(s)) for case, s in zip(cases, seconds, strict=True)])
     alone = replace(calls, like=true, given=tuple(name for name in RANGES if name != "unaligned"))
-    assert _least_from(alone, BEGIN[2])[1].unaligned == pytest.approx(0.01, rel=0.05)
+    assert _least(alone, [BEGIN[2]])[1].unaligned == pytest.approx(0.01, rel=0.05)
 
 
 def test_a_kernel_of_few_shapes_starts_as_its_library_does() -> None:
@@ -522,7 +522,7 @@ def test_a_kernel_of_few_shapes_starts_as_its_library_does() -> None:
     more = ExpertCalls.of(DEVICE, like, [case for case in own if case.shape in shapes[:5]])
     assert more.starting_as(other) is more
     assert few.starting_as(None) is few
-    found = _least_from(few.starting_as(other), BEGIN[0])[1]
+    found = _least(few.starting_as(other), [BEGIN[0]])[1]
     assert (found.start_s, found.spread_s) == (17e-6, 3e-6)
     assert found.memory != like.memory
     plain, blocks = facts(), facts(family="fp8_block")

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.explore.desk import Desk, DeskJob, Superseded
 from rackmodel.explore.knobs import knobs_of
@@ -21,6 +19,7 @@ from rackmodel.explore.question import PageQuestion, read_question, shelf_of
 from rackmodel.explore.server import MOST_BYTES, TOKEN, PageServer
 from rackmodel.inputs import read_inputs
 from tests.browser import Page, browser
+from tests.commands import invoke
 
 PLAIN: dict[str, Any] = {"architecture": "rack_paper", "workload": "ffn", "mapper": "tensor", "sets": ["accelerators=16"]}
 ASKED = {"side": "a", **PLAIN}
@@ -61,7 +60,7 @@ def asked(server: PageServer, path: str = "/ask", **changed: Any) -> tuple[int, 
 
 
 def test_a_page_names_files_of_the_library_and_those_that_were_given(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["new", "machine", "mine", "-o", str(tmp_path)]).exit_code == 0
+    assert invoke(["new", "machine", "mine", "-o", str(tmp_path)]).exit_code == 0
     mine = str(tmp_path / "mine.yaml")
     shelf = shelf_of([mine])
     assert shelf["architecture"][0] == mine
@@ -167,7 +166,7 @@ def test_what_is_no_question_is_refused_in_words(server: PageServer) -> None:
 def test_an_answer_has_the_figures_of_the_search(server: PageServer) -> None:
     status, found = asked(server)
     assert status == 200
-    data = json.loads(CliRunner().invoke(app, ["search", "rack_paper", "ffn", "tensor", "--set", "accelerators=16", "--json"]).stdout)
+    data = json.loads(invoke(["search", "rack_paper", "ffn", "tensor", "--set", "accelerators=16", "--json"]).stdout)
     assert sum(row[8] for row in found["data"]["ledger"]["rows"]) == pytest.approx(data["result"]["latency_s"], rel=1e-12)
     assert found["card"]["status"] == "proven"
     assert found["command"] == "rackmodel search rack_paper ffn tensor --set accelerators=16"
@@ -196,7 +195,7 @@ def test_the_files_reproduce_the_answer(server: PageServer, tmp_path: Path, monk
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     for words in (files["commands"][1].split()[1:], ["evaluate", "machine.yaml", "workload.yaml", "mapping.yaml"]):
-        told = CliRunner().invoke(app, [*words, "--json"])
+        told = invoke([*words, "--json"])
         assert told.exit_code == 0, told.output
         latency = json.loads(told.stdout)["result"]["latency_s"]
         assert latency == pytest.approx(sum(row[8] for row in found["data"]["ledger"]["rows"]), rel=1e-9)
@@ -223,7 +222,7 @@ def test_a_newer_question_ends_the_older() -> None:
 
 
 def test_a_port_that_is_taken_is_told(server: PageServer) -> None:
-    said = CliRunner().invoke(app, ["explore", "--port", str(server.server_address[1])])
+    said = invoke(["explore", "--port", str(server.server_address[1])])
     assert said.exit_code != 0
     assert "cannot listen" in str(said.exception)
 

@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.report.drawing import chart_svg
 from rackmodel.report.figures import WIDTHS
 from rackmodel.report.front import front_chart
+from tests.commands import invoke
 
 ASK = ("rack_paper", "attention", "data", "tensor", "--set", "accelerators=8")
 
@@ -19,8 +18,8 @@ ASK = ("rack_paper", "attention", "data", "tensor", "--set", "accelerators=8")
 @pytest.fixture(scope="module")
 def figures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("figures")
-    assert CliRunner().invoke(app, ["compare", *ASK, "-o", str(where / "of")]).exit_code == 0
-    said = CliRunner().invoke(app, ["report", str(where / "of"), "-o", str(where / "page.html"), "--figures", str(where / "drawn")])
+    assert invoke(["compare", *ASK, "-o", str(where / "of")]).exit_code == 0
+    said = invoke(["report", str(where / "of"), "-o", str(where / "page.html"), "--figures", str(where / "drawn")])
     assert said.exit_code == 0, said.output
     return where / "drawn"
 
@@ -54,7 +53,7 @@ def test_a_front_is_points_and_the_line_of_those_that_no_other_beats() -> None:
 
 def test_a_search_draws_its_front_as_latency_against_energy(tmp_path: Path) -> None:
     words = ["search", "rack_paper", "ffn", "auto", "--set", "accelerators=8", "--pareto", "latency,energy", "-o", str(tmp_path)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert invoke(words).exit_code == 0
     svg = (tmp_path / "pareto.svg").read_text()
     assert "latency (" in svg
     assert "energy (" in svg

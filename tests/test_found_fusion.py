@@ -285,7 +285,6 @@ def test_what_stays_takes_its_room():
 
 @pytest.mark.parametrize("rules", ["AV: {bypass: {glb: [V]}}", "V: {stationary: {glb: WV}}", "'*': {keep: {glb: [right]}}"])
 def test_regions_are_searched_without_rules_and_those_of_what_is_fused_are_refused(rules):
-    """They were dropped: a bypass of V, which stays on chip, came back with the same answer."""
     declared = "[{einsums: [QK, AV], resident: [V]}]"
     with pytest.raises(
         InputError, match=rf"inside\.rules\.{re.escape(rules.partition(':')[0].strip(chr(39)))}: .* fused, .* without rules"

@@ -12,7 +12,8 @@ from rackmodel.papers import findings
 from rackmodel.papers.hardwired import LINKS, Occupancy, occupancy
 from rackmodel.serving.ask import service_of
 from rackmodel.studies.findings import Finding
-from rackmodel.studies.run import Points, run_study
+from rackmodel.studies.run import Points
+from tests.sweeps import run_study
 
 MACHINE = ("hnlpu", "gpt_oss_120b_hardwired", "hardwired")
 V = 2.0  # bytes of an activation

@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import check, read_architecture
 from rackmodel.inputs.importers import MOST_NOTED, import_files
 from rackmodel.model.architecture import Architecture
+from tests.commands import invoke
 
 DATA = Path(__file__).parent / "data" / "import"
 ARCH, ERT, VARIABLES, FORGE = (DATA / f"{name}.yaml" for name in ("spads.arch", "spads.ert", "variables", "forge"))
@@ -221,7 +220,7 @@ def test_a_leak_without_a_cycle_time_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_a_file_that_check_accepts_and_warns_on_stderr(tmp_path: Path) -> None:
-    run = CliRunner().invoke(app, ["import", str(ARCH), str(ERT), str(VARIABLES), "-o", str(tmp_path), "--name", "my machine"])
+    run = invoke(["import", str(ARCH), str(ERT), str(VARIABLES), "-o", str(tmp_path), "--name", "my machine"])
     assert run.exit_code == 0
     path = tmp_path / "my_machine.yaml"
     assert check(path) == "architecture"
@@ -231,9 +230,9 @@ def test_the_command_writes_a_file_that_check_accepts_and_warns_on_stderr(tmp_pa
 
 
 def test_the_command_prints_the_file_or_json(tmp_path: Path) -> None:
-    run = CliRunner().invoke(app, ["import", str(FORGE)])
+    run = invoke(["import", str(FORGE)])
     assert run.stdout == import_files([FORGE]).text
-    run = CliRunner().invoke(app, ["import", str(FORGE), "--json"])
+    run = invoke(["import", str(FORGE), "--json"])
     data = json.loads(run.stdout)
     assert (data["architecture"], data["file"], len(data["warnings"])) == ("forge", None, 7)
 

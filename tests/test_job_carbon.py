@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.carbon.flips import flips
 from rackmodel.carbon.job import LIFETIME, Usage
 from rackmodel.carbon.ranges import Ranged, factor
 from rackmodel.carbon.trace import hour_names, read_trace, starts
-from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.errors import InputError
 from rackmodel.inputs import grid_table, read_architecture
 from rackmodel.results import carbon_of, known_bill, rates_of
 from rackmodel.units import Quantity
+from tests.commands import invoke
 
 WORDS = [
     "dgx_h100",
@@ -41,7 +40,7 @@ WORDS = [
 
 
 def told(*words: str) -> dict[str, Any]:
-    done = CliRunner().invoke(app, [*words, "--json"])
+    done = invoke([*words, "--json"])
     assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
@@ -165,7 +164,7 @@ def test_its_money_is_electricity_and_a_part_of_the_machine(places: dict[str, An
 
 
 def test_a_run_is_a_table_a_file_and_a_chart(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["carbon", *WORDS, "--steps", "10", "--grid", "sweden,taiwan", "-o", str(tmp_path)])
+    done = invoke(["carbon", *WORDS, "--steps", "10", "--grid", "sweden,taiwan", "-o", str(tmp_path)])
     assert done.exit_code == 0
     assert "10 steps of llama3_8b" in done.stdout
     rows = list(csv.DictReader((tmp_path / "carbon.csv").read_text().splitlines()))
@@ -299,6 +298,6 @@ def test_tokens_of_a_hardwired_chip_are_those_of_a_full_pipeline() -> None:
     ],
 )
 def test_a_job_that_cannot_be_meant_is_refused(words: list[str], said: str) -> None:
-    done = CliRunner().invoke(app, ["carbon", *words])
+    done = invoke(["carbon", *words])
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)

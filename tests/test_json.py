@@ -6,11 +6,9 @@ import json
 import re
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from rackmodel.cli.app import app
 from rackmodel.cost.ledger import COLUMNS
 from rackmodel.errors import InputError
+from tests.commands import invoke
 
 PAGE = (Path(__file__).parents[1] / "docs/json.md").read_text(encoding="utf-8")
 ASK = ("rack_paper", "ffn", "auto", "--set", "accelerators=8")
@@ -73,6 +71,6 @@ def test_a_result_has_the_keys_that_the_page_names(run) -> None:
 
 
 def test_a_sweep_prints_one_document() -> None:
-    answer = CliRunner().invoke(app, ["sweep", "rack_paper", "ffn", "data", "--set", "accelerators=4", "--export", "csv", "--json"])
+    answer = invoke(["sweep", "rack_paper", "ffn", "data", "--set", "accelerators=4", "--export", "csv", "--json"])
     assert isinstance(answer.exception, InputError)
     assert "--export: prints to standard output, as --json does" in str(answer.exception)

@@ -14,22 +14,17 @@ from hypothesis import strategies as st
 from rackmodel.cost.network.collectives import ALGORITHMS, KINDS, collective, mesh_collective, send, send_table
 from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.network.likeness import merged, sample
-from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
 from tests import samples
-
-GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
-FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
+from tests.tiers import FIGURES, priced
+from tests.tiers import machine as tiers_of
 
 
 def machine(*tiers: tuple[int, dict[str, Any]]) -> Architecture:
-    """tiers: (children, what differs from a plain switch), innermost first."""
-    node: dict[str, Any] = dict(GPU)
-    for number, (count, changes) in enumerate(tiers):
-        plain = {"topology": "switch", "bandwidth": f"{900 / 7**number} GB/s", "latency": f"{1 + 3 * number} us", "energy": "1 pJ/bit"}
-        node = {"name": f"tier{number}", "network": plain | changes, "children": [node | {"count": count}]}
-    return Architecture.model_validate({"architecture": "m", "tree": node})
+    """tiers: (children, what differs from a plain switch, slower the farther out), innermost first."""
+    plain = ({"bandwidth": f"{900 / 7**number} GB/s", "latency": f"{1 + 3 * number} us"} for number in range(len(tiers)))
+    return tiers_of(*((count, own | changes) for (count, changes), own in zip(tiers, plain, strict=True)))
 
 
 @st.composite
@@ -59,13 +54,6 @@ def unaligned(draw: Any) -> tuple[Architecture, Mesh, tuple[str, ...]]:
         strides[axis], reach = reach, reach * degrees[axis]
     axes = tuple("abcd"[: len(degrees)])
     return machine(*tiers), Mesh(axes, tuple(degrees), tuple(strides)), tuple(draw(st.sets(st.sampled_from(axes), min_size=1)))
-
-
-def priced(call: Any, *told: Any) -> Any:
-    try:
-        return call(*told)
-    except InputError:
-        return None
 
 
 @settings(max_examples=samples.cases(60, 500))

@@ -20,9 +20,7 @@ CASES = json.loads((Path(__file__).parent / "data/golden/gemm_cases.json").read_
 EDGE3 = (0.4928407863296, 0.117440512)  # J, s
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RACKMODEL_CACHE", "off")
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
 
 
 @pytest.mark.parametrize("goal", ["energy", "latency", "edp"])

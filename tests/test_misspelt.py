@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import rackmodel as rm
-from rackmodel.cli.app import app
 from rackmodel.inputs import library_names, read_workload
 from rackmodel.model.misspelt import doubts_of, misspelt_operands
+from tests.commands import invoke
 
 TEXT = """workload: own
 sizes: {m: 64, c: 32, u: 48}
@@ -53,9 +52,9 @@ def test_check_search_and_evaluate_tell_it(tmp_path: Path, monkeypatch: pytest.M
     said = "warning: down reads 'Gatd'"
     asked = ["rack_paper", "own.yaml"]
     sets = ["--set", "accelerators=2", "--set", "split.dp=[m]"]
-    assert said in CliRunner().invoke(app, ["check", "own.yaml"]).output
-    assert said in CliRunner().invoke(app, ["search", *asked, "data", *sets, "-o", "out"]).output
-    assert said in CliRunner().invoke(app, ["evaluate", *asked, "out/mapping.yaml"]).output
+    assert said in invoke(["check", "own.yaml"]).output
+    assert said in invoke(["search", *asked, "data", *sets, "-o", "out"]).output
+    assert said in invoke(["evaluate", *asked, "out/mapping.yaml"]).output
 
 
 REPEATED = """repeat: 3

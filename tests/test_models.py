@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs import read_workload
 from rackmodel.inputs.decoders import parameters
 from rackmodel.inputs.hf_config import import_config
 from rackmodel.inputs.library import MODELINE, library_root
@@ -20,8 +18,8 @@ from rackmodel.model.profile import Engine
 from rackmodel.model.workload import Workload
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Deployment
+from tests.commands import invoke
+from tests.serving_models import served_on
 
 CONFIGS = Path(__file__).parent / "data" / "configs"
 
@@ -144,13 +142,7 @@ def imported(name: str, tmp_path: Path) -> Workload:
     return read_workload(path)
 
 
-def served(workload: Workload, **degrees: int) -> ServedModel:
-    return ServedModel(
-        workload=workload,
-        architecture=read_architecture("dgx_h200"),
-        profile=read_profile("ideal"),
-        deployment=Deployment(**degrees),
-    )
+served = served_on("dgx_h200")
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -372,17 +364,17 @@ def read_workload_text(text: str, tmp_path: Path) -> Workload:
 
 def test_the_command_writes_a_file_that_reads(tmp_path: Path) -> None:
     out = tmp_path / "mine.yaml"
-    result = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(out), "--json"])
+    result = invoke(["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(out), "--json"])
     assert result.exit_code == 0, result.output
     assert parameters(read_workload(out)) == 8_190_735_360
-    printed = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "--name", "qwen-3.8b"])
+    printed = invoke(["import", str(CONFIGS / "qwen3_8b.json"), "--name", "qwen-3.8b"])
     assert printed.stdout.startswith("# qwen-3.8b: 8.191 billion weights")
 
 
 @pytest.mark.parametrize("name", ["../x", "a # b", "x: y", "null", "..", "3b", "a\nb", "x" * 300])
 def test_a_name_that_is_no_plain_word_is_refused_before_a_file_is_written(name: str, tmp_path: Path) -> None:
     """(../x was written beside the folder that was asked for, and `a # b` was called a.)"""
-    done = CliRunner().invoke(app, ["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(tmp_path / "mine"), "--name", name])
+    done = invoke(["import", str(CONFIGS / "qwen3_8b.json"), "-o", str(tmp_path / "mine"), "--name", name])
     assert isinstance(done.exception, InputError)
     assert "--name: " in str(done.exception)
     assert not list(tmp_path.iterdir())

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from rackmodel.carbon.money import Cost, building_usd, check_power, facility_energy_j, split_masks
 from rackmodel.carbon.ranges import Ranged, factor, fixed
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers.hnlpu_tco import gpu_cost, hnlpu_cost
 from rackmodel.units import Quantity
+from tests.commands import invoke
 
 HOUR, KWH, M = 3600.0, 3.6e6, 1e6
 TABLES = carbon_tables()
@@ -88,12 +87,12 @@ def test_ranges_of_prices_reach_the_tokens_a_dollar() -> None:
 
 
 def test_what_a_machine_lacks_to_be_priced_is_said_in_its_file_and_a_fab_at_its_option() -> None:
-    lacking = CliRunner().invoke(app, ["cost", "rack_paper"]).exception
+    lacking = invoke(["cost", "rack_paper"]).exception
     assert isinstance(lacking, InputError)
     assert lacking.where is not None
     assert lacking.where.file.endswith("rack_paper.yaml")
     assert lacking.path == "tree.gpu.cost"
     for command in ("cost", "carbon"):
-        unknown = CliRunner().invoke(app, [command, "dgx_h100", "--fab", "imek"]).exception
+        unknown = invoke([command, "dgx_h100", "--fab", "imek"]).exception
         assert "--fab: no model of a fab called 'imek'" in str(unknown)
         assert "did you mean 'imec'?" in str(unknown)

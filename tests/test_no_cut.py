@@ -27,7 +27,6 @@ def raised(where: str, *more: str, **asked: object) -> InfeasibleError:
 
 @pytest.mark.parametrize("kinds", KINDS)
 def test_a_limit_of_memory_that_no_cut_keeps_says_the_least_that_one_does(kinds: str, tmp_path: Path) -> None:
-    """(It said that layers do not divide, which an open cut does not ask; or the need of the meshes that were looked at alone.)"""
     where = machine(tmp_path, *KINDS[kinds])
     problem = raised(where, limits={"memory": 1e9})
     assert problem.resource.endswith("100.memory")

@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import rackmodel as rm
-from rackmodel.cli.app import app
 from rackmodel.cost.ledger import COLUMNS
 from rackmodel.report.tables import breakdown_table, rate_words, render
+from tests.commands import invoke
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +141,7 @@ def test_the_face_takes_what_python_has_and_names_its_errors() -> None:
 
 def test_what_was_minimised_is_told() -> None:
     """(`--minimize money` told no money, but of several mappings a number without its unit.)"""
-    done = CliRunner().invoke(app, ["search", "dgx_h100", "ffn", "data_tensor", "--set", "accelerators=16", "--minimize", "edp"])
+    done = invoke(["search", "dgx_h100", "ffn", "data_tensor", "--set", "accelerators=16", "--minimize", "edp"])
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("least"))
     found = rm.search("dgx_h100", "ffn", "data_tensor", set={"accelerators": 16}, minimize="edp").result
     assert line.startswith(f"least edp {float(f'{found.latency_s * found.energy_j:.4g}'):g} J s, proven")

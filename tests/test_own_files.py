@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
+from tests.commands import invoke
 
 MACHINE = """architecture: own
 site: {grid: sweden, pue: 1.1}
@@ -84,10 +83,10 @@ def test_check_and_search_refuse_alike_and_nothing_is_written(
         assert name != file or old in text
         Path(f"{name}.yaml").write_text(text.replace(old, new, 1) if name == file else text)
     names = [f"{name}.yaml" for name in FILES]
-    checked = CliRunner().invoke(app, ["check", *names])
+    checked = invoke(["check", *names])
     assert checked.exit_code == 2
     assert said in checked.output
-    found = CliRunner().invoke(app, ["search", *names, "-o", "out"])
+    found = invoke(["search", *names, "-o", "out"])
     assert isinstance(found.exception, InputError)
     assert said in str(found.exception)
     assert not list(Path("out").iterdir())
@@ -97,14 +96,14 @@ def test_own_files_are_fine_and_several_names_are_told_at_once(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(f"{name}.yaml").write_text(text)
-    assert "together: ok" in CliRunner().invoke(app, ["check", *(f"{name}.yaml" for name in FILES)]).output
+    assert "together: ok" in invoke(["check", *(f"{name}.yaml" for name in FILES)]).output
     Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("heat_sink", "heatsink"))
-    told = json.loads(CliRunner().invoke(app, ["check", "own.yaml", "--json"]).output)["files"][0]["problems"]
+    told = json.loads(invoke(["check", "own.yaml", "--json"]).output)["files"][0]["problems"]
     assert [one["path"] for one in told] == ["tree.xpu.embodied.dies.soc.process", "tree.xpu.embodied.parts.sink.kind"]
     assert told[1]["nearest"] == "heat_sink"
     Path("mine.yaml").write_text("carbon: mine\nprocesses: {6nm: {energy: 2.5 kWh/cm^2, gas_95: 300 g/cm^2, gas_99: 200 g/cm^2}}\n")
     Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("site:", "carbon: mine.yaml\nsite:"))
-    assert CliRunner().invoke(app, ["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
+    assert invoke(["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
 
 
 CHIP = """architecture: chip
@@ -138,14 +137,13 @@ def test_names_that_loop_nests_are_told_are_there(words: tuple[str, str], rules:
     files = {"chip": CHIP.replace(*words), "ownw": WORKLOAD, "nests": f"mapper: nests\ninside: {{model: loopnest, rules: {rules}}}\n"}
     for name, text in files.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-    checked = CliRunner().invoke(app, ["check", *(str(tmp_path / f"{name}.yaml") for name in files)])
+    checked = invoke(["check", *(str(tmp_path / f"{name}.yaml") for name in files)])
     assert checked.exit_code == (2 if said else 0)
     assert said in checked.output.replace(f"{tmp_path}/", "")
 
 
 def test_layouts_of_a_model_that_a_search_finds_are_fine_to_check() -> None:
-    """It was refused: one axis of a model can be free, and is."""
-    told = json.loads(CliRunner().invoke(app, ["check", "dgx_h100", "gpt", "megatron_free", "--json"]).output)["together"]
+    told = json.loads(invoke(["check", "dgx_h100", "gpt", "megatron_free", "--json"]).output)["together"]
     assert (told["ok"], told["meshes"] > 50) == (True, True)
     assert any("free layouts are found by the search" in line for line in told["warnings"])
 
@@ -153,13 +151,13 @@ def test_layouts_of_a_model_that_a_search_finds_are_fine_to_check() -> None:
 def test_another_objective_is_no_condition_of_an_answer() -> None:
     """Joules were compared with seconds: 806677 % more."""
     asked = ["why", "rack_paper", "ffn", "tensor", "--set", "accelerators=4", "--not", "minimize=energy"]
-    found = CliRunner().invoke(app, asked)
+    found = invoke(asked)
     assert isinstance(found.exception, InputError)
     assert str(found.exception) == "--not: an objective is no condition of the answer: ask for it by --minimize energy"
 
 
 def test_what_serving_emits_and_costs_fits_a_terminal() -> None:
-    told = CliRunner().invoke(app, ["serve-trace", "dgx_h100", "llama3_8b_decoder", "--rate", "5", "--requests", "5", "--osl", "8"]).output
+    told = invoke(["serve-trace", "dgx_h100", "llama3_8b_decoder", "--rate", "5", "--requests", "5", "--osl", "8"]).output
     assert "carbon of an output token" in told
     assert max(map(len, told.splitlines())) <= 80
 
@@ -186,7 +184,7 @@ def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
-    found = CliRunner().invoke(app, ["sweep", "st.yaml", "-o", "out"])
+    found = invoke(["sweep", "st.yaml", "-o", "out"])
     assert isinstance(found.exception, InputError)
     assert str(found.exception).startswith(place)
     assert not list(Path("out").glob("*"))
@@ -202,7 +200,7 @@ def test_what_a_study_sets_and_finds_is_refused_at_its_place_though_points_were_
         (f"runs: [{{set: {{accelerators: 4}}}}]\n{finding}", "st.yaml:6:39: findings.f.figures.a: no point has run 'main'"),
     ):
         Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
-        found = CliRunner().invoke(app, ["sweep", "st.yaml", "--workers", "1"])
+        found = invoke(["sweep", "st.yaml", "--workers", "1"])
         assert str(found.exception).startswith(place)
 
 
@@ -232,7 +230,6 @@ def test_paths_of_a_study_start_from_its_folder(run, tmp_path: Path, monkeypatch
 
 
 def test_columns_that_are_asked_for_are_shown_beside_charts_whose_numbers_are_short(run) -> None:
-    """(They were dropped without a word where a study had charts; x of a scatter had 17 digits.)"""
     study = "study: st\narchitecture: rack_paper\nworkload: ffn\nmapper: data\nruns: [{set: {accelerators: [4, 8]}, profile: ideal}]\n"
     chart = "charts: {c: {kind: scatter, x: latency_s, y: energy_j, where: {workload: ffn}}}\n"
     plain = run("sweep", study + chart)[1]

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import check, read_architecture, read_study
 from rackmodel.papers import checks_of
@@ -18,6 +16,7 @@ from rackmodel.results import carbon_of, known_bill
 from rackmodel.studies.plan import read_sets
 from rackmodel.studies.run import Points
 from rackmodel.studies.set_tables import tables_under
+from tests.commands import invoke
 
 TABLES = """
 carbon: mine
@@ -63,7 +62,7 @@ def test_every_command_counts_with_it(machine: Path) -> None:
     job = carbon_of(result)
     assert job is not None
     assert job.use_g.mid == result.carbon_g == pytest.approx(result.energy_j * 1.2 * 55 / 3.6e6)
-    done = CliRunner().invoke(app, ["carbon", str(machine), "gemm", "data", "--json"])
+    done = invoke(["carbon", str(machine), "gemm", "data", "--json"])
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["bill"]["boundaries"]["silicon"]["mid"] == pytest.approx((55 * 4 + 400 + 500) / 0.5)
     assert told["work"]["carbon"]["use"]["mid"] == pytest.approx(job.use_g.mid)
@@ -108,7 +107,7 @@ def test_a_yield_that_no_one_would_build_with_warns() -> None:
     assert absurd is not None
     assert sane.warnings == ()
     assert "model 'poisson'" in absurd.warnings[0]
-    done = CliRunner().invoke(app, ["carbon", "cs3", "--set", "wafer.embodied.dies.wafer.yield={model: poisson}"])
+    done = invoke(["carbon", "cs3", "--set", "wafer.embodied.dies.wafer.yield={model: poisson}"])
     assert "warning: cs3.wafer.wafer" in done.stdout
 
 

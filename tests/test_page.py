@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
@@ -19,6 +17,7 @@ from rackmodel.report.facts import machine_facts
 from rackmodel.report.result_page import MOST_ROWS, command_of, result_page
 from rackmodel.report.saved import Saved, read_several, saved, saved_json
 from tests.browser import Page, browser
+from tests.commands import invoke
 from tests.report_samples import result
 
 ASKED = {"architecture": "rack_paper", "workload": "ffn", "mapper": "tensor", "sets": ["accelerators=8"], "minimize": None, "profile": None}
@@ -95,7 +94,7 @@ def test_report_writes_a_page_from_folders_and_files(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(saved_json(result(name), {**ASKED, "mapper": name}))
     words = ["report", str(tmp_path / "a"), str(tmp_path / "b" / "result.json"), "-o", str(tmp_path / "new" / "page.html")]
-    said = CliRunner().invoke(app, words)
+    said = invoke(words)
     assert said.exit_code == 0
     assert "Side by side" in (tmp_path / "new" / "page.html").read_text()
     with pytest.raises(InputError, match="holds no result"):
@@ -116,7 +115,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A page of a real search: rows of all components."""
     where = tmp_path_factory.mktemp("page")
     words = ["compare", "rack_paper", "attention", "data", "tensor", "--set", "accelerators=8", "-o", str(where)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert invoke(words).exit_code == 0
     return (where / "index.html").as_uri()
 
 

@@ -356,7 +356,6 @@ def test_every_number_of_both_kinds_is_called_as_set_takes_it() -> None:
 
 @samples.audited
 def test_points_of_a_sweep_are_each_machines_own_answers(tmp_path: Path) -> None:
-    """(They were refused; shared, the second machine would have had the first one's.)"""
     where = machine(tmp_path, (H100, 1), (A100, 1))
     sets = [*SMALL, "axes.pp.degree=2", "axes.tp.degree=4", *PLAIN]
     fast, slow = (["fabric.network.bandwidth=25 GB/s"], ["fabric.network.bandwidth=0.5 GB/s"])

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel.api import search
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.layout import legal_choices, split
@@ -24,21 +22,16 @@ from rackmodel.serving.launch import launches_of
 from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.pool_search import PoolsOffer, PoolWorkers
 from rackmodel.serving.search import ServingSpace, search_service
-from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.shared_prompts import attention_of, check_shared_out
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
+from tests.commands import invoke
+from tests.serving_models import served_on
 
 GQA, MLA, MOE = "llama3_70b_decoder", "deepseek_v3_decoder", "qwen3_30b_a3b_decoder"
 ATTENTION = ("QK", "QKc", "QKo", "sumA", "softmax", "AV")
 
 
-def served(workload: str, profile: str = "ideal", **degrees: int) -> ServedModel:
-    return ServedModel(
-        workload=read_workload(workload),
-        architecture=read_architecture("dgx_h200", ["accelerators=16"]),
-        profile=read_profile(profile),
-        deployment=Deployment(**degrees),
-    )
+served = served_on("dgx_h200", "accelerators=16")
 
 
 def dealt(tokens: int, ranks: int) -> list[list[int]]:
@@ -126,7 +119,7 @@ def test_experts_of_prompts_dealt_out_are_those_of_ranks_of_sequences() -> None:
     one, other = pooled.price(Steps.of(prefill=8192, prompts=1)), apart.price(Steps.of(prefill=8192, prompts=8))
     for tensors in (("D",), ("E",)):
         assert moved(one, "all_to_all", tensors) == pytest.approx(moved(other, "all_to_all", tensors))
-    assert pooled.weights_bytes == pytest.approx(apart.weights_bytes)
+    assert pooled.weights_each[0] == pytest.approx(apart.weights_each[0])
 
 
 @pytest.mark.parametrize(("workload", "each"), [(GQA, 327_680 / 2), (MLA, 70_272)])
@@ -221,7 +214,7 @@ def test_one_rank_of_each_group_sends_the_cache() -> None:
 
 
 def refused(*words: str) -> str:
-    done = CliRunner().invoke(app, ["serve", "dgx_h200", *words])
+    done = invoke(["serve", "dgx_h200", *words])
     assert isinstance(done.exception, InputError)
     return str(done.exception)
 

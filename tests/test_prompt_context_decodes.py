@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel.api import search
-from rackmodel.cli.app import app
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import launches_of
 from rackmodel.serving.offers import Offer, Widths, engine_of
 from rackmodel.serving.search import ServingSpace, search_service
-from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Deployment, StepFigures, Steps
+from rackmodel.serving.steps import StepFigures, Steps
 from rackmodel.serving.trace import drawn_trace, simulate
+from tests.commands import invoke
+from tests.serving_models import served_on
 
 GQA, MLA, MOE, WINDOWED = "llama3_70b_decoder", "deepseek_v3_decoder", "qwen3_30b_a3b_decoder", "gpt_oss_120b_decoder"
 
 
-def served(workload: str, profile: str = "ideal", **degrees: int) -> ServedModel:
-    return ServedModel(
-        workload=read_workload(workload),
-        architecture=read_architecture("dgx_h200", ["accelerators=8"]),
-        profile=read_profile(profile),
-        deployment=Deployment(**degrees),
-    )
+served = served_on("dgx_h200", "accelerators=8")
 
 
 def rows_of(figures: StepFigures, at: int = 0) -> dict[tuple[str, ...], float]:
@@ -128,7 +120,7 @@ def test_memory_is_that_of_the_groups_whatever_they_run() -> None:
     for workload, degrees in ((GQA, {"tensor": 2}), (MLA, {"expert": 4})):
         shared, alone = served(workload, prompt_context=4, **degrees), served(workload, tensor=degrees.get("tensor", 1))
         assert shared.kv_bytes_per_token == pytest.approx(alone.kv_bytes_per_token)
-    assert served(GQA, tensor=2, prompt_context=4).weights_bytes == pytest.approx(served(GQA, tensor=2).weights_bytes)
+    assert served(GQA, tensor=2, prompt_context=4).weights_each[0] == pytest.approx(served(GQA, tensor=2).weights_each[0])
 
 
 def test_replicas_are_searched_and_a_trace_agrees() -> None:
@@ -153,7 +145,7 @@ def test_replicas_are_searched_and_a_trace_agrees() -> None:
 
 def test_what_no_replica_can_is_refused_with_its_place() -> None:
     def run(*words: str) -> BaseException | None:
-        return CliRunner().invoke(app, [*words]).exception
+        return invoke([*words]).exception
 
     trace = ("serve-trace", "dgx_h200", GQA, "--concurrency", "1", "--requests", "2", "--tensor", "4", "--prompt-context", "2", "--engine")
     for words in (("serve", "dgx_h200", GQA, "--prompt-context", "2", "--engine"), trace):
@@ -171,6 +163,6 @@ def test_what_no_replica_can_is_refused_with_its_place() -> None:
 def test_a_trace_shares_prompts_out() -> None:
     words = ["serve-trace", "dgx_h200", "qwen3_8b_decoder", "--engine", "sglang", "--concurrency", "1", "--requests", "3", "--json"]
     words += ["--isl", "16384", "--osl", "32"]
-    alone, shared = (CliRunner().invoke(app, [*words, *more]) for more in ((), ("--prompt-context", "4")))
+    alone, shared = (invoke([*words, *more]) for more in ((), ("--prompt-context", "4")))
     first = [float(one.stdout.split('"ttft_s"')[1].split('"mean":')[1].split(",")[0]) for one in (alone, shared)]
     assert first[1] < 0.45 * first[0]

@@ -92,7 +92,7 @@ def weight_bytes(name: str, config: dict[str, Any], tmp_path: Path) -> float:
     made = tmp_path / "made.yaml"
     made.write_text(import_config(path).text, encoding="utf-8")
     machine, profile = read_architecture("dgx_h200"), read_profile("ideal")
-    return ServedModel(workload=read_workload(made), architecture=machine, profile=profile, deployment=Deployment()).weights_bytes
+    return ServedModel(workload=read_workload(made), architecture=machine, profile=profile, deployment=Deployment()).weights_each[0]
 
 
 def test_weights_take_their_bits_and_their_scales(tmp_path: Path) -> None:

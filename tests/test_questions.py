@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.cli.app import app
@@ -16,12 +15,13 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import library_path
 from rackmodel.report.difference import FIGURES, changes, total
 from rackmodel.report.saved import read_saved
+from tests.commands import invoke
 
 ASK = ("rack_paper", "ffn", "auto", "--set", "accelerators=8")
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(app, list(words))
+    return invoke(list(words))
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_why_not_is_the_search_under_the_condition(folder: Path) -> None:
         assert other["result"]["latency_s"] == alone.latency_s
         assert other["worse"] == pytest.approx(alone.latency_s / said["result"]["latency_s"] - 1)
         assert other["worse"] >= 0
-    found = CliRunner().invoke(app, ["why", *ASK, "--not", "axes.pp.degree=8"])
+    found = invoke(["why", *ASK, "--not", "axes.pp.degree=8"])
     assert str(found.exception).startswith("--not axes.pp.degree=8: axes.pp: unknown key 'pp'")
     text = run("why", *ASK, "--not", "axes.tp.degree=8").output
     assert "not axes.tp.degree=8" in text
@@ -97,12 +97,12 @@ def test_steps_of_unlike_work_are_told_by_the_token(tmp_path: Path) -> None:
 def test_why_says_that_a_result_s_inputs_have_changed(tmp_path: Path) -> None:
     machine, out = tmp_path / "m.yaml", tmp_path / "out"
     machine.write_text("architecture: m\nextends: rack_paper\naccelerators: 8\n", encoding="utf-8")
-    assert CliRunner().invoke(app, ["search", str(machine), "ffn", "tensor", "-o", str(out)]).exit_code == 0
+    assert invoke(["search", str(machine), "ffn", "tensor", "-o", str(out)]).exit_code == 0
     asked = ["why", str(out), "--not", "axes.tp.place=outer"]
-    assert "have changed since" not in CliRunner().invoke(app, asked).output
+    assert "have changed since" not in invoke(asked).output
     machine.write_text("architecture: m\nextends: rack_paper\naccelerators: 4\n", encoding="utf-8")
-    assert f"{out}: 1.41317 s, 33.8267 J then, 2.82231 s, 33.5026 J now: its inputs or" in CliRunner().invoke(app, asked).output
-    assert "have changed since" not in CliRunner().invoke(app, [*asked, "--set", "m=64"]).output  # (another question)
+    assert f"{out}: 1.41317 s, 33.8267 J then, 2.82231 s, 33.5026 J now: its inputs or" in invoke(asked).output
+    assert "have changed since" not in invoke([*asked, "--set", "m=64"]).output  # (another question)
 
 
 def test_what_cannot_be_is_an_answer() -> None:

@@ -7,13 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
-from rackmodel.cli.app import app
 from rackmodel.cli.search import write_top
 from rackmodel.studies.ranking import RangedNumber, ranking
 from rackmodel.studies.varied import Amount
+from tests.commands import invoke
 
 MACHINE = """\
 architecture: {name}
@@ -79,7 +78,7 @@ def machines(tmp_path: Path) -> Path:
 
 def compared(folder: Path, machines: str, *more: str) -> dict:
     names = ",".join(str(folder / f"{name}.yaml") for name in machines)
-    done = CliRunner().invoke(app, ["compare", names, str(folder / "w.yaml"), str(folder / "m.yaml"), *more, "--json"])
+    done = invoke(["compare", names, str(folder / "w.yaml"), str(folder / "m.yaml"), *more, "--json"])
     assert done.exit_code == 0, done.output
     return dict(json.loads(done.stdout))
 
@@ -104,8 +103,8 @@ def test_a_number_that_both_sides_read_is_one_number(machines: Path) -> None:
 
 def test_what_cannot_be_ranked_is_refused(machines: Path) -> None:
     words = [str(machines / name) for name in ("b.yaml", "w.yaml", "m.yaml")]
-    assert "one side alone" in str(CliRunner().invoke(app, ["compare", *words, "--samples", "3"]).exception)
-    assert "1 to 100000" in str(CliRunner().invoke(app, ["compare", *words, "--samples", "0"]).exception)
+    assert "one side alone" in str(invoke(["compare", *words, "--samples", "3"]).exception)
+    assert "1 to 100000" in str(invoke(["compare", *words, "--samples", "0"]).exception)
 
 
 def test_the_best_few_are_files_that_evaluate_prices_to_the_same(tmp_path: Path) -> None:
@@ -130,17 +129,16 @@ tree:
 
 
 def test_carbon_of_two_machines_is_ranked_in_grams_over_their_sites(tmp_path: Path) -> None:
-    """By hand, of equal joules: 100 g/kWh at PUE 1.2 is less than 150 at 1, and more from 1.5 on. (They were ranked by joules, the site's
-    ranges were not drawn, and metrics of embodied carbon were another figure's.)"""
+    """By hand, of equal joules: 100 g/kWh at PUE 1.2 is less than 150 at 1, and more from 1.5 on."""
     pue = "{low: 1, mid: 1.2, high: 2, source: 'ASSUMED: for this test'}"
     (tmp_path / "p.yaml").write_text(SITED.format(name="p", grid=100, pue=pue), encoding="utf-8")
     (tmp_path / "q.yaml").write_text(SITED.format(name="q", grid=150, pue=1), encoding="utf-8")
     (tmp_path / "w.yaml").write_text(WORKLOAD, encoding="utf-8")
     words = ["compare", f"{tmp_path / 'p.yaml'},{tmp_path / 'q.yaml'}", str(tmp_path / "w.yaml"), "data", "--set", "split.dp=[m]"]
-    said = CliRunner().invoke(app, [*words, "--minimize", "carbon", "--samples", "40", "--json"])
+    said = invoke([*words, "--minimize", "carbon", "--samples", "40", "--json"])
     assert said.exit_code == 0, said.output
     (pair,) = json.loads(said.stdout)["ranking"]["pairs"]
     assert (pair["first"], pair["second"], pair["won"]) == ("data on p", "data on q", 20)
     assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("p: site.pue", ">=", "1.5")]
-    refused = CliRunner().invoke(app, [*words, "--minimize", "cdp", "--samples", "4"])
+    refused = invoke([*words, "--minimize", "cdp", "--samples", "4"])
     assert "cdp of several machines wants what each is made of, which p does not say" in str(refused.exception)

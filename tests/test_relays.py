@@ -13,20 +13,9 @@ from hypothesis import strategies as st
 
 from rackmodel.cost.network.collectives import collective, mesh_collective, send, send_table
 from rackmodel.cost.network.relays import Ways, exchange_sharing, transfers_sharing
-from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, accelerators, members
 from tests import samples
-
-GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
-
-
-def machine(*tiers: tuple[int, dict[str, Any]]) -> Architecture:
-    node: dict[str, Any] = dict(GPU)
-    for number, (count, changes) in enumerate(tiers):
-        net = {"topology": "switch", "bandwidth": "100 GB/s", "latency": "0 s", "energy": "1 pJ/bit"} | changes
-        node = {"name": f"tier{number}", "network": net, "children": [node | {"count": count}]}
-    return Architecture.model_validate({"architecture": "m", "tree": node})
-
+from tests.tiers import machine
 
 # -- a walk of every message -----------------------------------------------------------------------------------------------
 

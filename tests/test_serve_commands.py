@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel.carbon.costing import cost_of
 from rackmodel.carbon.job import Usage
-from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import library_path, read_architecture, read_profile
@@ -23,6 +21,7 @@ from rackmodel.serving.pool_search import PoolsOffer
 from rackmodel.serving.search import ServingAnswer, ServingSpace, deployments, search_service, within
 from rackmodel.serving.trace_file import read_trace
 from rackmodel.units import parse_quantity
+from tests.commands import invoke
 
 MODEL = "llama3_8b_decoder"
 SMALL = ServingSpace(tensor=(1, 4), pipeline=(1,), clients=(16.0, 64.0), budgets=(2048, 8192))
@@ -214,10 +213,10 @@ def test_a_request_that_no_cache_holds_is_infeasible_and_the_longest_that_one_do
 def test_requests_beyond_a_models_positions_are_refused_as_engines_refuse_them(words: tuple[str, ...], said: str) -> None:
     """vLLM: max_model_len is greater than the derived one. It may be told otherwise, and so may we."""
     command = [words[0], "dgx_h100", "llama2_70b_decoder", *words[1:], "--tensor", "8", "--pipeline", "1"]
-    done = CliRunner().invoke(app, command)
+    done = invoke(command)
     assert isinstance(done.exception, InputError)
     assert said in str(done.exception)
-    done = CliRunner().invoke(app, [*command, "--set", "workload.serving.positions=4389"])
+    done = invoke([*command, "--set", "workload.serving.positions=4389"])
     assert done.exit_code == 0, done.output
 
 
@@ -255,7 +254,7 @@ def test_a_trace_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, why:
 def test_a_request_beyond_the_positions_of_a_model_has_its_line(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("arrival_s,prompt,output\n0,10,5\n\n1,100000000,5\n")
-    found = CliRunner().invoke(app, ["serve-trace", "dgx_h100", MODEL, str(path)])
+    found = invoke(["serve-trace", "dgx_h100", MODEL, str(path)])
     assert "trace.csv:4:1: request 2 of 100,000,005 tokens" in str(found.exception)
 
 
@@ -270,7 +269,7 @@ def test_what_a_decoders_file_says_and_changes_nothing_is_told(tmp_path: Path) -
 
 
 def _run(*words: str) -> dict[str, object]:
-    found = CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False)
+    found = invoke([*words, "--json"], catch_exceptions=False)
     assert found.exit_code == 0, found.output
     data = json.loads(found.output)
     assert isinstance(data, dict)
@@ -293,7 +292,7 @@ def test_a_trace_of_one_client_is_what_serve_says_of_it(words: tuple[str, str]) 
     space = {"--tensor": "1", "--pipeline": "1"} | dict([words])
     degrees = [part for pair in space.items() for part in pair]
     trace, served = (
-        json.loads(CliRunner().invoke(app, [command, "dgx_h100", MODEL, *lengths, *degrees, "--json", *more]).stdout)
+        json.loads(invoke([command, "dgx_h100", MODEL, *lengths, *degrees, "--json", *more]).stdout)
         for command, more in (("serve-trace", ["--requests", "12"]), ("serve", ["--set", f"accelerators={of}"]))
     )
     best = served["best"]
@@ -386,7 +385,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_trace_cannot_count_is_refused(words: tuple[str, ...], said: str) -> None:
-    found = CliRunner().invoke(app, ["serve-trace", "dgx_h100", MODEL, *words])
+    found = invoke(["serve-trace", "dgx_h100", MODEL, *words])
     assert isinstance(found.exception, InputError)
     assert said in str(found.exception)
 
@@ -408,7 +407,7 @@ def test_what_a_trace_cannot_count_is_refused(words: tuple[str, ...], said: str)
     ],
 )
 def test_what_would_be_rounded_or_change_nothing_or_is_said_twice_is_refused(words: tuple[str, ...], said: str) -> None:
-    found = CliRunner().invoke(app, ["serve", "dgx_h100", MODEL, "--tensor", "1", "--pipeline", "1", *words])
+    found = invoke(["serve", "dgx_h100", MODEL, "--tensor", "1", "--pipeline", "1", *words])
     assert isinstance(found.exception, InputError)
     assert said in str(found.exception)
 
@@ -422,13 +421,13 @@ def test_answers_of_one_token_have_no_time_between_tokens(tmp_path: Path) -> Non
     rates, first = ([one[name] for one in found["front"]] for name in ("tokens_per_s_per_accelerator", "ttft"))
     assert rates == sorted(rates, reverse=True)
     assert first == sorted(first, reverse=True)
-    told = CliRunner().invoke(app, [*words]).output
+    told = invoke([*words]).output
     assert "TPOT" not in told
     assert "TTFT" in told
     trace = ("serve-trace", "dgx_h100", MODEL, "--osl", "1", "--concurrency", "2", "--requests", "4", "-o", str(tmp_path / "out.csv"))
     assert _run(*trace)["tpot_s"] is None
     assert [line.split(",")[5] for line in (tmp_path / "out.csv").read_text().splitlines()] == ["tpot_s", "", "", "", ""]
-    assert "token after it" not in CliRunner().invoke(app, [*trace]).output
+    assert "token after it" not in invoke([*trace]).output
 
 
 # -- pools of prompts and of decodes, drafts -----------------------------------------------------------------------------------------
@@ -497,18 +496,18 @@ def test_drafts_that_are_kept_make_tokens_faster_and_one_that_never_is_slower() 
     ],
 )
 def test_drafts_and_machines_that_say_too_little_are_refused(said: list[str], why: str) -> None:
-    found = CliRunner().invoke(app, ["serve", "dgx_h100", MODEL, *said])
+    found = invoke(["serve", "dgx_h100", MODEL, *said])
     assert isinstance(found.exception, InputError)
     assert why in str(found.exception)
 
 
 def test_pools_on_the_command_line() -> None:
     said = ["serve", "dgx_h100", MODEL, "--prompts-on", "dgx_h100:1", "--concurrency", "16", "--set", "accelerators=1"]
-    found = CliRunner().invoke(app, [*said, "--json"])
+    found = invoke([*said, "--json"])
     assert found.exit_code == 0
     best = json.loads(found.stdout)["best"]
     assert best["prompts"]["workers"] == best["decodes"]["workers"] == 1
-    shown = CliRunner().invoke(app, said)
+    shown = invoke(said)
     assert "1 x 1 > 1 x 1" in shown.stdout
 
 
@@ -542,7 +541,7 @@ def test_weights_that_leave_no_room_say_how_much_they_take_and_on_how_many_they_
         (("accelerators=8", "--tensor", "8"), "101.5 GB", "--set accelerators=16"),
         (("accelerators=6", "--precision", "fp8"), "GB", "--tensor 2 --pipeline 3"),
     ):
-        result = CliRunner().invoke(app, ["serve", "dgx_h100", "llama3_405b_decoder", "--set", *more])
+        result = invoke(["serve", "dgx_h100", "llama3_405b_decoder", "--set", *more])
         assert isinstance(result.exception, InfeasibleError)
         assert f"{taken} of an accelerator, whose engine has 74.95 GB" in str(result.exception)
         assert result.exception.change == change
@@ -551,7 +550,7 @@ def test_weights_that_leave_no_room_say_how_much_they_take_and_on_how_many_they_
 def test_the_front_on_80_columns_cuts_nothing_and_counts_all_clients() -> None:
     """(A head was 'clie…', a first token of 0.104 s '0.1…', and replicas told the clients of each beside pools, which told all.)"""
     words = ["serve", "dgx_h100", "llama3_8b_decoder", "--concurrency", "64", "--pipeline", "1", "--tensor", "2", "--precision", "fp8"]
-    alone, pools = (CliRunner().invoke(app, [*words, *more]).stdout for more in (["--chunk", "2048,8192"], ["--prompts-on", "dgx_h200:4"]))
+    alone, pools = (invoke([*words, *more]).stdout for more in (["--chunk", "2048,8192"], ["--prompts-on", "dgx_h200:4"]))
     for said, chunk in ((alone, r"\d+ +"), (pools, "")):
         assert "…" not in said
         rows = [line for line in said.splitlines() if re.match(r"\*? +\d x tp 2", line) and " ms " in line]

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.errors import InfeasibleError, InputError
-from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.inputs import read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import serving_launch
 from rackmodel.serving.offers import Offer, Widths
 from rackmodel.serving.search import ServingSpace, search_service
-from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
+from tests.commands import invoke
+from tests.serving_models import served_on
 
 GQA, MLA = "llama3_70b_decoder", "deepseek_v3_decoder"
 
 
-def served(workload: str, **degrees: int) -> ServedModel:
-    return ServedModel(
-        workload=read_workload(workload),
-        architecture=read_architecture("dgx_h200", ["accelerators=16"]),
-        profile=read_profile("ideal"),
-        deployment=Deployment(**degrees),
-    )
+served = served_on("dgx_h200", "accelerators=16")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +88,7 @@ def test_each_engine_is_told() -> None:
 
 def test_a_trace_runs_on_them() -> None:
     words = ["serve-trace", "dgx_h200", MLA, "--tensor", "8", "--context", "8", "--concurrency", "4", "--requests", "8", "--json"]
-    done = CliRunner().invoke(app, words)
+    done = invoke(words)
     assert done.exit_code == 0, done.output
 
 

@@ -144,7 +144,7 @@ def test_ranks_of_attention_data_share_the_chunk_where_their_engine_deals_it_out
 def test_a_share_of_what_the_weights_leave_free_is_for_caches_alone() -> None:
     half = FACTS.model_copy(update={"memory_share": 0.5, "reserved_bytes": 1e9})
     of_all, of_free = (_engine(half.model_copy(update={"memory_share_of": of})) for of in ("all", "free"))
-    whole, weights = of_all.captured.capacity_bytes, of_all.weights_bytes
+    whole, weights = of_all.captured.capacity_bytes, of_all.weights_each[0]
     assert of_all.cache_bytes == pytest.approx(0.5 * whole - 1e9 - weights)
     assert of_free.cache_bytes == pytest.approx(0.5 * (whole - 1e9 - weights))
 

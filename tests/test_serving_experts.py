@@ -11,17 +11,12 @@ from rackmodel.api import search
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
+from tests.serving_models import served_on
 
 MOE, MLA = "qwen3_30b_a3b_decoder", "deepseek_v3_decoder"
 
 
-def served(workload: str, profile: str = "ideal", **degrees: int) -> ServedModel:
-    return ServedModel(
-        workload=read_workload(workload),
-        architecture=read_architecture("dgx_h200"),
-        profile=read_profile(profile),
-        deployment=Deployment(**degrees),
-    )
+served = served_on("dgx_h200")
 
 
 LAYOUTS = [

@@ -72,7 +72,6 @@ def test_chunks_of_a_prompt_fill_a_pipeline_once(mixed: int, stages: int, prompt
     ("stages", "prompt", "clients", "output"), samples.some([(4, 300, 16, 128), (2, 300, 16, 128), (4, 1024, 8, 256), (2, 100, 64, 128)], 2)
 )
 def test_first_tokens_of_pipelines_wait_for_room(stages: int, prompt: int, clients: int, output: int) -> None:
-    """They came up to 26 % too soon."""
     law, trace = _both(clients, (prompt, output, 0.8), stages=stages)
     assert law[0] == pytest.approx(trace[0], rel=0.03)
     assert law[1] == pytest.approx(trace[1], rel=0.12)

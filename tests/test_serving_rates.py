@@ -6,9 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile
@@ -18,6 +16,7 @@ from rackmodel.serving.offers import Offer, Service, Widths, engine_of
 from rackmodel.serving.search import ServingSpace, search_service
 from rackmodel.serving.steps import Deployment
 from rackmodel.serving.trace import drawn_trace, simulate
+from tests.commands import invoke
 
 MODEL = "llama3_8b_decoder"
 
@@ -92,14 +91,14 @@ def test_of_deployments_that_keep_up_with_a_rate_the_best_takes_the_least_energy
 
 def test_it_is_asked_in_words() -> None:
     words = ["serve", "dgx_h100", MODEL, "--set", "accelerators=2", "--tensor", "2", "--pipeline", "1", "--isl", "512", "--osl", "128"]
-    done = CliRunner().invoke(app, [*words, "--rate", "1,4", "--percentiles", "--json"])
+    done = invoke([*words, "--rate", "1,4", "--percentiles", "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert said["best"]["requests_per_s"] == 4
     assert said["percentiles"]["ttft"]["p50"] == pytest.approx(said["best"]["ttft"], rel=0.2)
-    printed = CliRunner().invoke(app, [*words, "--rate", "4"]).stdout
+    printed = invoke([*words, "--rate", "4"]).stdout
     assert "req/s" in printed
     assert "a rate is the throughput of all that keep up with it: the best takes the least energy of them" in printed
     for wrong in ("x", "0", "-1", "1,,2", "2,2"):
-        done = CliRunner().invoke(app, [*words, f"--rate={wrong}"])
+        done = invoke([*words, f"--rate={wrong}"])
         assert isinstance(done.exception, InputError), wrong

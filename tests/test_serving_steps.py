@@ -251,7 +251,7 @@ def test_adapters_lie_beside_the_model_and_each_token_multiplies_by_its_own(adap
     faster with adapters than without."""
     sets = (f"workload.n={adapters}",)
     plain, own = (served(name, "vllm", said) for name, said in (("llama3_8b_decoder", ()), ("llama3_8b_lora_decoder", sets)))
-    assert own.weights_bytes - plain.weights_bytes == pytest.approx(2 * 32 * adapters * 16 * (4096 + 4096 + 2 * 1024))
+    assert own.weights_each[0] - plain.weights_each[0] == pytest.approx(2 * 32 * adapters * 16 * (4096 + 4096 + 2 * 1024))
     steps = Steps.of(prefill=4000.0, prompts=2.0)
     base, more = plain.price(steps), own.price(steps)
     counted = [sum(float(row.amount[0]) for row in one.ledger.rows if row.action == "mac" and row.einsum != "QK") for one in (base, more)]
@@ -300,7 +300,7 @@ def test_deployments_of_one_plan_priced_together_are_those_priced_alone(degrees:
         own, at = alone.price(Steps.of(**sizes)), slice(2 * mesh, 2 * mesh + 2)
         assert own.seconds == pytest.approx(figures.seconds[at], rel=1e-12)
         assert own.joules == pytest.approx(figures.joules[at], rel=1e-12)
-        assert (alone.weights_bytes, alone.kv_bytes_per_token) == (together.weights_each[mesh], together.kv_each[mesh])
+        assert (alone.weights_each[0], alone.kv_bytes_per_token) == (together.weights_each[mesh], together.kv_each[mesh])
 
 
 def test_deployments_of_unlike_plans_are_apart() -> None:

@@ -9,10 +9,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
-from rackmodel.cli.app import app
 from rackmodel.inputs import read_inputs
 from rackmodel.report.saved import Saved, read_saved
 from rackmodel.report.sketch_data import axes_of, graph_of, tree_of
@@ -20,6 +18,7 @@ from rackmodel.report.sketches import sketches_of
 from rackmodel.report.svg import WIDE, paper
 from rackmodel.report.timeline import BINS, _covered, timeline_of
 from rackmodel.report.trace import spans_of
+from tests.commands import invoke
 
 ASKED = ("rack_paper", "attention", "pipeline_tensor", ["accelerators=24"])
 
@@ -28,7 +27,7 @@ ASKED = ("rack_paper", "attention", "pipeline_tensor", ["accelerators=24"])
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("sketched")
     words = ["search", *ASKED[:3], "--set", ASKED[3][0], "-o", str(where)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert invoke(words).exit_code == 0
     return where
 
 
@@ -115,7 +114,7 @@ def test_labels_lie_apart_and_inside(folder: Path, width: float) -> None:
 
 
 def test_report_draws_them_on_the_page_and_for_a_paper(folder: Path, tmp_path: Path) -> None:
-    said = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "p.html"), "--figures", str(tmp_path)])
+    said = invoke(["report", str(folder), "-o", str(tmp_path / "p.html"), "--figures", str(tmp_path)])
     assert said.exit_code == 0, said.output
     page = (tmp_path / "p.html").read_text()
     assert page.count('class="picture"') == 3

@@ -24,7 +24,7 @@ from rackmodel.model.workload import Tensor
 from rackmodel.papers import findings
 from rackmodel.papers.streaming_rules import words_a_unit
 from rackmodel.studies.findings import Finding
-from rackmodel.studies.run import run_study
+from tests.sweeps import run_study
 
 LAYERS, P = 96, 12 * 12288**2  # GPT-3: layers, weights of one
 F, BW = 850000 * 8.8235e9, 150e9

@@ -36,7 +36,7 @@ FLOORS = [
     {"cost", "store"},
     {"model", "nests"},
     {"csv_file", "processes", "units", "watch"},
-    {"cycles", "errors", "version"},
+    {"arrays", "cycles", "errors", "version"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}
 WITHIN = {  # floors of rooms that have rooms

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from rackmodel.inputs import read_study
-from rackmodel.report.charts import save_chart, study_chart
+from rackmodel.report.charts import study_chart
+from rackmodel.report.drawing import save_chart
 from rackmodel.studies.ask import FILE
 from rackmodel.studies.metrics import FAMILIES, METRICS, metric
 from rackmodel.studies.plan import plan_points
-from rackmodel.studies.run import chart_rows, chart_unit, run_study
+from rackmodel.studies.run import chart_rows, chart_unit
 from rackmodel.studies.study import RunSpec, StudySpec
+from tests.sweeps import run_study
 
 PAGE = (Path(__file__).parents[1] / "docs/studies.md").read_text(encoding="utf-8")
 

@@ -17,12 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import rackmodel
 import rackmodel as rm
 from rackmodel import api, processes
-from rackmodel.cli.app import app
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, OutputError
 from rackmodel.inputs import library_path, read_study
@@ -33,9 +31,10 @@ from rackmodel.studies.answer import answer_of, result_from, to_text
 from rackmodel.studies.ask import FILE
 from rackmodel.studies.batch import key_of, read_point
 from rackmodel.studies.plan import Ask, plan_points, read_sets
-from rackmodel.studies.run import Points, Sweep, run_study
+from rackmodel.studies.run import Points, Sweep
 from rackmodel.studies.study import StudySpec
-from tests.sweeps import command, dump, killed, points_done, run, study_text
+from tests.commands import invoke
+from tests.sweeps import command, dump, killed, points_done, run, run_study, study_text
 
 
 def study(**run: Any) -> StudySpec:
@@ -427,7 +426,7 @@ def test_no_more_processes_are_begun_than_there_are_batches(monkeypatch: pytest.
     monkeypatch.setattr(processes, "_pool", noted)
     found = sorted(processes.each(1_000, abs, [-1, -2, -3], lambda task: OutputError(f"died over {task}")))
     assert (found, begun) == ([1, 2, 3], [3])
-    asked = CliRunner().invoke(app, ["sweep", "rack_paper", "ffn", "data", "--workers", "1000000"])
+    asked = invoke(["sweep", "rack_paper", "ffn", "data", "--workers", "1000000"])
     assert str(asked.exception) == "--workers: want a whole number from 1 to 1024"
 
 
@@ -504,7 +503,7 @@ def test_rm_sweep_gives_frames() -> None:
 
 def test_what_is_wrong_is_told_before_a_point_is_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sweep, "run", lambda *_: pytest.fail("a point was solved"))
-    said = CliRunner().invoke(app, ["sweep", "rack_paper,rack_papr", "ffn", "data,tenser", "--set", "accelerators=4,8"])
+    said = invoke(["sweep", "rack_paper,rack_papr", "ffn", "data,tenser", "--set", "accelerators=4,8"])
     assert isinstance(said.exception, InputError)
     assert "did you mean 'tensor'?" in str(said.exception)
     assert "did you mean 'rack_paper'?" in str(said.exception)
@@ -512,7 +511,7 @@ def test_what_is_wrong_is_told_before_a_point_is_solved(tmp_path: Path, monkeypa
     runs = "study: s\narchitecture: rack_paper\nworkload: ffn\nruns: [{mapper: [data, tensor], set: {accelerators: [4, 8]}}]\n"
     for chart, words in (("x: accelerators, y: jouls", "'joules'"), ("x: acelerators, y: joules", "'accelerators'")):
         study.write_text(f"{runs}charts: {{a: {{{chart}, series: [mapper]}}}}\n")
-        said = CliRunner().invoke(app, ["sweep", str(study)])
+        said = invoke(["sweep", str(study)])
         assert isinstance(said.exception, InputError)
         assert str(said.exception).startswith(f"{study}:5:")
         assert f"did you mean {words}" in str(said.exception)

@@ -7,14 +7,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
-from rackmodel.cli.app import app
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.report.svg import paper
 from rackmodel.report.tornado import FACTOR, ends_of, sketch, tornado
 from rackmodel.units import read_quantity
+from tests.commands import invoke
 
 
 def test_a_stated_range_has_its_own_ends() -> None:
@@ -103,10 +102,8 @@ def test_numbers_that_move_the_mapping_found_are_not_asked_in_groups() -> None:
 
 
 def test_least_carbon_is_told_in_grams_and_moves_with_the_site(tmp_path: Path) -> None:
-    """(It was the joules, called grams, and no PUE moved them.) By hand: grams go as PUE, 1 to 1.25 is a quarter more."""
-    said = CliRunner().invoke(
-        app, ["why", "rack_paper", "ffn", "data", "--set", "accelerators=8", "--minimize", "carbon", "--sensitivity", "--json"]
-    )
+    """By hand: grams go as PUE, 1 to 1.25 is a quarter more."""
+    said = invoke(["why", "rack_paper", "ffn", "data", "--set", "accelerators=8", "--minimize", "carbon", "--sensitivity", "--json"])
     assert said.exit_code == 0, said.output
     data = json.loads(said.stdout)
     best = api.search("rack_paper", "ffn", "data", sets=["accelerators=8"], minimize="carbon").result
@@ -117,7 +114,7 @@ def test_least_carbon_is_told_in_grams_and_moves_with_the_site(tmp_path: Path) -
 
 def test_the_command_searches_again_under_each_end(tmp_path: Path) -> None:
     words = ["why", "rack_paper", "ffn", "tensor", "--set", "accelerators=8", "--sensitivity"]
-    said = CliRunner().invoke(app, [*words, "--json", "-o", str(tmp_path)])
+    said = invoke([*words, "--json", "-o", str(tmp_path)])
     assert said.exit_code == 0, said.output
     data = json.loads(said.stdout)
     assert data["minimize"] == "latency"
@@ -132,5 +129,5 @@ def test_the_command_searches_again_under_each_end(tmp_path: Path) -> None:
 
 def test_why_wants_one_question() -> None:
     for more in ([], ["--not", "axes.tp.degree=4", "--sensitivity"], ["--not", "axes.tp.degree=4", "-o", "x"]):
-        said = CliRunner().invoke(app, ["why", "rack_paper", "ffn", "tensor", *more])
+        said = invoke(["why", "rack_paper", "ffn", "tensor", *more])
         assert isinstance(said.exception, InputError)

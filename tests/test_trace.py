@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
-from rackmodel.cli.app import app
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_inputs
 from rackmodel.report import trace as traces
+from tests.commands import invoke
 
 TRAINING = ("dgx_h100", "llama3_8b", "megatron")
 SETS = ["accelerators=8", "b=8", "axes.pp.degree=4", "axes.tp.degree=2"]
@@ -25,7 +24,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], di
     """(the result, the trace) of a training step in a pipeline."""
     path = tmp_path_factory.mktemp("trace") / "trace.json"
     sets = [word for text in SETS for word in ("--set", text)]
-    said = CliRunner().invoke(app, ["search", *TRAINING, *sets, "--profile", "megatron_core", "--trace", str(path), "--json"])
+    said = invoke(["search", *TRAINING, *sets, "--profile", "megatron_core", "--trace", str(path), "--json"])
     assert said.exit_code == 0, said.output
     return json.loads(said.stdout)["result"], json.loads(path.read_text())
 

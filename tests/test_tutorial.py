@@ -7,9 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from rackmodel.cli.app import app
+from tests.commands import invoke
 
 PAGE = Path(__file__).parents[1] / "docs/tutorial.md"
 
@@ -31,7 +30,7 @@ def test_every_step_of_the_tutorial_runs_and_prints_what_it_says(tmp_path: Path,
         for command in commands:
             program, *arguments = shlex.split(command)
             assert program == "rackmodel"
-            ran = CliRunner().invoke(app, arguments)
+            ran = invoke(arguments)
             assert ran.exit_code == 0, f"{command}: {ran.output}"
             said += ran.output
         for word in words:

@@ -13,14 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
 from rackmodel.calibration.fit_products import predict
 from rackmodel.calibration.part import machine_of as fit_machine
 from rackmodel.calibration.part import part_alone
 from rackmodel.calibration.product_rows import ProductRows
-from rackmodel.cli.app import app
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.program.fusion import scores
 from rackmodel.cost.program.local_ops import local_op_of
@@ -48,6 +46,7 @@ from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import Measured, ModelKey, TrainingCase, training_case
 from rackmodel.validation.training_models import model_of
 from rackmodel.validation.words import Refused, look_up, spelt, words
+from tests.commands import invoke
 
 RUN = {
     "id": "one", "dataset": "mine", "arch": "gpt", "layers": "4", "hidden": "1024", "heads": "16", "vocab": "51200", "seq_len": "1024",
@@ -173,12 +172,12 @@ def test_a_model_is_a_workload_by_name_or_path_whose_sizes_a_row_may_repeat(tmp_
     alike = {**run, "model": str(own), "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336", "arch": "mine"}
     (again,) = validate_rows([row(**alike)])
     assert again.predicted == named[0].predicted
-    answer = CliRunner().invoke(app, ["import", "tests/data/configs/deepseek_v2.json", "--training", "-o", str(tmp_path / "latent.yaml")])
+    answer = invoke(["import", "tests/data/configs/deepseek_v2.json", "--training", "-o", str(tmp_path / "latent.yaml")])
     assert answer.exit_code == 0
     (latent,) = validate_rows([row(**{**run, "model": str(tmp_path / "latent.yaml"), "tp": "1", "dp": "4"})])
     assert latent.predicted > 0
     config = "tests/data/configs/mixtral_8x7b.json"
-    answer = CliRunner().invoke(app, ["import", config, "--training", "-o", str(tmp_path / "imported.yaml")])
+    answer = invoke(["import", config, "--training", "-o", str(tmp_path / "imported.yaml")])
     assert answer.exit_code == 0
     (imported,) = validate_rows([row(**{**run, "model": str(tmp_path / "imported.yaml")})])
     assert imported.predicted == pytest.approx(named[0].predicted, rel=0.01)  # (its mask is in its densities, and leaves a diagonal)
@@ -598,7 +597,7 @@ def test_bytes_that_are_no_text_and_broken_streams_are_refused(tmp_path: Path) -
 
 
 def command(*words: str) -> Any:
-    return CliRunner().invoke(app, list(words), catch_exceptions=True)
+    return invoke(list(words), catch_exceptions=True)
 
 
 def test_shipped_rows_are_within_their_bars() -> None:

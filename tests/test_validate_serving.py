@@ -204,7 +204,6 @@ def test_a_name_says_a_model_and_a_format(word: str, left: str, said: str) -> No
     "name", ["deepseek-ai/DeepSeek-R1", "DEEPSEEK-AI/deepseek-r1", "nvidia/DeepSeek-R1-0528-NVFP4-v2", "someone/DeepSeek-R1-AWQ"]
 )
 def test_settings_are_found_by_any_name_of_a_model_a_machine_and_an_engine(name: str, system: str, engine: str) -> None:
-    """They were looked up by the words of one table: another name of the same server ran with defaults."""
     said = point_of(_row(model_path=name, system=system, backend=engine))
     assert dict(said.server.facts) == {"graph_sequences": 512, "memory_share": 0.8}
     assert said.server.model.workload == "deepseek_v3_decoder"

@@ -20,9 +20,7 @@ CORE_MACS_PER_S = 8.8235e9 / 2
 EDGE_BYTES_PER_S = 150e9
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RACKMODEL_CACHE", "off")
+pytestmark = pytest.mark.usefixtures("nothing_remembered")
 
 
 def gemm(m: int, k: int, n: int, *sets: str, mapper: str = "wafer_nest_free", goal: str = "latency") -> SimpleNamespace:

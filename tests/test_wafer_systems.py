@@ -9,7 +9,7 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_architecture, read_study
 from rackmodel.papers import findings
 from rackmodel.studies.findings import Finding
-from rackmodel.studies.run import run_study
+from tests.sweeps import run_study
 
 SMALL = ("gpt3_matrices", "streaming")
 

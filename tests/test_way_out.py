@@ -97,7 +97,6 @@ ONE_NODE = ["node.count=1", "su.count=1", "pod.count=1"]
 
 
 def test_where_the_host_lacks_memory_its_level_is_named_with_what_all_its_accelerators_keep(tmp_path: Path) -> None:
-    """(It was called `host.memory.capacity`, a level that is not there, with the bytes of one accelerator.)"""
     mapper = tmp_path / "m.yaml"
     mapper.write_text("mapper: m\naxes: {dp: {degree: all}}\nsplit: {dp: [b]}\noffload: [[activations]]\nhost: node\n", encoding="utf-8")
     sets = [*MODEL, *ONE_NODE, "accelerators=8", "node.memory.capacity=1 MB"]

@@ -8,10 +8,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from typer.testing import CliRunner
 
 from rackmodel import api
-from rackmodel.cli.app import app
 from rackmodel.cli.show import NAMED
 from rackmodel.inputs import about, check, library_names, library_path
 from rackmodel.inputs.json_schema import MODELS, json_schema
@@ -19,12 +17,13 @@ from rackmodel.inputs.key_reference import key_reference
 from rackmodel.inputs.library import MODELINE
 from rackmodel.inputs.plain_yaml import loaded
 from rackmodel.inputs.starts import KINDS, STARTS
+from tests.commands import invoke
 
 ROOT = Path(__file__).parents[1]
 
 
 def run(*words: str) -> Any:
-    return CliRunner().invoke(app, list(words), catch_exceptions=True)
+    return invoke(list(words), catch_exceptions=True)
 
 
 @pytest.mark.parametrize("kind", MODELS)

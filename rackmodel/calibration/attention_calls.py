@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.shares import left_out
 from rackmodel.cost.inside.attention import AttentionSizes, few_tokens, sizes_of
 from rackmodel.model.architecture import Architecture
@@ -17,7 +17,6 @@ from rackmodel.validation.attention import AttentionCase, case_of, operations_ov
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.words import Refused
 
-Array = NDArray[np.float64]
 Use = Literal["decode", "prefill", "forward", "backward"]
 
 
@@ -44,7 +43,7 @@ class AttentionCalls:
         """Whether they were run as training runs them."""
         return self.use in ("forward", "backward")
 
-    def only(self, which: NDArray[np.bool_]) -> AttentionCalls:
+    def only(self, which: Bools) -> AttentionCalls:
         """Some of the rows."""
         return AttentionCalls(
             gpu=self.gpu,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.call_kernels import known_kernels
 from rackmodel.calibration.product_rows import one_gpu
 from rackmodel.errors import InputError, Where
@@ -16,8 +16,6 @@ from rackmodel.model.calls import age_of
 from rackmodel.validation.collectives import MeasuredCall, measured_call
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.words import Refused
-
-Array = NDArray[np.float64]
 
 ALIKE = 0.035  # mean |log| of two releases' times below which they are one
 FAR = 0.2  # of one call, at most

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.call_kernels import known_kernels, least_slope
 from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
@@ -18,8 +18,6 @@ from rackmodel.calibration.told_calls import others_of
 from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
 from rackmodel.validation.rows import kind_of_file
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

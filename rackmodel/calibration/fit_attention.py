@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.attention_calls import AttentionCalls
-from rackmodel.calibration.shares import kept_out
+from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.shares import dealt
 from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, prefill_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 
-Array = NDArray[np.float64]
 Facts = DecodeAttention | PrefillAttention
 Numbers = tuple[str, ...]
 
-FOLDS = 5
-LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 12
 START_OF_TRAINING_S = (8e-6, 1e-6, 20e-6)  # kernels queue up: a few starts, and no launches by the host
 LEAST_OF_TRAINING = 8  # fewer numbers are fitted: nothing is put into a cache, and no query heads are packed
@@ -156,21 +154,12 @@ def _best(calls: AttentionCalls, device: AttentionDevice) -> tuple[_Form, Facts]
 
 def _fitted(form: _Form, calls: AttentionCalls, device: AttentionDevice) -> tuple[float, Facts]:
     """(cost, facts) of a form's best numbers."""
-    from scipy.optimize import least_squares
-
     begin, low, high = np.log(np.array([_range(name, device, form.use) for name, _ in form.names])).T
     bound = np.array([BOUND_BY_STEPS.get(name, 1.0) * (float(head) / 128 if name == "step_s" else 1.0) for name, head in form.names])
     some = calls.only(np.random.default_rng(1).permutation(len(calls)) < MOST_ROWS)
-
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(predict(form.facts(logs), device, some) / some.seconds))
-
-    begins = (begin, np.clip(begin + np.log(bound), low, high)) if form.use == "decode" else (begin,)
-    found: Any = min(
-        (least_squares(residual, one, bounds=(low, high), loss="soft_l1", f_scale=LOSS, max_nfev=MOST_STEPS) for one in begins),
-        key=lambda one: float(one.cost),
-    )
-    return float(found.cost), form.facts(found.x)
+    begins = (begin, begin + np.log(bound)) if form.use == "decode" else (begin,)
+    cost, found = fit_logs(lambda logs: predict(form.facts(logs), device, some), some.seconds, begins, (low, high), steps=MOST_STEPS)
+    return cost, form.facts(found)
 
 
 def _range(name: str, device: AttentionDevice, use: str) -> tuple[float, float, float]:
@@ -186,13 +175,10 @@ def _error(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arra
     return np.abs(predict(facts, device, calls) / calls.seconds - 1)
 
 
-def _folds(calls: AttentionCalls) -> Sequence[NDArray[np.bool_]]:
+def _folds(calls: AttentionCalls) -> Sequence[Bools]:
     """Rows held out together: whole (key heads, query heads, head size, sequences), of training whole lengths, dealt in a fixed order; of
     calls that are alike in these every fifth."""
     sizes = calls.sizes
     told = [sizes.head, sizes.queries] if calls.trained else [sizes.kv_heads, sizes.group, sizes.head, sizes.sequences]
     alike = np.unique(np.stack(told), axis=1, return_inverse=True)[1].ravel()
-    if not alike.any():
-        return list(kept_out(alike.tolist()))
-    order = np.random.default_rng(0).permutation(int(alike.max()) + 1)
-    return [np.isin(alike, part) for part in np.array_split(order, min(FOLDS, len(order)))]
+    return list(dealt(alike))

@@ -15,15 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.call_kernels import KnownKernel
 from rackmodel.calibration.fit_passes import MOST, SteppedCurve, wait_of_pass
+from rackmodel.calibration.shares import FOLDS
 from rackmodel.calibration.told_calls import told_calls
 from rackmodel.errors import InputError
 from rackmodel.model.calls import CallTimes
-
-Array = NDArray[np.float64]
 
 PRICE = 0.06  # what a range costs, in the sum of errors
 CALLS = 60  # that a range's price is meant for: of more it costs more
@@ -32,7 +31,6 @@ ALONE = 4.0  # times it, for a range of one size
 FLATTEST = 1e-15  # s/byte: what a line of no slope is written as
 STEEPEST = 64.0  # times the slope of the largest calls, at most: one disturbed call of little makes no kernel
 LEAST_SIZES = 5
-FOLDS = 5
 JUST_BELOW = 0.999  # of a size that the next kernel does
 ROUNDS = 4  # of weighing calls by their errors
 NEAR = 0.04  # error below which a call counts in full
@@ -78,13 +76,13 @@ class CallCurve:
         volume, seconds = told_calls(self.volume, self.seconds, self.others, self.flattest)
         return replace(self, volume=np.append(self.volume, volume), seconds=np.append(self.seconds, seconds))
 
-    def held(self, fold: int) -> NDArray[np.bool_]:
+    def held(self, fold: int) -> Bools:
         """[n] calls of the sizes that a fold holds out; of fewer than two others, none."""
         sizes = np.unique(self.volume)
         kept = len(sizes) - len(sizes[fold::FOLDS]) >= 2
         return np.isin(self.volume, sizes[fold::FOLDS] if kept else sizes[:0])
 
-    def of(self, which: NDArray[np.bool_]) -> CallCurve:
+    def of(self, which: Bools) -> CallCurve:
         """Some of its calls."""
         return replace(self, volume=self.volume[which], seconds=self.seconds[which])
 
@@ -134,11 +132,6 @@ def fit_curves(curves: Sequence[CallCurve]) -> list[CallFit]:
         CallFit(times=own, inside=_error(own, one.volume, one.seconds), outside=error)
         for one, own, error in zip(curves, times, outside, strict=True)
     ]
-
-
-def fit_calls(volume: Array, seconds: Array) -> CallFit:
-    """Fit the calls of one curve, [n] bytes and seconds, of whose library nothing is known. Raises InputError."""
-    return fit_curves([CallCurve(volume=volume, seconds=seconds)])[0]
 
 
 def call_seconds(times: CallTimes, volume: Array) -> Array:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
+from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.shares import FOLDS
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
 
-Array = NDArray[np.float64]
-
-FOLDS = 5
-LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 20
 RANGES = {  # least, beginning and most of what a fit may find
     "start_s": (1e-6, 15e-6, 90e-6),
@@ -56,10 +53,10 @@ def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds:
         raise InputError(f"{len(seconds)} exchanges of mode {mode}: want {LEAST_ROWS} or more")
     names = FREE["low_latency" if mode == "low_latency" else "normal", bool(np.max(exchange.nodes) > 1) and mode == "low_latency"]
 
-    def fitted(which: NDArray[np.bool_]) -> ExchangeTimes:
+    def fitted(which: Bools) -> ExchangeTimes:
         return _fitted(names, ELEMENTS[way], mode, exchange.only(which), seconds[which])
 
-    def error(times: ExchangeTimes, which: NDArray[np.bool_]) -> Array:
+    def error(times: ExchangeTimes, which: Bools) -> Array:
         return np.asarray(np.abs(exchange_seconds(times, mode, exchange.only(which)) / seconds[which] - 1))
 
     every = np.ones(len(seconds), dtype=bool)
@@ -73,16 +70,9 @@ def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds:
 
 
 def _fitted(names: Sequence[str], element: float, mode: ExchangeMode, exchange: TokenExchange, seconds: Array) -> ExchangeTimes:
-    from scipy.optimize import least_squares
-
     low, begin, high = np.log(np.array([RANGES[name] for name in names])).T
-
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(exchange_seconds(_times(names, element, logs), mode, exchange) / seconds))
-
-    begin = np.clip(begin, low + 1e-6, high - 1e-6)
-    found: Any = least_squares(residual, begin, bounds=(low, high), loss="soft_l1", f_scale=LOSS)
-    return _times(names, element, found.x)
+    _, found = fit_logs(lambda logs: exchange_seconds(_times(names, element, logs), mode, exchange), seconds, [begin], (low, high))
+    return _times(names, element, found)
 
 
 def _times(names: Sequence[str], element: float, logs: Array) -> ExchangeTimes:

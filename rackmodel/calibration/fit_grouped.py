@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
+from rackmodel.calibration.fit_products import CLEARLY, OF_MEMORY, REUSE
+from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
 from rackmodel.cost.inside.routing import ExpertLoad
@@ -21,8 +23,6 @@ from rackmodel.errors import InputError
 from rackmodel.model.grouped import Grouped
 from rackmodel.validation.experts import ExpertCase, layer_of, loads_of
 from rackmodel.validation.words import ExpertPrecisionWords
-
-Array = NDArray[np.float64]
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30
@@ -39,11 +39,8 @@ RANGES = {  # least and most that a fit may find
     "moving": (0.02, 3.0),
     "unaligned": (0.005, 1.0),  # rows of 44 bytes in Triton's kernels at 8 bit: twenty to a hundred times as slow
 }
-REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.1, 1.5)  # of the cache that a loop finds its weights in, least and most
-OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
-CLEARLY = 0.9  # of the cost without, for a kernel whose loops find weights in the cache
-HANDED = 0.95  # the same of rows that it finds there from kernel to kernel, of kernels whose shapes are enough
+HANDED = 0.95  # of the cost without, for rows that a kernel's loops find there, of kernels whose shapes are enough
 TIMES = (1.0, 20.0)  # as fast as from the memory
 COMMON = {"start_s": 20e-6, "spread_s": 5e-6, "unaligned": 0.3}
 BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may end in a valley
@@ -101,7 +98,7 @@ class ExpertCalls:
         """[rows] seconds."""
         return call_seconds(facts, self.device, self.layer, self.load)
 
-    def only(self, which: NDArray[np.bool_]) -> ExpertCalls:
+    def only(self, which: Bools) -> ExpertCalls:
         """Some of the rows."""
         shapes = tuple(shape for shape, keep in zip(self.shapes, which, strict=True) if keep)
         return replace(self, layer=self.layer.at(which), load=self.load.at(which), measured=self.measured[which], shapes=shapes)
@@ -151,36 +148,26 @@ def _free(calls: ExpertCalls) -> tuple[str, ...]:
     return tuple(name for name in RANGES if name not in left_out | ({"spread_s"} if len(ranks) == 1 else set()))
 
 
-def _least(calls: ExpertCalls) -> tuple[float, Grouped]:
+def _least(calls: ExpertCalls, begins: Sequence[Mapping[str, float]] = BEGIN) -> tuple[float, Grouped]:
     """(cost, facts) of the best fit from every begin: some rows end in a valley from one where all rows do not."""
-    return min((_least_from(calls, begin) for begin in BEGIN), key=lambda found: found[0])
-
-
-def _least_from(calls: ExpertCalls, begin: Mapping[str, float]) -> tuple[float, Grouped]:
-    """(cost, facts) of one fit."""
-    from scipy.optimize import least_squares
-
-    names, ranges = _free(calls), dict(RANGES)
+    names, ranges, cached = _free(calls), dict(RANGES), dict[str, float]()
     if calls.cache:
         names, bandwidth = (*names, *REUSE), calls.device.bandwidth
         ranges |= {
             name: (unit * least, unit * most)
             for name, unit, (least, most) in zip(REUSE, (calls.cache, bandwidth), (OF_CACHE, OF_MEMORY), strict=True)
         }
-        begin = {**begin, "reuse_bytes": 0.7 * calls.cache, "reuse_bytes_per_s": 4.0 * bandwidth}
+        cached = {"reuse_bytes": 0.7 * calls.cache, "reuse_bytes_per_s": 4.0 * bandwidth}
     if calls.handed:
-        names, ranges, begin = (*names, "cached"), {**ranges, "cached": TIMES}, {**begin, "cached": 2.0}
+        names, ranges, cached = (*names, "cached"), {**ranges, "cached": TIMES}, {**cached, "cached": 2.0}
     low, high = np.log(np.array([ranges[name] for name in names])).T
 
     def facts(logs: Array) -> Grouped:
         return calls.like.model_copy(update=dict(zip(names, map(float, np.exp(logs)), strict=True)))
 
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(calls.predict(facts(logs)) / calls.measured))
-
-    start = np.clip(np.log([begin[name] for name in names]), low + 1e-6, high - 1e-6)
-    found: Any = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS, max_nfev=60)
-    return float(found.cost), facts(found.x)
+    starts = [np.log([{**begin, **cached}[name] for name in names]) for begin in begins]
+    cost, found = fit_logs(lambda logs: calls.predict(facts(logs)), calls.measured, starts, (low, high), loss=LOSS, steps=60)
+    return cost, facts(found)
 
 
 def like_of(said: ExpertPrecisionWords) -> Grouped:

@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-
+from rackmodel.arrays import Array
 
 MOST = 0.25  # of one call's error: a call that something disturbed
 

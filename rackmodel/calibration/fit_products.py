@@ -14,20 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
+from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.product_rows import ProductRows
-from rackmodel.calibration.shares import kept_out
+from rackmodel.calibration.shares import dealt
 from rackmodel.cost.inside.products import Device, compute_seconds, lacking_seconds, launched, looped_rate, together
 from rackmodel.errors import InputError
 from rackmodel.model.dispatch import DispatchRule
 from rackmodel.model.resources import EagerLaunch, Products
 
-Array = NDArray[np.float64]
-
 OUTPUT_BYTES = 2.0  # products of every precision leave 16-bit results
-FOLDS = 5
-LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 30
 MOST_OF_PEAK = 1.25  # clocks above a data sheet's give less
 LEAST_OF_PEAK = 0.002  # of the best of some products
@@ -200,13 +197,10 @@ def layers_of(rows: ProductRows) -> Iterator[tuple[float, list[int]]]:
             yield from ((float(width), list(some)) for some in itertools.islice(every, MOST_SUMS))
 
 
-def _folds(rows: ProductRows) -> list[NDArray[np.bool_]]:
+def _folds(rows: ProductRows) -> list[Bools]:
     """Rows held out together: whole shapes (n, k), dealt in a fixed order; of rows of one shape every fifth."""
     shapes = np.unique(np.stack([rows.n, rows.k]), axis=1, return_inverse=True)[1].ravel()
-    if not shapes.any():
-        return list(kept_out(shapes.tolist()))
-    order = np.random.default_rng(0).permutation(int(shapes.max()) + 1)
-    return [np.isin(shapes, part) for part in np.array_split(order, min(FOLDS, len(order)))]
+    return list(dealt(shapes))
 
 
 def forms_of(rows: ProductRows, machine: Machine, like: Products | None) -> list[Form]:
@@ -251,17 +245,11 @@ def _range(name: str, machine: Machine) -> tuple[float, float]:
 
 def _least_from(rows: ProductRows, machine: Machine, form: Form, begin: Mapping[str, float]) -> tuple[float, Products]:
     """(cost, facts) of one fit. The host's times begin at what products of few and of more rows take at least."""
-    from scipy.optimize import least_squares
-
     low, high = np.log(np.array([_range(name, machine) for name in form.free])).T
     few = rows.m <= form.few
     sides = {"host_s": ~few, "host_few_s": few} if form.few else {}
     floors = {name: float(np.median(rows.seconds[side])) for name, side in sides.items()}
     cached = {"reuse_bytes": 0.2 * machine.cache, "reuse_bytes_per_s": 4.0 * machine.bandwidth}
-    start = np.clip(np.log([{**BEGIN_ALIKE, **floors, **cached, **begin}[name] for name in form.free]), low + 1e-6, high - 1e-6)
-
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(predict(form.facts(logs), machine, rows) / rows.seconds))
-
-    found = least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS)
-    return float(found.cost), form.facts(found.x)
+    start = np.log([{**BEGIN_ALIKE, **floors, **cached, **begin}[name] for name in form.free])
+    cost, found = fit_logs(lambda logs: predict(form.facts(logs), machine, rows), rows.seconds, [start], (low, high))
+    return cost, form.facts(found)

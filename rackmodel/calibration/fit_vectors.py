@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
+from rackmodel.calibration.log_fit import fit_logs
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.vector import VectorKernel
 
-Array = NDArray[np.float64]
-
-LOSS = 0.08  # errors beyond it count less and less
 LEAST_ROWS = 15
 RANGES = {  # least and most that a fit may find
     "start_s": (0.2e-6, 200e-6),
@@ -44,7 +42,7 @@ class VectorRows:
     waited: bool = False
     at_once: float = 0.0
 
-    def only(self, which: NDArray[np.bool_]) -> VectorRows:
+    def only(self, which: Bools) -> VectorRows:
         """Some of them."""
         shapes = [shape for shape, keep in zip(self.shapes, which, strict=True) if keep]
         own = {name: getattr(self, name)[which] for name in ("rows", "moved", "seconds")}
@@ -81,8 +79,6 @@ def _error(facts: VectorKernel, rows: VectorRows) -> Array:
 
 def _best(rows: VectorRows) -> VectorKernel:
     """The best of the fits from every beginning."""
-    from scipy.optimize import least_squares
-
     names = [name for name in RANGES if rows.waited or name != "host_s"]
     low, high = np.log(np.array([RANGES[name] for name in names])).T
     least = float(rows.seconds.min())
@@ -91,15 +87,9 @@ def _best(rows: VectorRows) -> VectorKernel:
         values = dict(zip(names, map(float, np.exp(logs)), strict=True))
         return VectorKernel.model_construct(_fields_set=None, **{"host_s": 0.0, "at_once": rows.at_once, **values})  # type: ignore[arg-type]
 
-    def residual(logs: Array) -> Array:
-        return np.asarray(np.log(_predict(facts(logs), rows) / rows.seconds))
-
-    found: list[Any] = []
-    for begin in BEGIN:
-        first = {"start_s": least * (0.3 if rows.waited else 0.9), "host_s": least, **begin}
-        start = np.clip(np.log([first[name] for name in names]), low + 1e-6, high - 1e-6)
-        found.append(least_squares(residual, start, bounds=(low, high), loss="soft_l1", f_scale=LOSS))
-    return facts(min(found, key=lambda one: float(one.cost)).x)
+    start_s = least * (0.3 if rows.waited else 0.9)
+    begins = [np.log([{"start_s": start_s, "host_s": least, **begin}[name] for name in names]) for begin in BEGIN]
+    return facts(fit_logs(lambda logs: _predict(facts(logs), rows), rows.seconds, begins, (low, high))[1])
 
 
 def said_of_vector(facts: VectorKernel) -> dict[str, Any]:

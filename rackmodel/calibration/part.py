@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.fit_grouped import FEWEST_SHAPES, ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
 from rackmodel.calibration.fit_products import Fit, Machine, fit, too_few
@@ -65,8 +64,8 @@ class Calibrated:
     count: int
     gpu: str
     source: str
-    inside: NDArray[np.float64]
-    outside: NDArray[np.float64]
+    inside: Array
+    outside: Array
     said: Mapping[str, Any]
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.part import part_alone
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.roofline import Row
@@ -35,8 +35,6 @@ from rackmodel.validation.layer_ops import layer_case
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow, read_rows
 from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
-
-Array = NDArray[np.float64]
 
 LONG = 0.2e-3  # s
 LEAST_ROWS = 20

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.csv_file import csv_table, no_column, text_of
 from rackmodel.errors import InputError, Where
 from rackmodel.validation.rows import PRECISIONS, TIMES
-
-Array = NDArray[np.float64]
 
 GPUS = ("system", "gpu", "device")
 WORDS = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", "float8": "fp8", "nvfp4": "fp4"}
@@ -36,7 +34,7 @@ class ProductRows:
     def __len__(self) -> int:
         return len(self.seconds)
 
-    def only(self, which: NDArray[np.bool_]) -> ProductRows:
+    def only(self, which: Bools) -> ProductRows:
         """Some of the rows."""
         return ProductRows(
             gpu=self.gpu,

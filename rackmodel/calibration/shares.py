@@ -8,15 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from rackmodel.arrays import Bools, Ints
 
 FOLDS = 5
 
 
-def kept_out(shapes: Sequence[object]) -> Iterator[NDArray[np.bool_]]:
+def kept_out(shapes: Sequence[object]) -> Iterator[Bools]:
     """Rows of each of five parts of the shapes, dealt in a fixed order; of rows of one shape, every fifth."""
     number = {shape: at for at, shape in enumerate(dict.fromkeys(shapes))}
-    own = np.array([number[shape] for shape in shapes]) if len(number) > 1 else np.arange(len(shapes)) % FOLDS
+    return dealt(np.array([number[shape] for shape in shapes]))
+
+
+def dealt(number: Ints) -> Iterator[Bools]:
+    """The same of numbered shapes. number: [rows] of each row's, from 0 on."""
+    own = number if number.any() else np.arange(len(number)) % FOLDS
     order = np.random.default_rng(0).permutation(int(own.max()) + 1)
     for part in np.array_split(order, min(FOLDS, len(order))):
         yield np.isin(own, part)

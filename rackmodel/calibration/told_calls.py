@@ -13,11 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.calibration.call_rows import SUMS, CallCurves
-
-Array = NDArray[np.float64]
 
 LEFT_TO = "nccl"
 """The library that others leave large messages to."""

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rackmodel.carbon.bill import Bill
-from rackmodel.carbon.job import ACTIVE, LIFETIME, YEAR_S, Usage, carbon_rates
+from rackmodel.carbon.job import Usage, carbon_rates
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.ranges import factor, fixed
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.result import Result
 from rackmodel.units import Quantity
-
-__all__ = ["ACTIVE", "LIFETIME", "YEAR_S", "Usage", "carbon_weights", "footprint"]
 
 
 def footprint(

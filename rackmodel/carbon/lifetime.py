@@ -76,9 +76,9 @@ def over_provisioning_for(times: float, baseline: float) -> float:
     return (low + high) / 2
 
 
-def second_life_gain(baseline: float, second: float, lives: float = 2.0) -> float:
-    """Embodied carbon of `lives` drives over that of one that lives as long: lives (1 + PF_1) / (1 + PF_2)."""
-    return lives * (1 + baseline) / (1 + second)
+def second_life_gain(baseline: float, second: float) -> float:
+    """Embodied carbon of two drives over that of one that lives as long: 2 (1 + PF_1) / (1 + PF_2)."""
+    return 2.0 * (1 + baseline) / (1 + second)
 
 
 def renewal_carbon_g(life_years: float, horizon_years: int, embodied_g: float, yearly_g: float, gain: float) -> float:

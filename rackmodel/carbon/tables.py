@@ -130,6 +130,10 @@ class CarbonTables:
         except ValueError as problem:
             raise InputError(str(problem), path=f"figures.{name}")
 
+    def number(self, name: str, unit: str = "") -> float:
+        """The middle of a printed figure in SI. Raises InputError."""
+        return float(self.figure(name, unit))
+
     def row(self, name: str, unit: str = "") -> tuple[float, ...]:
         """Several printed figures in SI. Raises InputError."""
         values = self._printed(name).value

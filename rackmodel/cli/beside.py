@@ -12,6 +12,7 @@ from rackmodel.cli.printing import echo
 from rackmodel.cli.whole_run import RunWords, make_run, print_run, run_words
 from rackmodel.cli.written import write_mapping, write_trace
 from rackmodel.errors import InputError
+from rackmodel.report.files import write_whole
 
 if TYPE_CHECKING:
     from rackmodel.carbon.run import Run
@@ -91,8 +92,6 @@ class Beside:
 
     def write_launch(self, where: Path) -> list[Path]:
         """The arguments, and the file that belongs to them; nothing where none were asked for."""
-        from rackmodel.report.files import write_whole
-
         if self.launch is None:
             return []
         texts = {f"{self.launch.framework}.txt": "\n".join(self.launch.lines()) + "\n"}

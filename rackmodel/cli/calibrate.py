@@ -9,6 +9,7 @@ import typer
 
 from rackmodel.cli.options import JsonOption, output_file
 from rackmodel.cli.printing import echo, print_json
+from rackmodel.report.files import stem_of, write_whole
 
 
 def calibrate(
@@ -35,7 +36,6 @@ def calibrate(
     from rackmodel.calibration.part import part_text
     from rackmodel.calibration.power import busy_powers
     from rackmodel.model.resources import WAITING
-    from rackmodel.report.files import stem_of, write_whole
 
     left: list[str] = []
     found = run(part, files, gpu, left)
@@ -73,7 +73,6 @@ def calibrate(
 def _network(name: str, files: list[Path], gpu: str | None, output: Path | None) -> None:
     """What collectives and exchanges of tokens take on a network, as a file of specs/collectives."""
     from rackmodel.calibration.collectives import calibrate_network
-    from rackmodel.report.files import stem_of, write_whole
 
     left: list[str] = []
     text, words = calibrate_network(stem_of(output.stem) if output is not None else name, files, gpu, left)

@@ -7,39 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import (
-    ArchitectureArg,
-    JsonOption,
-    MinimizeOption,
-    ProfileOption,
-    SetOption,
-    StepsOption,
-    TokensOption,
-    folder,
-    objective,
-)
-from rackmodel.cli.printing import print_json, tell
+from rackmodel.cli import options
+from rackmodel.cli.carbon_job import Amounts, JobQuestion, at_grid, grid_words, job_data, job_lines, on_trace, write_job
+from rackmodel.cli.printing import print_json, print_sources, tell
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
 from rackmodel.cli.whole_run import make_run, run_words
+from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rackmodel.cli.carbon_job import Amounts, JobQuestion
     from rackmodel.cli.whole_run import RunWords
-    from rackmodel.errors import InputError
     from rackmodel.inputs import Inputs
     from rackmodel.model.architecture import Architecture
     from rackmodel.model.result import Result
 
 
 def carbon(
-    architecture: ArchitectureArg,
-    workload: Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")] = None,
-    mapper: Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")] = "auto",
-    sets: SetOption = None,
-    tokens: TokensOption = None,
-    steps: StepsOption = None,
+    architecture: options.ArchitectureArg,
+    workload: options.OptionalWorkloadArg = None,
+    mapper: options.OptionalMapperArg = "auto",
+    sets: options.SetOption = None,
+    tokens: options.TokensOption = None,
+    steps: options.StepsOption = None,
     grid: Annotated[
         str | None,
         typer.Option("--grid", metavar="PLACE[,PLACE..]", help="Grids to compare: sweden,taiwan,'300 g/kWh'; default: the site's."),
@@ -52,35 +42,34 @@ def carbon(
     active: ActiveOption = None,
     boundary: BoundaryOption = "facility",
     fab: FabOption = "act",
-    minimize: MinimizeOption = None,
-    profile: ProfileOption = None,
-    sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
+    minimize: options.MinimizeOption = None,
+    profile: options.ProfileOption = None,
+    sources: options.SourcesOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print the metrics of a step too: energy, delay and carbon multiplied.")
     ] = False,
-    as_json: JsonOption = False,
+    as_json: options.JsonOption = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the job as CSV and chart to this folder.")
     ] = None,
 ) -> None:
     """Embodied carbon of a machine as a bill of materials; with a workload the carbon of a step, or of a run of --tokens, on one grid or
     several, with ranges, money and sources."""
-    from rackmodel.cli.carbon_job import JobQuestion, grids_of, write_job
     from rackmodel.inputs import load, read_architecture
     from rackmodel.inputs.problems import placed
     from rackmodel.results import known_bill
 
-    asked = JobQuestion(usage_of(lifetime, active, boundary), fab, grids_of(grid), trace)
+    asked = JobQuestion(usage_of(lifetime, active, boundary), fab, grid_words(grid), trace)
     words = run_words(tokens, steps, None, None, None, None)
     given = {"--tokens": tokens, "--steps": steps, "--grid": grid, "--trace": trace, "-o": output, "--lifetime": lifetime}
     given |= {"--active": active, "--minimize": minimize, "--profile": profile, "--verbose": verbose or None}
     _check_given(given, workload, asked)
-    where, mine = folder(output), list(sets or ())
+    where, mine = options.folder(output), list(sets or ())
     data: dict[str, Any] = {}
     if workload is None:
         machine = read_architecture(architecture, mine)
     else:
-        machine, data = _work((architecture, workload, mapper), mine, asked, words, (objective(minimize), profile))
+        machine, data = _work((architecture, workload, mapper), mine, asked, words, (options.objective(minimize), profile))
     with asked_of_fab(fab):
         bill = known_bill(machine, fab, asked.usage.boundaries)
     if bill is None:
@@ -96,8 +85,6 @@ def carbon(
 
 def _check_given(given: Mapping[str, Any], workload: str | None, asked: JobQuestion) -> None:
     """Raise InputError for options of a job where there is none, and for two grids. given: option → what it says, None = nothing."""
-    from rackmodel.errors import InputError
-
     for option, value in given.items():
         if workload is None and value is not None:
             raise InputError("this is of a job: say WORKLOAD MAPPER too", path=option)
@@ -107,8 +94,6 @@ def _check_given(given: Mapping[str, Any], workload: str | None, asked: JobQuest
 
 def _nothing_stated(machine: Architecture) -> InputError:
     """That a machine has no bill of materials, and what a file says to have one."""
-    from rackmodel.errors import InputError
-
     ways = "write `embodied: {dies: ..., memory: ..., parts: ...}` under a level, as dgx_h100 of the library and docs/carbon.md do"
     return InputError(f"no level of '{machine.name}' says what it is made of (embodied): {ways}", path="tree")
 
@@ -119,8 +104,6 @@ def _work(
     """Search the workload on the machine: (machine, its step and its job as plain data). names: of architecture, workload, mapper ·
     how: objective, profile."""
     from rackmodel import api
-    from rackmodel.cli.carbon_job import at_grid, job_data, on_trace
-    from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
     from rackmodel.report.finite import check_finite
 
@@ -146,8 +129,6 @@ def _work(
 
 def _amounts(result: Result, words: RunWords | None, inputs: Inputs) -> Amounts:
     """What the job takes: a step or a run of steps; tokens with the pipeline full, where the layers of the machine are wired."""
-    from rackmodel.cli.carbon_job import Amounts
-
     full = result.pipelined
     if full is not None and result.tokens:
         tokens = 1.0 if words is None else words.tokens or result.tokens * (words.steps or 1)
@@ -192,8 +173,7 @@ def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str
 
 
 def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
-    from rackmodel.cli.carbon_job import job_lines
-    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, source_lines, swing_table
+    from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, swing_table
     from rackmodel.report.tables import console, wrapped
 
     out, bill, work, job = console(), data["bill"], data.get("work"), data.get("job")
@@ -216,8 +196,4 @@ def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
         out.print(places_table(job))
         for line in wrapped(job_lines(job)):
             out.print(line)
-    if sources:
-        for line in source_lines({**bill["sources"], **(work["sources"] if work else {})}):
-            out.print(line, soft_wrap=True)
-    elif bill["sources"]:
-        out.print(f"{len(bill['sources'])} factors with sources: --sources prints them")
+    print_sources(bill["sources"] | (work["sources"] if work and sources else {}), whole=sources)

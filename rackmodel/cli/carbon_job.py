@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rackmodel.cli.options import words_of
+from rackmodel.errors import InputError
+from rackmodel.report.files import csv_of_records, write_whole
 
 if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
@@ -34,7 +36,7 @@ class Amounts:
     tokens: float | None
 
 
-def grids_of(text: str | None) -> tuple[str, ...]:
+def grid_words(text: str | None) -> tuple[str, ...]:
     """'sweden,taiwan' → ('sweden', 'taiwan'). Raises InputError for one that is there twice, and where one is missing."""
     return words_of(text, "--grid") if text is not None else ()
 
@@ -42,7 +44,6 @@ def grids_of(text: str | None) -> tuple[str, ...]:
 def at_grid(machine: Architecture, grid: str) -> Architecture:
     """The machine on another grid. Raises InputError for one that the tables do not know."""
     from rackmodel.carbon.operational import grid_intensity_g_per_j
-    from rackmodel.errors import InputError
     from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.model.architecture import Site
 
@@ -59,7 +60,6 @@ def on_trace(machine: Architecture, path: Path, usage: Usage) -> Architecture:
     """The machine on a grid of an hourly trace. Raises InputError."""
     from rackmodel.carbon.trace import placed, read_trace
     from rackmodel.csv_file import text_of
-    from rackmodel.errors import InputError
 
     if machine.site is None:
         raise InputError("a trace stands for a site's grid: the architecture has no site", path="site")
@@ -116,8 +116,8 @@ def _hours(machine: Architecture, job: Amounts, path: Path) -> dict[str, Any]:
 def write_job(data: dict[str, Any], where: Path) -> list[Path]:
     """carbon.csv, a row a grid, and the chart of the shares."""
     from rackmodel.report.carbon import SHARES
-    from rackmodel.report.charts import save_chart, stacked_series_chart
-    from rackmodel.report.files import csv_of_records, write_whole
+    from rackmodel.report.charts import stacked_series_chart
+    from rackmodel.report.drawing import save_chart
 
     rows = []
     for place in data["places"]:

@@ -9,6 +9,7 @@ import typer
 
 from rackmodel.cli.options import JsonOption
 from rackmodel.cli.printing import echo, print_json
+from rackmodel.errors import MOST_SHOWN, InputError
 
 
 def check(
@@ -19,7 +20,6 @@ def check(
 
     A machine, a workload and a mapper (or mapping) are checked together as well: that the one names what the others have.
     """
-    from rackmodel.errors import MOST_SHOWN, InputError
     from rackmodel.inputs import check as check_file
     from rackmodel.inputs import read_workload
     from rackmodel.model.misspelt import doubts_of
@@ -54,7 +54,6 @@ def _together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     third = next((kind for kind in ("mapper", "mapping") if kind in kinds), "")
     if len(rows) != len(kinds) or set(kinds) != {"architecture", "workload", third}:
         return {}
-    from rackmodel.errors import InputError
 
     try:
         return _fitting(kinds["architecture"], kinds["workload"], **{third: kinds[third]})
@@ -65,7 +64,6 @@ def _together(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _fitting(architecture: str, workload: str, mapper: str | None = None, mapping: str | None = None) -> dict[str, Any]:
     """What fits: mappings and meshes of a space, or the one mapping. Raises InputError, InfeasibleError."""
     from rackmodel import api
-    from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
     from rackmodel.mapper.in_order import read_goals
     from rackmodel.mapper.listed_numbers import numbers_passed_over

@@ -10,24 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackmodel.cli import options
 from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.emitted import carbon_lines, result_data, unlike_bases
-from rackmodel.cli.options import (
-    JsonOption,
-    MinimizeOption,
-    OutOption,
-    ProfileOption,
-    SetOption,
-    TimeOption,
-    WorkloadArg,
-    folder,
-    objective,
-    time_limit,
-)
 from rackmodel.cli.printing import echo, print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data, seed_of
 from rackmodel.cli.written import write_results
+from rackmodel.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
@@ -52,26 +42,25 @@ MappersArg = Annotated[
 
 def compare(
     architecture: MachinesArg,
-    workload: WorkloadArg,
+    workload: options.WorkloadArg,
     mappers: MappersArg,
-    sets: SetOption = None,
-    minimize: MinimizeOption = None,
-    profile: ProfileOption = None,
-    time: TimeOption = None,
+    sets: options.SetOption = None,
+    minimize: options.MinimizeOption = None,
+    profile: options.ProfileOption = None,
+    time: options.TimeOption = None,
     samples: SamplesOption = None,
     seed: SeedOption = None,
-    as_json: JsonOption = False,
-    output: OutOption = None,
+    as_json: options.JsonOption = False,
+    output: options.OutOption = None,
 ) -> None:
     """Search each mapper on each machine; compare latency, energy, carbon, memory and what limits each."""
     from rackmodel import api
-    from rackmodel.errors import InfeasibleError
     from rackmodel.report.finite import check_finite
 
-    goal, seconds = objective(minimize), time_limit(time)
+    goal, seconds = options.objective(minimize), options.time_limit(time)
     first = seed_of(seed, samples)
     results, rows, missing, asked = [], [], [], []
-    where = folder(output)
+    where = options.folder(output)
     cells = api.cells(architecture, workload, mappers, sets=sets or ())
     for cell in cells:
         try:

@@ -7,14 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, folder, words_of
-from rackmodel.cli.printing import echo, print_json, tell
+from rackmodel.cli.options import (
+    JsonOption,
+    OptionalMapperArg,
+    OptionalWorkloadArg,
+    ProfileOption,
+    SetOption,
+    SourcesOption,
+    folder,
+    words_of,
+)
+from rackmodel.cli.printing import echo, print_json, print_sources, tell
 from rackmodel.cli.usage import ActiveOption, BoundaryOption, FabOption, LifetimeOption, asked_of_fab, usage_of
+from rackmodel.errors import InputError
+from rackmodel.report.files import csv_of_records, write_whole
 
 if TYPE_CHECKING:
-    from rackmodel.carbon.job import Usage
-    from rackmodel.carbon.ownership import Ownership
     from rackmodel.model.architecture import Architecture
+    from rackmodel.model.result import Result
 
 MachinesArg = Annotated[
     str, typer.Argument(metavar="ARCH[,ARCH...]", help="Architectures, joined by commas: names of the library or YAML files.")
@@ -23,8 +33,8 @@ MachinesArg = Annotated[
 
 def cost(
     architecture: MachinesArg,
-    workload: Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")] = None,
-    mapper: Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")] = "auto",
+    workload: OptionalWorkloadArg = None,
+    mapper: OptionalMapperArg = "auto",
     sets: SetOption = None,
     lifetime: LifetimeOption = None,
     active: ActiveOption = None,
@@ -39,15 +49,15 @@ def cost(
     boundary: BoundaryOption = "facility",
     fab: FabOption = "act",
     profile: ProfileOption = None,
-    sources: Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")] = False,
+    sources: SourcesOption = False,
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the table to this folder as CSV.")] = None,
 ) -> None:
     """What a machine costs to have, run and update in its life, with ranges: chips or their engineering and masks, servers, building,
     electricity, carbon; with a workload, a million tokens."""
-    from rackmodel.errors import InputError
     from rackmodel.inputs import load, read_architecture
     from rackmodel.inputs.problems import placed
+    from rackmodel.results import ownership_of
 
     usage, where = usage_of(lifetime, active, boundary), folder(output)
     names = words_of(architecture, "ARCH")
@@ -61,9 +71,10 @@ def cost(
         try:
             with asked_of_fab(fab):
                 if workload is None:
-                    owned.append(_owned(read_architecture(name, mine), usage, fab, respins))
+                    owned.append(ownership_of(read_architecture(name, mine), usage, fab=fab, respins=respins))
                 else:
-                    owned.append(_working(name, workload, mapper, mine, usage, fab, respins, each, profile))
+                    machine, work, copies = _work((name, workload, mapper), mine, each, profile)
+                    owned.append(ownership_of(machine, usage, fab=fab, respins=respins, work=work, copies=copies))
         except InputError as problem:
             raise problem if problem.where or problem.path.startswith("--") else placed(problem, load("architecture", name)) from None
     if respins and not any(one.money.cost.respin_usd.high for one in owned):
@@ -77,31 +88,13 @@ def cost(
         _print(data, sources)
 
 
-def _owned(machine: Architecture, usage: Usage, fab: str, respins: int | None) -> Ownership:
-    """A machine at the power that its levels state."""
-    from rackmodel.results import ownership_of
-
-    return ownership_of(machine, usage, fab=fab, respins=respins)
-
-
-def _working(
-    name: str,
-    workload: str,
-    mapper: str,
-    sets: list[str],
-    usage: Usage,
-    fab: str,
-    respins: int | None,
-    each: int | None,
-    profile: str | None,
-) -> Ownership:
-    """A machine at the power of a workload, and the tokens of its life. Raises InputError where no copy of it fits."""
+def _work(names: tuple[str, str, str], sets: list[str], each: int | None, profile: str | None) -> tuple[Architecture, Result, int]:
+    """A machine, the workload on it, and how many copies of that it holds. names: of architecture, workload, mapper. Raises InputError
+    where no copy fits."""
     from rackmodel import api
-    from rackmodel.errors import InputError
     from rackmodel.inputs import read_inputs
-    from rackmodel.results import ownership_of
 
-    inputs = read_inputs(name, workload, mapper=mapper, sets=sets)
+    inputs = read_inputs(names[0], names[1], mapper=names[2], sets=sets)
     assert inputs.mapper is not None
     machine = inputs.architecture
     if each is not None and each > machine.used:
@@ -112,18 +105,15 @@ def _working(
         result = api.search_mapper(own, inputs.workload, inputs.mapper, profile=profile).result
     except InputError as problem:
         raise inputs.place(problem, profile)
-    return ownership_of(machine, usage, fab=fab, respins=respins, work=result, copies=copies)
+    return machine, result, copies
 
 
 def _write(data: list[dict[str, Any]], where: Path) -> list[Path]:
-    from rackmodel.report.files import csv_of_records, write_whole
-
     rows = [{"machine": one["machine"], "figure": name, **figure} for one in data for name, figure in one["figures"].items()]
     return [write_whole(where / "cost.csv", csv_of_records(rows))]
 
 
 def _print(data: list[dict[str, Any]], sources: bool) -> None:
-    from rackmodel.report.carbon import source_lines
     from rackmodel.report.money import ownership_table
     from rackmodel.report.tables import console
 
@@ -132,9 +122,4 @@ def _print(data: list[dict[str, Any]], sources: bool) -> None:
     for one in data:
         if one["not_stated"]:
             echo(f"{one['machine']}: not stated, so not counted: {', '.join(one['not_stated'])}")
-    every = {name: source for one in data for name, source in one["sources"].items()}
-    if sources:
-        for line in source_lines(every):
-            out.print(line, soft_wrap=True)
-    elif every:
-        echo(f"{len(every)} factors with sources: --sources prints them")
+    print_sources({name: source for one in data for name, source in one["sources"].items()}, whole=sources)

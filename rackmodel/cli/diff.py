@@ -9,6 +9,8 @@ import typer
 
 from rackmodel.cli.options import JsonOption, ProfileOption, SetOption, folder
 from rackmodel.cli.printing import echo, print_json, print_table, tell
+from rackmodel.errors import InputError
+from rackmodel.report.files import csv_text, write_whole
 
 if TYPE_CHECKING:
     from rackmodel.report.difference import LedgerChange
@@ -33,7 +35,6 @@ def diff(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write diff.csv to this folder.")] = None,
 ) -> None:
     """Say which charges make the difference between two results: seconds of the critical path, joules, bytes."""
-    from rackmodel.errors import InputError
     from rackmodel.report.difference import FIGURES, changes, columns_of, total
 
     columns = columns_of(by)
@@ -52,7 +53,6 @@ def diff(
 
 
 def _both(inputs: list[str], sets: Any, profile: str | None) -> tuple[Saved, Saved]:
-    from rackmodel.errors import InputError
     from rackmodel.report.saved import read_saved
 
     if len(inputs) == 2:
@@ -125,7 +125,6 @@ def _cells(one: LedgerChange, share: str) -> tuple[str, ...]:
 
 def _write(found: list[LedgerChange], columns: tuple[str, ...], where: Path) -> Path:
     from rackmodel.report.difference import FIGURES
-    from rackmodel.report.files import csv_text, write_whole
 
     heads = [*columns, *(f"{name}_{side}" for name in FIGURES for side in ("a", "b", "difference"))]
     rows = ([*one.key, *(v for each in zip(one.before, one.after, one.by, strict=True) for v in each)] for one in found)

@@ -6,48 +6,31 @@ from typing import Annotated, Any
 
 import typer
 
+from rackmodel.cli import options
 from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.beside import beside_words
 from rackmodel.cli.emitted import carbon_lines, result_data
-from rackmodel.cli.options import (
-    ArchitectureArg,
-    CheckpointOption,
-    FailuresOption,
-    FlagsOption,
-    JsonOption,
-    OutOption,
-    ProfileOption,
-    RestartOption,
-    SetOption,
-    StepsOption,
-    StorageOption,
-    TokensOption,
-    TraceOption,
-    VerboseOption,
-    WorkloadArg,
-    folder,
-)
 from rackmodel.cli.printing import print_json
 from rackmodel.cli.written import write_results
 
 
 def evaluate(
-    architecture: ArchitectureArg,
-    workload: WorkloadArg,
+    architecture: options.ArchitectureArg,
+    workload: options.WorkloadArg,
     mapping: Annotated[str, typer.Argument(metavar="MAPPING", help="A mapping file, as `search -o` writes it.")],
-    sets: SetOption = None,
-    profile: ProfileOption = None,
-    flags: FlagsOption = None,
-    tokens: TokensOption = None,
-    steps: StepsOption = None,
-    checkpoint: CheckpointOption = None,
-    storage: StorageOption = None,
-    failures: FailuresOption = None,
-    restart: RestartOption = None,
-    trace: TraceOption = None,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
-    output: OutOption = None,
+    sets: options.SetOption = None,
+    profile: options.ProfileOption = None,
+    flags: options.FlagsOption = None,
+    tokens: options.TokensOption = None,
+    steps: options.StepsOption = None,
+    checkpoint: options.CheckpointOption = None,
+    storage: options.StorageOption = None,
+    failures: options.FailuresOption = None,
+    restart: options.RestartOption = None,
+    trace: options.TraceOption = None,
+    verbose: options.VerboseOption = False,
+    as_json: options.JsonOption = False,
+    output: options.OutOption = None,
 ) -> None:
     """Price one mapping: latency, energy, carbon, memory and every charge."""
     from rackmodel import api
@@ -56,7 +39,7 @@ def evaluate(
 
     run: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
     words = beside_words(flags, trace, **run, failures=failures, restart=restart)
-    where = folder(output)
+    where = options.folder(output)
     result = api.evaluate(architecture, workload, mapping, sets=sets or (), profile=profile)
     beside = words.of(result, profile, lambda: read_inputs(architecture, workload, mapping=mapping, sets=sets or ()))
     check_finite([result])

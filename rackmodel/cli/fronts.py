@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rackmodel.cli.printing import echo, print_table
 from rackmodel.cli.written import write_mapping
+from rackmodel.report.files import csv_text, write_whole
 
 if TYPE_CHECKING:
     from rackmodel.model.result import Result
@@ -57,8 +58,7 @@ def write_front(results: Sequence[Result], front: Mapping[str, Any], where: Path
     """pareto.csv, its last column the front's status, the front as points with its line, and the mapping of each (of the first 1,000).
     front: of the results, as report.beside has it; the first two of its figures are the chart's axes."""
     from rackmodel.report.beside import MOST_POINTS, asked_columns
-    from rackmodel.report.charts import save_chart
-    from rackmodel.report.files import csv_text, write_whole
+    from rackmodel.report.drawing import save_chart
     from rackmodel.report.front import front_chart
 
     columns, asked, status = asked_columns(front), front["figures"], front["status"]

@@ -9,6 +9,8 @@ import typer
 
 from rackmodel.cli.options import JsonOption, folder, plain_name
 from rackmodel.cli.printing import echo, print_json
+from rackmodel.errors import InputError
+from rackmodel.report.files import write_whole
 
 
 def import_(
@@ -38,7 +40,6 @@ def import_(
     Everything of an architecture that is not carried over is named on stderr and in the file's note; a key of a config that may matter and
     is not understood is refused.
     """
-    from rackmodel.errors import InputError
     from rackmodel.inputs.importers import import_files
 
     if name is not None:
@@ -63,7 +64,6 @@ def import_(
 def _import_config(
     files: list[str], output: Path | None, name: str | None, clock: str | None, *, training: bool, mtp: bool, as_json: bool
 ) -> None:
-    from rackmodel.errors import InputError
     from rackmodel.inputs.hf_config import import_config
 
     if len(files) != 1:
@@ -84,8 +84,6 @@ def _import_config(
 
 def _written(output: Path | None, name: str, text: str) -> Path | None:
     """The file that was written; None where there is to be none."""
-    from rackmodel.report.files import write_whole
-
     if output is None:
         return None
     if output.suffix in (".yaml", ".yml"):

@@ -9,6 +9,8 @@ import typer
 
 from rackmodel.cli.options import plain_name
 from rackmodel.cli.printing import echo
+from rackmodel.errors import InputError
+from rackmodel.report.files import make_folder, write_whole
 
 
 def new(
@@ -18,9 +20,7 @@ def new(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Write a commented start of an own machine, workload, mapper or study, which works as it is."""
-    from rackmodel.errors import InputError
     from rackmodel.inputs.starts import STARTS, start_of
-    from rackmodel.report.files import make_folder, write_whole
 
     if what not in STARTS:
         raise InputError(f"no start of '{what}'", path="WHAT", known=list(STARTS), given=what)

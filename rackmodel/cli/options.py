@@ -9,9 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
+from rackmodel.errors import InputError, OutputError, check_once
+from rackmodel.report.files import make_folder
+
 LONGEST_NAME = 200
 ArchitectureArg = Annotated[str, typer.Argument(metavar="ARCH", help="Architecture: a name of the library or a YAML file.")]
 WorkloadArg = Annotated[str, typer.Argument(metavar="WORKLOAD", help="Workload: a name of the library or a YAML file.")]
+OptionalWorkloadArg = Annotated[str | None, typer.Argument(metavar="[WORKLOAD]", help="Workload: a name of the library or a YAML file.")]
+OptionalMapperArg = Annotated[str, typer.Argument(metavar="[MAPPER]", help="Mapper: a name of the library or a YAML file.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,6 +30,7 @@ VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print ever
 OutOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger, charts and index.html to this folder.")
 ]
+SourcesOption = Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")]
 ProfileOption = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
 ]
@@ -72,10 +78,9 @@ TraceOption = Annotated[
     Path | None,
     typer.Option("--trace", metavar="FILE", help="Write when each task runs, and what is held, as a trace for ui.perfetto.dev."),
 ]
-
-
-MOST_WORKERS = 1024
-"""Local processes of a command."""
+WorkersOption = Annotated[
+    int | None, typer.Option("--workers", metavar="N", min=1, max=1024, help="Local processes (default: as many as cores).")
+]
 
 
 def objective(text: str | None) -> Any:
@@ -89,7 +94,6 @@ def objective(text: str | None) -> Any:
 
 def framework(text: str | None) -> str | None:
     """Check a framework's name. Raises InputError."""
-    from rackmodel.errors import InputError
     from rackmodel.report.flags import FRAMEWORKS
 
     if text is not None and text not in FRAMEWORKS:
@@ -99,8 +103,6 @@ def framework(text: str | None) -> str | None:
 
 def limits(said: Sequence[str] | None) -> dict[str, str]:
     """'power=5 MW' → {'power': '5 MW'}. Raises InputError for one without a value, and for one that is there twice."""
-    from rackmodel.errors import InputError
-
     found: dict[str, str] = {}
     for text in said or ():
         name, equals, value = text.partition("=")
@@ -120,8 +122,6 @@ def figures(text: str | None) -> tuple[str, ...]:
 
 def words_of(text: str, option: str) -> tuple[str, ...]:
     """'fp8, bf16' → (fp8, bf16). Raises InputError where one is missing beside a comma, or there twice."""
-    from rackmodel.errors import InputError, check_once
-
     found = [word.strip() for word in text.split(",")] if text else []
     if not all(found):
         raise InputError(f"'{text}': a word is missing beside a comma", path=option)
@@ -139,7 +139,6 @@ def time_limit(text: str | None) -> float | None:
 
 def quantity(text: str, unit: str, option: str) -> float:
     """A positive quantity of an option in SI. Raises InputError."""
-    from rackmodel.errors import InputError
     from rackmodel.units import parse_quantity
 
     try:
@@ -154,8 +153,6 @@ def quantity(text: str, unit: str, option: str) -> float:
 def plain_name(word: str, option: str, *, between: str = "") -> str:
     """The same word, where it can name a file and stand in YAML as it is. between: what may stand between its parts, such as '. '.
     Raises InputError."""
-    from rackmodel.errors import InputError
-
     parts = re.split(f"[{re.escape(between)}]", word) if between else [word]
     usual = re.match(r"[A-Za-z_]", word) and len(word) <= LONGEST_NAME and word.lower() not in ("null", "true", "false")
     if not (usual and all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in parts)):
@@ -166,15 +163,11 @@ def plain_name(word: str, option: str, *, between: str = "") -> str:
 
 def folder(path: Path | None) -> Path | None:
     """The output folder, made if need be. Raises OutputError where it cannot be written."""
-    from rackmodel.report.files import make_folder
-
     return None if path is None else make_folder(path)
 
 
 def output_file(path: Path | None) -> Path | None:
     """The output file, which is looked at before what it is to hold is computed. Raises OutputError where it cannot be written."""
-    from rackmodel.errors import OutputError
-
     if path is not None and path.is_dir():
         raise OutputError("cannot write there: it is a folder, want a file", str(path))
     if path is not None and not path.parent.is_dir():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,15 @@ def print_table(table: Any) -> None:
     from rackmodel.report.tables import console
 
     console().print(table)
+
+
+def print_sources(sources: Mapping[str, str], *, whole: bool) -> None:
+    """Where factors are from, a line each; else how many have a source."""
+    if whole:
+        for factor, source in sources.items():
+            echo(f"{factor}: {source}")
+    elif sources:
+        echo(f"{len(sources)} factors with sources: --sources prints them")
 
 
 def tell(paths: Sequence[Path]) -> None:

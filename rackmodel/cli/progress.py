@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rackmodel.watch import Watch
+from rackmodel.model.certificate import status_of
+from rackmodel.watch import Watch
 
 AFTER, EVERY = 2.0, 0.2  # seconds
 WIDE = 78  # columns at most; a narrower terminal would go on in a new line, that is not wiped
@@ -30,7 +29,6 @@ class Progress:
         now = time.monotonic()
         if now - self.started < AFTER or now - self.last < EVERY:
             return
-        from rackmodel.model.certificate import status_of
 
         so_far = f", {status_of(gap)} so far" if gap is not None else ""
         head = f"{self.name}: " if self.name else ""
@@ -90,8 +88,6 @@ def _time_left(seconds: float) -> str:
 @contextmanager
 def watching(seconds: float | None, name: str = "") -> Iterator[Watch]:
     """A watch over one search, that tells a terminal. seconds: its time limit."""
-    from rackmodel.watch import Watch
-
     progress = Progress(name)
     try:
         yield Watch(seconds, progress if sys.stderr.isatty() else None)

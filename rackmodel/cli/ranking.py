@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rackmodel.cli.printing import echo
+from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
     from rackmodel.studies.ranking import RangedNumber, RankedPair
@@ -21,8 +22,6 @@ SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, he
 
 def seed_of(seed: int | None, samples: int | None) -> int:
     """The first number of random samples. Raises InputError where none are asked for."""
-    from rackmodel.errors import InputError
-
     if seed is not None and samples is None:
         raise InputError("there are no samples to choose: it goes with --samples", path="--seed")
     return 1 if seed is None else seed

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from rackmodel.cli.printing import tell
+from rackmodel.errors import OutputError
+from rackmodel.report.files import make_folder, write_whole
 
 
 def report(
@@ -16,8 +18,6 @@ def report(
     figures: Annotated[Path | None, typer.Option("--figures", metavar="DIR", help="Write figures for a paper, as PNG and SVG.")] = None,
 ) -> None:
     """Put saved results on one page: question, answer, certificate, linked charts, sortable tables, inputs with sources, the command."""
-    from rackmodel.errors import OutputError
-    from rackmodel.report.files import make_folder, write_whole
     from rackmodel.report.result_page import names_of, result_page
     from rackmodel.report.saved import read_several
 

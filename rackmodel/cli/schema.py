@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from rackmodel.cli.printing import echo, print_json
+from rackmodel.errors import InputError
+from rackmodel.report.files import make_folder, write_whole
 
 
 def schema(
@@ -20,10 +22,8 @@ def schema(
     """Print the JSON Schema of a kind of input file, by which editors complete and check."""
     import json
 
-    from rackmodel.errors import InputError
     from rackmodel.inputs.json_schema import MODELS, json_schema
     from rackmodel.inputs.key_reference import key_reference
-    from rackmodel.report.files import make_folder, write_whole
 
     if keys and (kind or where):
         raise InputError("all keys of all kinds are printed: no kind and no folder beside it", path="--keys")

@@ -8,40 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli import options
 from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.beside import Beside, beside_words
 from rackmodel.cli.emitted import carbon_lines, front_of, result_data
 from rackmodel.cli.fronts import print_front, write_front
-from rackmodel.cli.options import (
-    ArchitectureArg,
-    CheckpointOption,
-    FailuresOption,
-    FlagsOption,
-    JsonOption,
-    LimitOption,
-    MinimizeOption,
-    OutOption,
-    ParetoOption,
-    ProfileOption,
-    RestartOption,
-    SetOption,
-    StepsOption,
-    StorageOption,
-    TimeOption,
-    TokensOption,
-    TraceOption,
-    VerboseOption,
-    WorkloadArg,
-    figures,
-    folder,
-    limits,
-    objective,
-    said,
-    time_limit,
-)
 from rackmodel.cli.printing import print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.written import write_mapping, write_results
+from rackmodel.report.files import write_whole
 
 if TYPE_CHECKING:
     from rackmodel.api import Answer
@@ -49,27 +24,27 @@ if TYPE_CHECKING:
 
 
 def search(
-    architecture: ArchitectureArg,
-    workload: WorkloadArg,
+    architecture: options.ArchitectureArg,
+    workload: options.WorkloadArg,
     mapper: Annotated[str, typer.Argument(metavar="MAPPER", help="Mapper: a name of the library or a YAML file.")] = "auto",
-    sets: SetOption = None,
-    minimize: MinimizeOption = None,
+    sets: options.SetOption = None,
+    minimize: options.MinimizeOption = None,
     top: Annotated[int, typer.Option("--top", metavar="K", min=1, help="Return the best K mappings that differ, best first.")] = 1,
-    profile: ProfileOption = None,
-    limit: LimitOption = None,
-    pareto: ParetoOption = None,
-    time: TimeOption = None,
-    flags: FlagsOption = None,
-    tokens: TokensOption = None,
-    steps: StepsOption = None,
-    checkpoint: CheckpointOption = None,
-    storage: StorageOption = None,
-    failures: FailuresOption = None,
-    restart: RestartOption = None,
-    trace: TraceOption = None,
-    verbose: VerboseOption = False,
-    as_json: JsonOption = False,
-    output: OutOption = None,
+    profile: options.ProfileOption = None,
+    limit: options.LimitOption = None,
+    pareto: options.ParetoOption = None,
+    time: options.TimeOption = None,
+    flags: options.FlagsOption = None,
+    tokens: options.TokensOption = None,
+    steps: options.StepsOption = None,
+    checkpoint: options.CheckpointOption = None,
+    storage: options.StorageOption = None,
+    failures: options.FailuresOption = None,
+    restart: options.RestartOption = None,
+    trace: options.TraceOption = None,
+    verbose: options.VerboseOption = False,
+    as_json: options.JsonOption = False,
+    output: options.OutOption = None,
 ) -> None:
     """Search the mapspace of one mapper; -o writes a mapping file that `evaluate` prices to the same figures."""
     from rackmodel import api
@@ -77,22 +52,22 @@ def search(
     from rackmodel.report.finite import check_finite
 
     asked: dict[str, Any] = {
-        "minimize": objective(minimize),
+        "minimize": options.objective(minimize),
         "profile": profile,
         "top": top,
-        "limits": limits(limit),
-        "front": figures(pareto),
+        "limits": options.limits(limit),
+        "front": options.figures(pareto),
     }
     run: dict[str, Any] = {"tokens": tokens, "steps": steps, "checkpoint": checkpoint, "storage": storage}
     words = beside_words(flags, trace, **run, failures=failures, restart=restart)
-    where = folder(output)
+    where = options.folder(output)
 
     def ranked(count: int) -> Sequence[Result]:
         """So many of the best mappings."""
-        with watching(time_limit(time)) as watch:
+        with watching(options.time_limit(time)) as watch:
             return api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked | {"top": count, "front": ()}).top
 
-    with watching(time_limit(time)) as watch:
+    with watching(options.time_limit(time)) as watch:
         answer = api.search(architecture, workload, mapper, sets=sets or (), watch=watch, **asked)
     beside = words.of(answer.result, profile, lambda: read_inputs(architecture, workload, mapper=mapper, sets=sets or ()), ranked)
     check_finite([answer.result, *answer.top, *answer.front])
@@ -100,7 +75,7 @@ def search(
     notes = carbon_lines([answer.result])
     with answer_first(as_json=as_json) as write:
         if where is not None:
-            own = _inputs(architecture, workload, mapper, sets, asked) | {"options": [*said(pareto=pareto), *words.said]}
+            own = _inputs(architecture, workload, mapper, sets, asked) | {"options": [*options.said(pareto=pareto), *words.said]}
             write(lambda: _written(answer, front, beside, where, own))
         if beside.trace:
             write(beside.trace)
@@ -136,7 +111,6 @@ def _written(answer: Answer, front: Mapping[str, Any] | None, beside: Beside, wh
 
 def write_top(answer: Answer, where: Path) -> list[Path]:
     """top.csv, and of each of its rows but the first, which is mapping.yaml, the mapping."""
-    from rackmodel.report.files import write_whole
     from rackmodel.report.runners_up import top_csv, top_rows
 
     rows = top_rows(answer.top)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rackmodel.cli.printing import echo, print_json, print_table, tell
+from rackmodel.errors import RackmodelError
+from rackmodel.report.files import csv_of_records, write_whole
 
 if TYPE_CHECKING:
     from rackmodel.model.result import Result
@@ -23,7 +25,6 @@ def show_sensitivity(
     """Print the swings of an answer's objective, or write them. search: the answer under more settings · priced: its own mapping under
     them. Raises OutputError."""
     from rackmodel import api
-    from rackmodel.errors import RackmodelError
     from rackmodel.report.facts import machine_numbers
     from rackmodel.report.tables import mapping_words
     from rackmodel.report.tornado import tornado
@@ -92,7 +93,6 @@ def _change(at: float, base: float) -> str:
 
 def _write(best: Result, swings: Sequence[Swing], where: Path) -> None:
     from rackmodel.report.drawing import svg_png
-    from rackmodel.report.files import csv_of_records, write_whole
     from rackmodel.report.svg import paper
     from rackmodel.report.tornado import sketch
 

@@ -6,19 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli import serving_options
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, limits, words_of
 from rackmodel.cli.printing import echo, print_json, print_table
-from rackmodel.cli.serving_options import (
-    AcceptOption,
-    CacheOption,
-    DraftModelOption,
-    DraftsOption,
-    EngineOption,
-    ModelArg,
-    drafted,
-    formats,
-    per_token_lines,
-)
+from rackmodel.errors import InputError, check_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,14 +26,12 @@ WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]",
 
 def serve(
     architecture: ArchitectureArg,
-    model: ModelArg,
-    engine: EngineOption = "vllm",
-    isl: Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")] = 1024,
-    osl: Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")] = 1024,
+    model: serving_options.ModelArg,
+    engine: serving_options.EngineOption = "vllm",
+    isl: serving_options.PromptOption = 1024,
+    osl: serving_options.OutputOption = 1024,
     reuse: Annotated[float, typer.Option("--reuse", metavar="SHARE", min=0, max=1, help="Share of a prompt found in the cache.")] = 0.0,
-    least: Annotated[
-        float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
-    ] = 1.0,
+    least: serving_options.LeastOption = 1.0,
     concurrency: Annotated[
         str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
     ] = "",
@@ -59,14 +48,14 @@ def serve(
     ] = "1",
     chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
     precision: WeightOption = "",
-    kv: CacheOption = "",
+    kv: serving_options.CacheOption = "",
     pools: Annotated[bool, typer.Option("--pools", help="Try pools of prompts and of decodes on the machine, too.")] = False,
     prompts_on: Annotated[
         str, typer.Option("--prompts-on", metavar="MACHINE[:N]", help="Prompts have a machine of their own, of N accelerators.")
     ] = "",
-    drafts: DraftsOption = 0,
-    accept: AcceptOption = 0.0,
-    draft_model: DraftModelOption = "",
+    drafts: serving_options.DraftsOption = 0,
+    accept: serving_options.AcceptOption = 0.0,
+    draft_model: serving_options.DraftModelOption = "",
     minimize: Annotated[
         str, typer.Option("--minimize", metavar="OBJ", help="throughput (the most), energy, carbon, money, ttft or tpot.")
     ] = "throughput",
@@ -80,18 +69,17 @@ def serve(
 ) -> None:
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
-    from rackmodel.errors import InputError
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money
     from rackmodel.serving.search import ServingSpace, check_limited, search_service
 
-    formats([kv] if kv else [], "--kv")
+    serving_options.formats([kv] if kv else [], "--kv")
     said = limits(limit)
     check_limited(said)
     most = {name: quantity(value, "second", "--limit") for name, value in said.items()}
     sets, lengths = sets or [], (isl, osl, reuse)
     uneven = {"variation": (1.0 - least) / (1.0 + least) / 3.0**0.5}
-    service = _service(architecture, model, sets, engine, lengths, uneven | drafted(drafts, accept, draft_model))
+    service = _service(architecture, model, sets, engine, lengths, uneven | serving_options.drafted(drafts, accept, draft_model))
     if pools and prompts_on:
         raise InputError("says that prompts have pools already: leave --pools out", path="--prompts-on")
     own = _own_machine(prompts_on, model, sets, engine, lengths, uneven) if prompts_on else None
@@ -102,7 +90,7 @@ def serve(
         expert=whole(expert, "--expert"),
         context=whole(context, "--context"),
         prompt_context=whole(prompt_context, "--prompt-context"),
-        widths=tuple(Widths(word, kv) for word in formats(words_of(precision, "--precision"), "--precision") or ("",)),
+        widths=tuple(Widths(word, kv) for word in serving_options.formats(words_of(precision, "--precision"), "--precision") or ("",)),
         clients=tuple(float(one) for one in whole(concurrency, "--concurrency")) or None,
         budgets=whole(chunk, "--chunk"),
         rates=_rates(rate),
@@ -117,7 +105,7 @@ def serve(
         print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
         return
     _print(answer, _asked(service))
-    _print_beside(answer.warnings, per_token_lines(emitted, paid), spread, launches)
+    _print_beside(answer.warnings, serving_options.per_token_lines(emitted, paid), spread, launches)
 
 
 def _print_beside(
@@ -137,7 +125,6 @@ def _print_beside(
 
 def _spread(service: Service, best: Offered) -> dict[str, dict[str, float]]:
     """Percentiles of the best. Raises InputError where it is one of pools, whose requests are not run one by one."""
-    from rackmodel.errors import InputError
     from rackmodel.serving.offers import Offer
     from rackmodel.serving.percentiles import percentiles_of
 
@@ -166,8 +153,6 @@ def _own_machine(
     said: str, model: str, sets: Sequence[str], engine: str, lengths: tuple[float, float, float], uneven: dict[str, Any]
 ) -> Service:
     """The service of MACHINE[:N], to which what --set says of the workload and the profile applies, too."""
-    from rackmodel.errors import InputError
-
     name, _, count = said.partition(":")
     if count and not (count.isascii() and count.isdecimal() and 0 < int(count) <= 10**6):
         raise InputError(f"'{count}': want a whole number of accelerators, such as {name}:8", path="--prompts-on")
@@ -177,8 +162,6 @@ def _own_machine(
 
 def whole(text: str, option: str) -> tuple[int, ...]:
     """'1,2,4' → (1, 2, 4). Raises InputError."""
-    from rackmodel.errors import InputError, check_once
-
     found = []
     for word in words_of(text, option):
         if not (word.isascii() and word.isdecimal() and 0 < int(word) <= 10**6):
@@ -190,8 +173,6 @@ def whole(text: str, option: str) -> tuple[int, ...]:
 
 def _rates(text: str) -> tuple[float, ...]:
     """'0.5,2' → (0.5, 2.0). Raises InputError."""
-    from rackmodel.errors import InputError, check_once
-
     found = []
     for word in words_of(text, "--rate"):
         try:

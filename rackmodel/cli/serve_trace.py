@@ -9,19 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.cli import serving_options
 from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, output_file
 from rackmodel.cli.printing import echo, print_json, print_table
-from rackmodel.cli.serving_options import (
-    AcceptOption,
-    CacheOption,
-    DraftModelOption,
-    DraftsOption,
-    EngineOption,
-    ModelArg,
-    drafted,
-    formats,
-    per_token_lines,
-)
+from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney
@@ -39,21 +30,19 @@ DRAWN = {"requests": "--requests", "isl": "--isl", "osl": "--osl", "least": "--l
 def serve_trace(
     said_by: typer.Context,
     architecture: ArchitectureArg,
-    model: ModelArg,
+    model: serving_options.ModelArg,
     trace: Annotated[
         Path | None, typer.Argument(metavar="TRACE.csv", help="Requests: arrival_s, prompt, output; none: --rate or --concurrency.")
     ] = None,
-    engine: EngineOption = "vllm",
+    engine: serving_options.EngineOption = "vllm",
     rate: Annotated[float | None, typer.Option("--rate", metavar="R", min=0, help="Poisson arrivals, requests a second.")] = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", metavar="N", min=1, help="Clients that wait for their answers.")
     ] = None,
     requests: Annotated[int, typer.Option("--requests", metavar="N", min=1, max=10**6, help="Requests, where no file gives them.")] = 1000,
-    isl: Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")] = 1024,
-    osl: Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")] = 1024,
-    least: Annotated[
-        float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
-    ] = 1.0,
+    isl: serving_options.PromptOption = 1024,
+    osl: serving_options.OutputOption = 1024,
+    least: serving_options.LeastOption = 1.0,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of arrivals and lengths.")] = 0,
     tensor: Annotated[int, typer.Option("--tensor", metavar="N", min=1, help="Degree of tensor parallelism.")] = 1,
     pipeline: Annotated[int, typer.Option("--pipeline", metavar="N", min=1, help="Pipeline stages.")] = 1,
@@ -66,10 +55,10 @@ def serve_trace(
         int, typer.Option("--prompt-context", metavar="N", min=1, help="Tensor groups that share out new tokens of prompts.")
     ] = 1,
     precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
-    kv: CacheOption = "",
-    drafts: DraftsOption = 0,
-    accept: AcceptOption = 0.0,
-    draft_model: DraftModelOption = "",
+    kv: serving_options.CacheOption = "",
+    drafts: serving_options.DraftsOption = 0,
+    accept: serving_options.AcceptOption = 0.0,
+    draft_model: serving_options.DraftModelOption = "",
     sets: SetOption = None,
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.csv", help="Write every request's figures.")] = None,
@@ -78,7 +67,6 @@ def serve_trace(
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
     from rackmodel.cost.inside.gpu import unmeasured
-    from rackmodel.errors import InputError
     from rackmodel.model.misspelt import doubts_of
     from rackmodel.serving.ask import service_of
     from rackmodel.serving.offers import Widths, check_positions, engine_of, workload_of
@@ -89,11 +77,11 @@ def serve_trace(
     _check_drawn(said_by, trace)
     output_file(output)
     for word, option in ((precision, "--precision"), (kv, "--kv")):
-        formats([word] if word else [], option)
+        serving_options.formats([word] if word else [], option)
     degrees = {"tensor": tensor, "pipeline": pipeline, "attention_data": attention_data, "expert": expert, "context": context}
     deployment = _deployment(**degrees, prompt_context=prompt_context)
     service = service_of(architecture, model, sets or (), engine, (isl, osl, 0.0), accelerators=deployment.accelerators)
-    service = replace(service, **drafted(drafts, accept, draft_model))
+    service = replace(service, **serving_options.drafted(drafts, accept, draft_model))
     server = engine_of(service, deployment, Widths(precision, kv))
     made = read_trace(trace) if trace is not None else _made(rate, requests, (isl, osl, least), seed)
     told = [*doubts_of(workload_of(service, Widths())), *unmeasured(service.profile, service.machine)]
@@ -120,8 +108,6 @@ def serve_trace(
 
 def _check_drawn(said_by: typer.Context, trace: Path | None) -> None:
     """Raise InputError where a file of requests stands beside options of requests that are drawn."""
-    from rackmodel.errors import InputError
-
     said = [option for name, option in DRAWN.items() if getattr(said_by.get_parameter_source(name), "name", "") == "COMMANDLINE"]
     if trace is not None and said:
         raise InputError(f"{trace} has requests of its own: leave {' and '.join(said)} out", path=said[0])
@@ -129,7 +115,6 @@ def _check_drawn(said_by: typer.Context, trace: Path | None) -> None:
 
 def _deployment(*, expert: int, prompt_context: int, **degrees: int) -> Deployment:
     """The replica of some degrees; what experts are not dealt over splits inside them. Raises InputError where they do not divide it."""
-    from rackmodel.errors import InputError
     from rackmodel.serving.steps import Deployment
 
     stage = degrees["tensor"] * degrees["attention_data"] * prompt_context
@@ -141,8 +126,6 @@ def _deployment(*, expert: int, prompt_context: int, **degrees: int) -> Deployme
 
 def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> str:
     """What decides the arrivals. Raises InputError where nothing or too much does."""
-    from rackmodel.errors import InputError
-
     if rate is not None and not rate > 0:
         raise InputError("a rate must be positive", path="--rate")
     if rate is not None and (trace is not None or concurrency is not None):
@@ -154,7 +137,6 @@ def _asked(trace: Path | None, rate: float | None, concurrency: int | None) -> s
 
 def _made(rate: float | None, count: int, lengths: tuple[float, float, float], seed: int) -> Trace:
     """Requests of even lengths, at a rate or all there at once. Raises InputError where the rate is too small for a clock."""
-    from rackmodel.errors import InputError
     from rackmodel.serving.admission import LATEST_S
     from rackmodel.serving.trace import drawn_trace
 
@@ -182,5 +164,5 @@ def _print(asked: str, found: dict[str, Any], emitted: JobCarbon | None, paid: J
     each, request = (format_si(found[f"joules_per_{one}"], "J", 3) for one in ("token", "request"))
     watts = format_si(found["joules"] / found["seconds"], "W", 3)
     echo(f"{format_si(found['joules'], 'J', 3)}, {watts} in the mean: {each} an output token, {request} a request")
-    for line in wrapped([*(f"warning: {one}" for one in told), *per_token_lines(emitted, paid)]):
+    for line in wrapped([*(f"warning: {one}" for one in told), *serving_options.per_token_lines(emitted, paid)]):
         echo(line)

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rackmodel.errors import InputError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
 EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
 CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
+PromptOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")]
+OutputOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")]
+LeastOption = Annotated[
+    float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
+]
 DraftsOption = Annotated[int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Tokens drafted a step (MTP, speculation).")]
 DraftModelOption = Annotated[
     str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them; absent: the model's module, else no time; free: no time.")
@@ -39,8 +46,6 @@ def formats(words: Sequence[str], option: str) -> tuple[str, ...]:
 
 def drafted(count: int, accepted: float, model: str) -> dict[str, Any]:
     """Fields of a service. Raises InputError where one is missing."""
-    from rackmodel.errors import InputError
-
     if (count > 0) != (accepted > 0):
         raise InputError("drafts want both: how many, and how probably one is kept, such as --drafts 3 --accept 0.8", path="--drafts")
     if model and not count:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, MinimizeOption, ProfileOption, SetOption, folder, objective
+from rackmodel.cli.options import JsonOption, MinimizeOption, ProfileOption, SetOption, WorkersOption, folder, objective
 from rackmodel.cli.printing import echo, print_json, tell
 from rackmodel.cli.progress import PointsLine
+from rackmodel.errors import InputError
+from rackmodel.report.files import csv_of_records, stems_of, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,9 +39,7 @@ def sweep(
     columns: Annotated[str | None, typer.Option("--columns", metavar="METRICS", help="More columns of the table, with commas.")] = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Local processes (default: as many as cores).")
-    ] = None,
+    workers: WorkersOption = None,
     scheduler: Annotated[
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Solve on the workers of this dask.distributed scheduler.")
     ] = None,
@@ -56,7 +56,6 @@ def sweep(
     ] = None,
 ) -> None:
     """Run a study: its figures as tables (and charts with -o), its findings with verdicts. With -o it goes on where it stopped."""
-    from rackmodel.errors import InputError
     from rackmodel.papers import checks_of
     from rackmodel.store.study_file import StudyFile
     from rackmodel.studies.ask import FILE
@@ -117,7 +116,6 @@ def _solved(spec: StudySpec, file: StudyFile, own: Sets, by: tuple[int | None, s
 @contextmanager
 def _in_set(spec: StudySpec, own: Sets, inputs: Sequence[str]) -> Iterator[None]:
     """Faults of a setting get the place where a run of the study's file says it, if there is one and no --set of the command does."""
-    from rackmodel.errors import InputError
     from rackmodel.inputs import load
     from rackmodel.inputs.problems import placed
 
@@ -158,7 +156,6 @@ def _charted(name: str, spec: StudySpec, points: Points, found: Sequence[Finding
 @contextmanager
 def _in_file(inputs: Sequence[str]) -> Iterator[None]:
     """Faults of runs, columns and findings get their place in the study's file, if there is one."""
-    from rackmodel.errors import InputError
     from rackmodel.inputs import load
     from rackmodel.inputs.problems import placed
 
@@ -173,7 +170,6 @@ def _in_file(inputs: Sequence[str]) -> Iterator[None]:
 @contextmanager
 def _placed(chart: str, inputs: Sequence[str]) -> Iterator[None]:
     """Faults of a chart get its place in the study's file."""
-    from rackmodel.errors import InputError
     from rackmodel.inputs import load
     from rackmodel.inputs.problems import placed
 
@@ -205,8 +201,8 @@ def _say(what: str) -> None:
 
 def _write_flips(flips: dict[str, list[dict[str, Any]]], where: Path) -> list[Path]:
     """Of each verdict that an input turns: how far the finding is from its other verdict, over the input."""
-    from rackmodel.report.charts import flip_chart, save_chart
-    from rackmodel.report.files import csv_of_records, stems_of, write_whole
+    from rackmodel.report.charts import flip_chart
+    from rackmodel.report.drawing import save_chart
 
     written = []
     stems = stems_of([f"flip {name}" for name in flips], ("points", "findings"))
@@ -220,7 +216,6 @@ def _write_flips(flips: dict[str, list[dict[str, Any]]], where: Path) -> list[Pa
 
 def _spec(inputs: Sequence[str], columns: str | None, goal: Any, profile: str | None) -> StudySpec:
     """The study of a file, or of three inputs. Raises InputError."""
-    from rackmodel.errors import InputError
     from rackmodel.studies.ask import study_of
     from rackmodel.studies.plan import split_list
 
@@ -235,7 +230,6 @@ def _spec(inputs: Sequence[str], columns: str | None, goal: Any, profile: str | 
 
 def _workers(count: int | None, scheduler: str | None, asks: Sequence[Ask]) -> int | str:
     """Who solves: a number of processes, or a scheduler's address. Raises InputError."""
-    from rackmodel.errors import InputError
     from rackmodel.processes import cores
 
     if scheduler is not None:
@@ -336,8 +330,8 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:
     """Every figure as chart and CSV, the points and the findings as CSV."""
-    from rackmodel.report.charts import save_chart, study_chart, with_places
-    from rackmodel.report.files import csv_of_records, stems_of, write_whole
+    from rackmodel.report.charts import study_chart, with_places
+    from rackmodel.report.drawing import save_chart
     from rackmodel.studies.finding_charts import beside
     from rackmodel.studies.run import chart_unit
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rackmodel.errors import InputError
+
 if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
 
@@ -26,8 +28,6 @@ FabOption = Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon p
 @contextmanager
 def asked_of_fab(model: str) -> Iterator[None]:
     """What a model that is asked for says nothing of is a fault of --fab: no line of a machine's file is wrong."""
-    from rackmodel.errors import InputError
-
     try:
         yield
     except InputError as problem:
@@ -40,7 +40,6 @@ def usage_of(lifetime: str | None, active: str | None, boundary: str) -> Usage:
     """The options as Usage. Raises InputError."""
     from rackmodel.carbon.bill import up_to
     from rackmodel.carbon.job import ACTIVE, LIFETIME, Usage
-    from rackmodel.errors import InputError
     from rackmodel.model.embodied import BOUNDARIES
     from rackmodel.units import Quantity, read_quantity
 

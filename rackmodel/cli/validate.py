@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import MOST_WORKERS, JsonOption, folder
+from rackmodel.cli.options import JsonOption, WorkersOption, folder
 from rackmodel.cli.printing import echo, print_json
+from rackmodel.cli.progress import PointsLine
 
 MISSED, REFUSED = 1, 2
 
@@ -27,14 +28,11 @@ def validate(
     page: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a page: tables, parity plot, what each effect is worth.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", metavar="N", min=1, max=MOST_WORKERS, help="Local processes (default: as many as cores).")
-    ] = None,
+    workers: WorkersOption = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Price published measurements and score the errors, by data set and by cell."""
-    from rackmodel.cli.progress import PointsLine
     from rackmodel.processes import Crew, cores
     from rackmodel.validation.run import shipped_files
     from rackmodel.validation.run import validate as run

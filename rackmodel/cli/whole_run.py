@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rackmodel.cli.options import quantity
 from rackmodel.cli.printing import echo, print_table
+from rackmodel.errors import InputError
 
 if TYPE_CHECKING:
     from rackmodel.carbon.run import Run
@@ -34,8 +35,6 @@ def run_words(
     tokens: str | None, steps: int | None, checkpoint: str | None, storage: str | None, failures: str | None, restart: str | None
 ) -> RunWords | None:
     """What a run's options say; None where none is given. Raises InputError before anything is searched."""
-    from rackmodel.errors import InputError
-
     said = {"--checkpoint": checkpoint, "--storage": storage, "--failures": failures, "--restart": restart}
     if tokens is None and steps is None:
         for option, text in said.items():
@@ -56,8 +55,6 @@ def run_words(
 
 def _between(text: str) -> tuple[float, str]:
     """'2e-5 per accelerator-hour' → (1.8e8 s, 'accelerator'); '50000 h per node' → (1.8e8 s, 'node'). Raises InputError."""
-    from rackmodel.errors import InputError
-
     rate, between = _RATE.match(text), _BETWEEN.match(text)
     if rate:
         return quantity(f"1 {rate[3]}", "second", "--failures") / quantity(rate[1], "", "--failures"), rate[2]

@@ -15,14 +15,14 @@ from rackmodel.cli.options import JsonOption, MinimizeOption, ProfileOption, Set
 from rackmodel.cli.printing import echo, print_json
 from rackmodel.cli.progress import watching
 from rackmodel.cli.sensitivity import show_sensitivity
+from rackmodel.errors import InfeasibleError, InputError, Where
+from rackmodel.watch import Watch
 
 if TYPE_CHECKING:
-    from rackmodel.errors import InfeasibleError
     from rackmodel.inputs import Inputs
     from rackmodel.model.mapping import MappingSpec
     from rackmodel.model.profile import ProfileSpec
     from rackmodel.model.result import Result
-    from rackmodel.watch import Watch
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ def why(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the sensitivity as CSV, PNG and SVG.")] = None,
 ) -> None:
     """Say why the best mapping is not another: the best under a condition, how much worse it is, and by which charges; or what moves it."""
-    from rackmodel.errors import InfeasibleError, InputError
     from rackmodel.report.finite import check_finite
 
     asked = _question(inputs, list(sets or ()), objective(minimize), profile)
@@ -88,7 +87,6 @@ def why(
 
 def _question(inputs: list[str], sets: list[str], minimize: str | None, profile: str | None) -> dict[str, Any]:
     """What was, or is, asked. Raises InputError."""
-    from rackmodel.errors import InputError, Where
     from rackmodel.inputs.said import instead
     from rackmodel.report.saved import read_saved
 
@@ -135,7 +133,6 @@ def _tell_if_another(best: Result, name: str) -> None:
 
 def _read(asked: dict[str, Any], condition: str) -> None:
     """Raise InputError for a condition that the inputs do not take, or that is none: another objective has no answer that is worse."""
-    from rackmodel.errors import InputError, Where
     from rackmodel.inputs import read_inputs
     from rackmodel.inputs.load import at_override
     from rackmodel.inputs.said import instead
@@ -158,7 +155,6 @@ def _searching(asked: dict[str, Any], watch: Watch) -> tuple[Callable[..., Resul
     them)."""
     from rackmodel import api
     from rackmodel.cost.step.tasks.shared import Shared
-    from rackmodel.errors import InputError
     from rackmodel.inputs.said import instead
     from rackmodel.inputs.shared import SharedInputs
 

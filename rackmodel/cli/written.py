@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rackmodel.report.files import make_folder, stems_of, write_whole
+
 if TYPE_CHECKING:
     from rackmodel.inputs import Inputs
     from rackmodel.model.result import Result
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 def write_trace(result: Result, inputs: Inputs, profile: str | None, path: Path) -> list[Path]:
     """The schedule of a result's step. Raises InputError, OutputError."""
     from rackmodel import api
-    from rackmodel.report.files import make_folder, write_whole
     from rackmodel.report.trace import trace_json
 
     make_folder(path.parent)
@@ -23,7 +24,6 @@ def write_trace(result: Result, inputs: Inputs, profile: str | None, path: Path)
 
 def write_mapping(result: Result, path: Path) -> Path:
     """Write a mapping file that `evaluate` prices to the same figures. Raises OutputError."""
-    from rackmodel.report.files import write_whole
     from rackmodel.report.mapping_file import mapping_yaml
 
     return write_whole(path, mapping_yaml(result))
@@ -39,8 +39,8 @@ def write_results(
     """Mapping, ledger and answer of each result, the charts of all and a page with everything, in one folder. names: what the files of
     each begin with, where there are several (default: its mapper) · asked: the inputs of each, which later commands ask again · beside:
     front, run and launch, where there is one result."""
-    from rackmodel.report.charts import energy_breakdown, latency_breakdown, save_chart
-    from rackmodel.report.files import stems_of, write_whole
+    from rackmodel.report.charts import energy_breakdown, latency_breakdown
+    from rackmodel.report.drawing import save_chart
     from rackmodel.report.result_page import result_page
     from rackmodel.report.saved import saved, saved_json
     from rackmodel.report.tables import ledger_csv
@@ -79,8 +79,8 @@ def _sketched(result: Result, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _write_nests(result: Result, where: Path, stem: str) -> list[Path]:
     """The loop nests of a result as text and as a picture of what each waits for; nothing where it has none."""
-    from rackmodel.report.charts import save_chart, study_chart
-    from rackmodel.report.files import write_whole
+    from rackmodel.report.charts import study_chart
+    from rackmodel.report.drawing import save_chart
     from rackmodel.report.nests import all_nests, time_rows
 
     nests = result.nests

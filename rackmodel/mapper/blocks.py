@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.bounds.cut_rows import CutRows, branch, least_of
 from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
 from rackmodel.cost.step.bounds.memory import Known, memory_of
@@ -34,10 +34,8 @@ from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.schedules import CHUNKED, FOLDED, TABLE, chunk_counts
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Cells = tuple[Ints, Ints]  # of a shape: plans, and places among its columns
-Wanted = Callable[[Array, Array, Array], NDArray[np.bool_]]
+Wanted = Callable[[Array, Array, Array], Bools]
 """(seconds, joules, memory) of points, at least → whether they are worth a look."""
 Value = Callable[[Array, Array, Array], Array]
 """The same → what is minimised, at least."""
@@ -49,7 +47,7 @@ UNDIVIDED = "layers do not divide"
 PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
 
-def all_wanted(seconds: Array, joules: Array, memory: Array) -> NDArray[np.bool_]:
+def all_wanted(seconds: Array, joules: Array, memory: Array) -> Bools:
     """Every point is worth a look."""
     return np.ones(np.broadcast_shapes(seconds.shape, joules.shape, memory.shape), dtype=bool)
 
@@ -90,7 +88,7 @@ class _Open:
     cut: Cut
     schedule: str
     columns: Ints
-    fits: NDArray[np.bool_]
+    fits: Bools
     memory: Array
 
 
@@ -100,7 +98,7 @@ class _Shape(_Open):
     out."""
 
     least: FamilyBound
-    looked: NDArray[np.bool_]
+    looked: Bools
 
 
 def _branches(some: Sequence[tuple[_Shape, Cells]]) -> Iterable[list[int]]:
@@ -112,13 +110,13 @@ def _branches(some: Sequence[tuple[_Shape, Cells]]) -> Iterable[list[int]]:
     return found.values()
 
 
-def _where(which: NDArray[np.bool_]) -> Cells:
+def _where(which: Bools) -> Cells:
     """The cells of a shape that a mask [plans, columns] says."""
     plans, places = np.nonzero(which)
     return plans, places
 
 
-def _some(cells: Cells, which: NDArray[np.bool_]) -> Cells:
+def _some(cells: Cells, which: Bools) -> Cells:
     """Some of the cells."""
     return cells[0][which], cells[1][which]
 
@@ -135,7 +133,7 @@ class Blocks:
         self.outlined = Outlined(job, groups, prices)
         self.room = room_of(job.setting.architecture, job.profile)
         self.capacity, self.limited = min(self.room.bytes, limits.memory), limits.memory < self.room.bytes
-        self._home_fits: list[tuple[NDArray[np.bool_], InfeasibleError | None]] = []
+        self._home_fits: list[tuple[Bools, InfeasibleError | None]] = []
         self.overlaps = overlaps_of(space.mapper, job.profile)
         self.layers: list[Layers] = []
         self.counts = {"space": 0.0, "priced": 0.0}
@@ -145,7 +143,7 @@ class Blocks:
         self._number = 0
 
     @property
-    def home_fits(self) -> list[tuple[NDArray[np.bool_], InfeasibleError | None]]:
+    def home_fits(self) -> list[tuple[Bools, InfeasibleError | None]]:
         """Of each group, which plans' homes fit where they are, and why none does."""
         for price in self.prices[len(self._home_fits) :]:
             self._home_fits.append(home_misses(self.job.setting.architecture, price.home, len(price.sends.seconds)))
@@ -173,7 +171,7 @@ class Blocks:
 
     def _best_first(self, wanted: Wanted, value: Value) -> Iterator[tuple[_Shape, Cells]]:
         """A few points of every shape, which tell what is worth a look, then the others."""
-        known, later = [(value(*shape.least.figures), shape) for shape in self._known()], list[tuple[_Shape, NDArray[np.bool_]]]()
+        known, later = [(value(*shape.least.figures), shape) for shape in self._known()], list[tuple[_Shape, Bools]]()
         known.sort(key=lambda pair: float(pair[0].min()))
         for values, shape in known:
             plans, places = self._cells(shape, wanted)
@@ -199,7 +197,7 @@ class Blocks:
                 together, some, most = 0, [], max(most, min(MORE * most, CELLS // len(self.overlaps)))
         yield from self._blocks(some, wanted)
 
-    def _cells(self, shape: _Shape, wanted: Wanted, among: NDArray[np.bool_] | None = None) -> tuple[Ints, Ints]:
+    def _cells(self, shape: _Shape, wanted: Wanted, among: Bools | None = None) -> tuple[Ints, Ints]:
         """(plans, places of columns) of a shape's points that fit and are wanted. among: [plans, columns] which to look at."""
         worth = wanted(*shape.least.figures)
         here = worth[shape.least.of] & shape.fits if worth.any() else np.zeros_like(shape.fits)
@@ -265,7 +263,7 @@ class Blocks:
             if here.any():
                 yield shape, np.where(here, value(*shape.least.figures)[shape.least.of], np.inf)
 
-    def _find(self, of: Callable[[int, NDArray[np.bool_]], bool], some: Sequence[tuple[_Shape, Cells]]) -> None:
+    def _find(self, of: Callable[[int, Bools], bool], some: Sequence[tuple[_Shape, Cells]]) -> None:
         """Find out more of the cells of some shapes. of: of those of a group, whether there was any more."""
         asked = {group: np.zeros_like(waiting) for group, waiting in self.outlined.waiting.items()}
         for shape, (plans, places) in some:
@@ -337,7 +335,7 @@ class Blocks:
     def _micro_batches(self, shape: _Open) -> Ints:
         return np.asarray(self.prices[shape.group].columns.micro_batches[shape.columns])
 
-    def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, held: tuple[Array, Array]) -> NDArray[np.bool_]:
+    def _fits(self, group: int, made: Cut, schedule: str, columns: Ints, held: tuple[Array, Array]) -> Bools:
         """[plans, columns] whether points can run, and are no other's step; the others are counted by what they miss. held: bytes on the
         fullest device, and at the host."""
         price, overlaps, (memory, host) = self.prices[group], len(self.overlaps), held
@@ -352,7 +350,7 @@ class Blocks:
         self.counts["priced"] += float(is_open.sum()) * len(memory) * overlaps
         return np.asarray(fits & is_open & (price.first == np.arange(len(memory)))[:, None])
 
-    def _near(self, held: tuple[Array, Array], runs: NDArray[np.bool_], where: tuple[int, Cut, str, Ints]) -> None:
+    def _near(self, held: tuple[Array, Array], runs: Bools, where: tuple[int, Cut, str, Ints]) -> None:
         """Remember the point that lacks least: of those that may run and whose host has room, the one that needs least memory; where no
         host has, the one that keeps least there. held: as `_fits` has it · runs: [plans, columns] · where: group, cut, schedule,
         columns."""

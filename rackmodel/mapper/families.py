@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.bound import Sends
 from rackmodel.cost.step.bounds.figures import Figures
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.mapper.mapspace import Variant
 from rackmodel.mapper.pipelines import Pipelines
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.group import Job
 from rackmodel.mapper.layouts.listing import Listing
 from rackmodel.mapper.layouts.problem import LayoutProblem
@@ -21,8 +21,6 @@ from rackmodel.mapper.mapspace import Group, Variant
 from rackmodel.model.plan import Plan
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MOST = 2_000  # operations of layouts that are priced beside those of the solvers, where no time limit says how long
 MOST_LISTED = 3_000_000  # of all meshes together
 TOGETHER = 32  # layouts priced between two looks at what is left

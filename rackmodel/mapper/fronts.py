@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.errors import InputError
 from rackmodel.mapper.blocks import Block, Blocks
 from rackmodel.mapper.free_layouts import TOGETHER as LAYOUTS_TOGETHER
@@ -21,15 +21,14 @@ from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.limits import Limits
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
-from rackmodel.mapper.skyline import beaten, skyline
 from rackmodel.model.mapping import BLENDS
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Timed = Callable[[Sequence[Point]], list[Point]]
 NUMBER = 3  # of the block, in a point's order
 TOGETHER = 256  # points run between two looks at what is left
+SAME = 1e-11  # relative: figures this close are equal; a bound is that much below what it bounds
+PIECE = 4096  # points compared at once
 FRONTS = ("latency", "energy", "memory", "carbon", *BLENDS, "money")
 """What a front may be of."""
 
@@ -54,7 +53,7 @@ class Open:
     flat: Ints
     blocks: dict[int, Block]
 
-    def only(self, keep: NDArray[np.bool_] | Ints) -> Open:
+    def only(self, keep: Bools | Ints) -> Open:
         """Some of them."""
         order = self.order[keep]
         blocks = {int(number): self.blocks[int(number)] for number in np.unique(order[:, NUMBER])}
@@ -110,7 +109,7 @@ def first_hopes(free: FreeLayouts, limits: Limits, front: Sequence[Point], figur
     return free.first(order, forget=True)
 
 
-def _depths(values: Array, open_: NDArray[np.bool_]) -> Array:
+def _depths(values: Array, open_: Bools) -> Array:
     """How many fronts lie before a point, as far as that matters; inf where it is not open."""
     found = np.full(values.shape[1], np.inf)
     rest, depth, many = np.flatnonzero(open_), 0.0, 0
@@ -156,7 +155,7 @@ class _Hopes:
         """All of them."""
         return self._joined([self._of(block) for block in self.space.walk(self._wanted, first=self.first)])
 
-    def _wanted(self, seconds: Array, joules: Array, memory: Array) -> NDArray[np.bool_]:
+    def _wanted(self, seconds: Array, joules: Array, memory: Array) -> Bools:
         """Whether points of such bounds are among them."""
         seconds, joules, memory = np.broadcast_arrays(seconds, joules, memory)
         found = self.space.limits.open(seconds, joules)
@@ -208,3 +207,28 @@ def _front(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]
             kept.append(point)
             best = np.hstack([best, own])
     return kept
+
+
+def beaten(values: Array, by: Array) -> Bools:
+    """[points] whether one of `by` is as good in every figure. values, by: [figures, points]."""
+    found = np.zeros(values.shape[1], dtype=bool)
+    for first in range(0, values.shape[1], PIECE):
+        some = values[:, None, first : first + PIECE] * (1 + SAME)
+        found[first : first + PIECE] = (by[:, :, None] <= some).all(axis=0).any(axis=0)
+    return found
+
+
+def skyline(values: Array) -> Ints:
+    """Numbers of the points that no other beats or equals, by ascending first figure; of equals the first. values: [figures, points]."""
+    order = np.lexsort(values[::-1])
+    found: list[int] = []
+    best = np.zeros((len(values), 0))
+    for first in range(0, len(order), PIECE):
+        some = order[first : first + PIECE]
+        some = some[~beaten(values[:, some], best)]
+        while some.size:  # the first in order is beaten by none after it
+            found.append(int(some[0]))
+            mine = values[:, some[:1]]
+            best = np.hstack([best, mine])
+            some = some[1:][~beaten(values[:, some[1:]], mine)]
+    return np.array(found, dtype=np.int64)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.limits import SYMBOLS, UNITS, Limits
 from rackmodel.mapper.points import Point
@@ -17,8 +17,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import Room, capacity_for, room_of
 from rackmodel.units import byte_unit, bytes_text, capacity_text
 from rackmodel.watch import Watch
-
-Array = NDArray[np.float64]
 
 _SMALL = (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p")
 _LARGE = (1e9, "G"), (1e6, "M"), (1e3, "k")
@@ -42,7 +40,7 @@ class Nearest:
         return over, self.host if over else self.need
 
 
-def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[NDArray[np.bool_], InfeasibleError | None]:
+def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[Bools, InfeasibleError | None]:
     """([plans] whether what lives above the accelerators fits its level, why none does). home: level → [plans] bytes."""
     fits = np.ones(plans, dtype=bool)
     problem: InfeasibleError | None = None

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools
 from rackmodel.errors import InputError
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
@@ -65,7 +65,7 @@ class Limits:
         """Watts, the mean of a step."""
         return self.most.get("power", np.inf)
 
-    def open(self, seconds: Any, joules: Any) -> NDArray[np.bool_]:
+    def open(self, seconds: Any, joules: Any) -> Bools:
         """Where lower bounds of seconds and joules do not rule a point out."""
         found = np.asarray((seconds <= self.latency * (1 + SLACK)) & (joules <= self.energy * (1 + SLACK)))
         for name in self.blended:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools, Ints
 from rackmodel.cost.step.columns import Columns
 from rackmodel.mapper.blocks import PLAIN
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.listed import Asked, passed_over_in
 from rackmodel.model.schedules import TABLE, chunk_counts
-
-Ints = NDArray[np.int64]
 
 
 def numbers_passed_over(space: Mapspace) -> tuple[str, ...]:
@@ -71,7 +69,7 @@ class _Pipes:
         self.space, self.layers = space, space.workload.layers
         self.open = space.mapper.cut == "free"
 
-    def runs(self, columns: Columns) -> NDArray[np.bool_]:
+    def runs(self, columns: Columns) -> Bools:
         """[n] whether some schedule of the mapper runs there."""
         found = np.asarray(columns.stages == 1)
         each = [(schedule, chunks) for schedule in self.space.schedules for chunks in chunk_counts(schedule, self.space.interleave)]
@@ -84,7 +82,7 @@ class _Pipes:
         which = [schedule for schedule in self.space.schedules if chunks in chunk_counts(schedule, [chunks])]
         return any(bool((self._run(schedule, chunks, columns) & (columns.stages > 1)).any()) for schedule in which)
 
-    def _run(self, schedule: str, chunks: int, columns: Columns) -> NDArray[np.bool_]:
+    def _run(self, schedule: str, chunks: int, columns: Columns) -> Bools:
         found = np.zeros(len(columns), dtype=bool)
         for stages in np.unique(columns.stages).tolist():
             if self.open or self.layers % (stages * chunks) == 0:

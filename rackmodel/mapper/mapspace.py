@@ -15,7 +15,6 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cycles import rarely_looked_for
@@ -41,7 +40,6 @@ from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
 
-Ints = NDArray[np.int64]
 Splits: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], str]
 
 MICRO_BATCH = "micro-batch that does not divide"

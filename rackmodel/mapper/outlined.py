@@ -12,8 +12,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools, Ints
 from rackmodel.cost.step.bounds.figures import ARRAYS
 from rackmodel.cost.step.bounds.paths import MOVED
 from rackmodel.cost.step.columns import Columns
@@ -25,9 +25,6 @@ from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.points import Together
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 LATER = MOVED | {"update"}  # figures that are outlined later
 MANY = 1024  # columns of a space that is outlined first: fewer are priced whole sooner
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.bound import Sends, device_seconds, least_seconds, step_joules
 from rackmodel.cost.step.bounds.cut_rows import CutRows
 from rackmodel.cost.step.bounds.device_times import Layers
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)

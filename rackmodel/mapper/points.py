@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.step.bounds.bound import step_joules
 from rackmodel.cost.step.bounds.figures import Figures, SharedFigures
 from rackmodel.cost.step.bounds.memory import fullest_device, memory_of
@@ -191,7 +191,7 @@ class Clocked:
         self.together.append((kind[0], where, layers))
         return layers, where
 
-    def _pricer(self, point: Point, columns: NDArray[np.int64], among: tuple[LayerPricer, NDArray[np.int64]] | None = None) -> LayerPricer:
+    def _pricer(self, point: Point, columns: Ints, among: tuple[LayerPricer, Ints] | None = None) -> LayerPricer:
         job, price = self.job, self.prices[point.group]
         plan = self.groups[point.group].variants[point.variant].plan
         pricer = Pricer(job.setting, job.workload, plan, price.columns.pick(columns), job.profile.buckets, price.wider(columns))

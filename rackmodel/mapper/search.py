@@ -19,8 +19,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.ledger import static_watts
 from rackmodel.cost.step.tasks.offload import host_of
@@ -45,7 +45,6 @@ from rackmodel.watch import UNWATCHED, Watch
 if TYPE_CHECKING:
     from rackmodel.mapper.stages.free_cut import CutSearch
 
-Array = NDArray[np.float64]
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
 PAIR = 2  # that take about as long as one
@@ -497,6 +496,3 @@ def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
         yield at, min(at + first, count)
         at += first
         first = min(size, first * 2)
-
-
-__all__ = ["Found", "Question", "search_space"]

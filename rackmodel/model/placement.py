@@ -18,11 +18,10 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.errors import InputError
 
-Indices = NDArray[np.int64]
 LARGE = 100_000  # accelerators; of larger meshes fewer arrays are remembered
 
 
@@ -71,12 +70,12 @@ class Mesh:
         return self.offset + 1 + sum((degree - 1) * stride for degree, stride in zip(self.degrees, self.strides, strict=True))
 
 
-def accelerators(mesh: Mesh) -> Indices:
+def accelerators(mesh: Mesh) -> Ints:
     """[size] accelerator of every coordinate, the last axis running fastest."""
     return _offsets(mesh.degrees, mesh.strides) + mesh.offset
 
 
-def members(mesh: Mesh, group_axes: Sequence[str]) -> Indices:
+def members(mesh: Mesh, group_axes: Sequence[str]) -> Ints:
     """[groups, p] accelerators of every group over `group_axes`, rows in order of the other axes' coordinates, each row ascending.
 
     Several axes make one merged group; no axis makes groups of one. The array is read-only and remembered.
@@ -84,7 +83,7 @@ def members(mesh: Mesh, group_axes: Sequence[str]) -> Indices:
     return (_members if mesh.size < LARGE else _large_members)(mesh, tuple(group_axes))
 
 
-def _groups(mesh: Mesh, group_axes: tuple[str, ...]) -> Indices:
+def _groups(mesh: Mesh, group_axes: tuple[str, ...]) -> Ints:
     for name in group_axes:
         if name not in mesh.axes:
             raise InputError(f"the mesh has no axis '{name}'", known=mesh.axes, given=name)
@@ -92,7 +91,7 @@ def _groups(mesh: Mesh, group_axes: tuple[str, ...]) -> Indices:
     outside = [k for k, name in enumerate(mesh.axes) if name not in group_axes]
     first = _offsets([mesh.degrees[k] for k in outside], [mesh.strides[k] for k in outside]) + mesh.offset
     within = np.sort(_offsets([mesh.degrees[k] for k in inside], [mesh.strides[k] for k in inside]))
-    groups: Indices = first[:, None] + within[None, :]
+    groups: Ints = first[:, None] + within[None, :]
     groups.flags.writeable = False
     return groups
 
@@ -100,7 +99,7 @@ def _groups(mesh: Mesh, group_axes: tuple[str, ...]) -> Indices:
 _members, _large_members = lru_cache(maxsize=4096)(_groups), lru_cache(maxsize=16)(_groups)
 
 
-def _offsets(degrees: Sequence[int], strides: Sequence[int]) -> Indices:
+def _offsets(degrees: Sequence[int], strides: Sequence[int]) -> Ints:
     """[Π degrees] Σ c·stride over all coordinates, the last axis fastest."""
     total = np.zeros(1, dtype=np.int64)
     for degree, stride in zip(degrees, strides, strict=True):

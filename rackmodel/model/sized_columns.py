@@ -12,11 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.model.workload import Section, Tensor, Workload
-
-Ints = NDArray[np.int64]
 
 
 def graph_key(workload: Workload, free: frozenset[str]) -> Hashable:

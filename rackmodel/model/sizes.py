@@ -21,8 +21,8 @@ from math import floor
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InputError, together
 
 LARGEST = 2**53
@@ -106,7 +106,7 @@ def evaluate(text: str | float | int, sizes: AbcMapping[str, int], path: str) ->
     return float(value)
 
 
-def sized_arrays(raw: AbcMapping[str, str | int], given: AbcMapping[str, NDArray[np.float64]]) -> dict[str, Any]:
+def sized_arrays(raw: AbcMapping[str, str | int], given: AbcMapping[str, Array]) -> dict[str, Any]:
     """Sizes where some are given as arrays: those that follow from them are arrays, the others stay numbers. Raises InputError."""
     sizes: dict[str, Any] = dict(given)
     pending = {name: value for name, value in raw.items() if name not in given}

@@ -7,13 +7,25 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.errors import nearest
-from rackmodel.model.recipes import RECIPES
 from rackmodel.model.schema import Spec
 from rackmodel.model.workload import Format, Kind, Phase
 from rackmodel.units import Plain
 
 UNQUANTISED = ("16 bit", "bf16", "fp16")
 """Precisions of weights that a recipe stands in the place of."""
+RECIPES: dict[str, tuple[str, str | None]] = {
+    "fp8": ("fp8", "fp8"),
+    "fp8_blockwise": ("fp8_block", "fp8_block"),
+    "mxfp8": ("mxfp8", "mxfp8"),
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "mxfp4": ("mxfp4", None),
+    "int8": ("int8", "int8"),
+    "int4": ("int4", None),
+}
+"""Low precision in a word → (precision of weights, those of experts among them; width at which they are multiplied, which may name a family
+of kernels, None = the activations'). What an engine does besides, scaling and casting activations, is a fact of the kernel that multiplies
+(`quantise` of a part's `products`, the whole call of `grouped`). Source of the widths: names of vLLM's and TensorRT-LLM's quantisations
+(RECALLED); mxfp4 and int4 are of weights alone."""
 
 
 class Precision(Spec):
@@ -45,12 +57,12 @@ class Precision(Spec):
     def _as_the_recipe_says(cls, said: Any) -> Any:
         if not isinstance(said, dict) or said.get("recipe") is None:
             return said
-        recipe = RECIPES.get(str(said["recipe"]))
-        if recipe is None:
+        if str(said["recipe"]) not in RECIPES:
             close = nearest(str(said["recipe"]), list(RECIPES))
             hint = f"; nearest: {close}" if close else ""
             raise ValueError(f"recipe: no recipe '{said['recipe']}' (known: {', '.join(RECIPES)}{hint})")
-        meant = {"weight": recipe.weight, **({"product": recipe.product} if recipe.product else {})}
+        weight, product = RECIPES[str(said["recipe"])]
+        meant = {"weight": weight, **({"product": product} if product else {})}
         for key in ("weight", "product"):
             own = said.get(key)
             if own is not None and own not in (*UNQUANTISED, meant.get(key)):

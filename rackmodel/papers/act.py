@@ -33,10 +33,7 @@ def mobile(tables: CarbonTables) -> dict[str, tuple[float, ...]]:
 
 def computed(tables: CarbonTables) -> dict[str, Computed]:
     """What the paper's inputs give for its conclusions, by the names of specs/carbon/claims; None where it lacks an input."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     row = mobile(tables)
     delay, energy, embodied = row["delay"], row["energy"], row["embodied"]
     use, life = f("act.use_intensity", "gram/joule"), f("act.lifetime", "second")
@@ -102,7 +99,7 @@ def _claims(tables: CarbonTables) -> list[Finding]:
 
 def inference_g(tables: CarbonTables, use_g_per_kwh: float, fab_scale: float = 1.0, active: float = 1.0) -> dict[str, float]:
     """Carbon of one inference of each design: operational, and T/(LT · active) of what it embodies, which `fab_scale` scales."""
-    row, life = mobile(tables), float(tables.figure("act.lifetime", "second"))
+    row, life = mobile(tables), tables.number("act.lifetime", "second")
     return {
         name: total_carbon(e * use_g_per_kwh / KWH, c * fab_scale, d, life * active)
         for name, e, c, d in zip(NAMES, row["energy"], row["embodied"], row["delay"], strict=True)
@@ -111,9 +108,9 @@ def inference_g(tables: CarbonTables, use_g_per_kwh: float, fab_scale: float = 1
 
 def _greener_use(tables: CarbonTables) -> Finding:
     """Figure 10, top: the optimum as the use phase gets greener, and the intensity at which it changes."""
-    active = float(tables.figure("act.active"))
+    active = tables.number("act.active")
     chosen = [best(inference_g(tables, each, active=active)) for each in SOURCES_G_PER_KWH]
-    row, life = mobile(tables), float(tables.figure("act.lifetime", "second"))
+    row, life = mobile(tables), tables.number("act.lifetime", "second")
     saved = (row["energy"][0] - row["energy"][2]) / KWH
     extra = (row["embodied"][2] * row["delay"][2] - row["embodied"][0] * row["delay"][0]) / life
     figures = {"crossing, always active, g/kWh": extra / saved, "crossing, active a tenth of the time, g/kWh": extra / saved / active}
@@ -140,10 +137,10 @@ def _least(name: str, grams: dict[str, float], where: str) -> Need:
 
 def _greener_fab(tables: CarbonTables) -> Finding:
     """Figure 10, bottom: the optimum as fabs get greener, on solar use."""
-    row, active, use = tables.process("10nm"), float(tables.figure("act.active")), 41.0
+    row, active, use = tables.process("10nm"), tables.number("act.active"), 41.0
     assert row.energy_j_per_m2 is not None
     assert row.gas_95_g_per_m2 is not None
-    of_masses = float(tables.figure("act.masses_fab", "gram/joule")) * KWH
+    of_masses = tables.number("act.masses_fab", "gram/joule") * KWH
 
     def scale(intensity: float) -> float:
         constant = float(row.gas_95_g_per_m2 or 0.0) + float(tables.fab.materials_g_per_m2)
@@ -185,7 +182,7 @@ def _flips(choose: Callable[[float], str]) -> list[tuple[str, float]]:
 
 def _renewal(tables: CarbonTables) -> Finding:
     """Figure 14: which ratio of embodied to yearly carbon would make five years the best of ten."""
-    gain, lives = float(tables.figure("phone.yearly_gain")), [float(n) for n in range(1, 11)]
+    gain, lives = tables.number("phone.yearly_gain"), [float(n) for n in range(1, 11)]
     figures: dict[str, float] = {}
     readings, drawn = {}, dict[str, float]()
     for ratio in (0.5, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0):

@@ -13,27 +13,24 @@ DISKS = {"nand_30nm": "ddr3_50nm", "nand_v3_tlc": "ddr4_10nm"}
 
 def memory_g(tables: CarbonTables, technology: str, capacity_bytes: float, packages: float = 0.0) -> float:
     """Memory with its packages, by the released code: capacity over yield, grams."""
-    chips = chip_carbon(capacity_bytes, float(tables.technology(technology))) / float(tables.figure("act.yield"))
+    chips = chip_carbon(capacity_bytes, float(tables.technology(technology))) / tables.number("act.yield")
     return chips + packages * float(tables.fab.package_g)
 
 
 def disk_g(tables: CarbonTables, size: str, flash: str, cache: str) -> float:
     """One of the Dell R740's SSDs with its cache and packages, grams. size: the figure that says its bytes."""
-    drive = memory_g(tables, flash, float(tables.figure(size, "byte")), float(tables.figure("r740.disk_packages")))
-    return drive + memory_g(tables, cache, float(tables.figure("r740.disk_cache", "byte")))
+    drive = memory_g(tables, flash, tables.number(size, "byte"), tables.number("r740.disk_packages"))
+    return drive + memory_g(tables, cache, tables.number("r740.disk_cache", "byte"))
 
 
 def disks_g(tables: CarbonTables, flash: str, cache: str) -> float:
     """Its 31 TB, grams."""
-    return float(tables.figure("r740.disks")) * disk_g(tables, "r740.disk", flash, cache)
+    return tables.number("r740.disks") * disk_g(tables, "r740.disk", flash, cache)
 
 
 def table_12(tables: CarbonTables) -> dict[str, Computed]:
     """Its cells in kilograms, by the names of specs/carbon/claims."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     cpu = {
         node: f("r740.cpus") * f("r740.cpu_area", "metre**2") * area_carbon(tables, node, f("r740.fab", "gram/joule"))
         for node in ("28nm", "14nm")

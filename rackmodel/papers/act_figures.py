@@ -82,7 +82,7 @@ def greener_gain(tables: CarbonTables) -> Finding:
 
 def reconfigurable(tables: CarbonTables) -> Finding:
     """Figure 11: CPU, ASIC and FPGA over three applications (geometric means) by each metric, the CPU's as one."""
-    speeds, asic = tables.row("act.fpga_speedups"), float(tables.figure("act.asic_speedup"))
+    speeds, asic = tables.row("act.fpga_speedups"), tables.number("act.asic_speedup")
     of_cpu, of_fpga = tables.row("act.energy_over_asic")
     carbon_asic, carbon_fpga = tables.row("act.embodied_over_cpu")
     saved = of_cpu / of_fpga  # by an FPGA, an AI inference
@@ -124,7 +124,7 @@ def reconfigurable(tables: CarbonTables) -> Finding:
 
 def specialized(tables: CarbonTables) -> Finding:
     """Figure 11: for AI alone the ASIC is the faster and thriftier of the two, at less carbon, so by each metric."""
-    speed, asic = tables.row("act.fpga_speedups")[2], float(tables.figure("act.asic_speedup"))
+    speed, asic = tables.row("act.fpga_speedups")[2], tables.number("act.asic_speedup")
     of_cpu, of_fpga = tables.row("act.energy_over_asic")
     carbon_asic, carbon_fpga = tables.row("act.embodied_over_cpu")
     designs = {

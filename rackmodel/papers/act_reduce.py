@@ -49,7 +49,7 @@ def area_carbon(tables: CarbonTables, process: str, fab_g_per_j: float, *, abate
     assert row.energy_j_per_m2 is not None
     assert gas is not None
     whole = act_area_carbon(float(row.energy_j_per_m2), fab_g_per_j, float(gas), float(tables.fab.materials_g_per_m2))
-    return die_carbon(1.0, whole, float(tables.figure("act.yield")))
+    return die_carbon(1.0, whole, tables.number("act.yield"))
 
 
 def designs(tables: CarbonTables, node: str = "16") -> list[Design]:
@@ -79,7 +79,7 @@ def figure_12(tables: CarbonTables) -> dict[str, str]:
 
 def leanest(tables: CarbonTables) -> Design:
     """The design of least embodied carbon that reaches the frames a second that are asked for."""
-    enough = [design for design in designs(tables) if design.frames_per_s >= float(tables.figure("nvdla.target"))]
+    enough = [design for design in designs(tables) if design.frames_per_s >= tables.number("nvdla.target")]
     if not enough:
         raise InputError("no configuration is fast enough", path="nvdla.target")
     return min(enough, key=lambda design: design.carbon_g)
@@ -87,7 +87,7 @@ def leanest(tables: CarbonTables) -> Design:
 
 def figure_13(tables: CarbonTables) -> dict[str, float | str]:
     """Conclusions of Figure 13 by the names of specs/carbon/claims."""
-    lean, target = leanest(tables), float(tables.figure("nvdla.target"))
+    lean, target = leanest(tables), tables.number("nvdla.target")
     fastest = max(designs(tables), key=lambda design: design.frames_per_s)
     thriftiest = min(designs(tables), key=lambda design: design.energy_j)
     growth = {budget: 100 * (_within(tables, "16", budget).carbon_g / _within(tables, "28", budget).carbon_g - 1) for budget in BUDGETS_MM2}

@@ -182,10 +182,10 @@ def _gpu(points: Points) -> Finding:
 
 def _area(tables: CarbonTables) -> Finding:
     """Area of a 1024 x 128 matrix by embedding, from the paper's own totals and a bit cell; relative to the SRAM."""
-    model = float(tables.figure("hnlpu.weights"))
+    model = tables.number("hnlpu.weights")
     sram = 4 * float(tables.figure("hnlpu.sram_cell", "metre**2") / tables.figure("hnlpu.array_share"))
-    neurons = float(tables.figure("hnlpu.chips")) * tables.row("hnlpu.die_areas", "metre**2")[0]
-    ours = {"cell": float(tables.figure("hnlpu.cell_area", "metre**2")) / model / sram, "metal": neurons / model / sram}
+    neurons = tables.number("hnlpu.chips") * tables.row("hnlpu.die_areas", "metre**2")[0]
+    ours = {"cell": tables.number("hnlpu.cell_area", "metre**2") / model / sram, "metal": neurons / model / sram}
     printed = dict(zip(("cell", "metal"), tables.row("hnlpu.embedding_areas"), strict=True))
     figures = {f"{name}, ours": value for name, value in ours.items()} | {f"{name}, paper": value for name, value in printed.items()}
     figures |= {"cell over metal, ours": ours["cell"] / ours["metal"], "cell over metal, paper": printed["cell"] / printed["metal"]}

@@ -23,7 +23,7 @@ CLUSTER_T, RACK_T, UPDATED_T = 182_321.0, 780.0, 794.0  # Table 3
 
 def owned(name: str, tables: CarbonTables) -> Ownership:
     """A machine over the paper's three years of work without pause, made as seed 000's Table 1 counts (which the paper follows)."""
-    return _owned(name, float(tables.figure("hnlpu.lifetime", "second")), float(tables.figure("hnlpu.respins")))
+    return _owned(name, tables.number("hnlpu.lifetime", "second"), tables.number("hnlpu.respins"))
 
 
 @cache
@@ -73,7 +73,7 @@ def _carbon(tables: CarbonTables) -> Finding:
 
 def _arithmetic(tables: CarbonTables) -> Finding:
     """Products of printed numbers that the paper prints too."""
-    chip, pue = float(tables.figure("hnlpu.chip_power", "watt")), float(tables.figure("hnlpu.pue"))
+    chip, pue = tables.number("hnlpu.chip_power", "watt"), tables.number("hnlpu.pue")
     figures = {
         "hn-15: 16 chips x 308.39 W x 1.4, kW": 16 * chip * pue / 1e3,
         "hn-17: 10,000 x 1.3 kW, MW": float(tables.figure("hnlpu.gpus") * tables.figure("hnlpu.h100_power", "watt")) / 1e6,

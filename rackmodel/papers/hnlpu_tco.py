@@ -36,8 +36,8 @@ def hnlpu_cost(tables: CarbonTables, *, respins: float) -> Cost:
 
 def gpu_cost(tables: CarbonTables) -> Cost:
     """The cluster of H100."""
-    gpus = float(tables.figure("hnlpu.gpus"))
-    check_power(gpus * float(tables.figure("hnlpu.h100_power", "watt")), gpus, "hnlpu.h100_power")
+    gpus = tables.number("hnlpu.gpus")
+    check_power(gpus * tables.number("hnlpu.h100_power", "watt"), gpus, "hnlpu.h100_power")
     power = _f(tables, "hnlpu.gpus") * _f(tables, "hnlpu.h100_power", "watt")
     energy = facility_energy_j(power, _f(tables, "hnlpu.pue"), _f(tables, "hnlpu.lifetime", "second"))
     chips, servers = _f(tables, "hnlpu.gpu_chips", "usd"), _f(tables, "hnlpu.gpu_servers", "usd")
@@ -57,10 +57,7 @@ def gpu_tokens(tables: CarbonTables, each: str = "hnlpu.h100_tokens") -> Ranged:
 
 def computed(tables: CarbonTables) -> dict[str, Computed]:
     """What the paper's inputs give for its conclusions, by the names of specs/carbon/claims; None where it lacks an input."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     static, dynamic, gpus = hnlpu_cost(tables, respins=0), hnlpu_cost(tables, respins=f("hnlpu.respins")), gpu_cost(tables)
     ratio = (rack_tokens(tables) / gpu_tokens(tables)).mid
     chip = fsum(tables.row("hnlpu.die_areas", "metre**2"))
@@ -116,13 +113,13 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
 
 def carbon_g(tables: CarbonTables) -> dict[str, float]:
     """Grams of the rack of eight systems and of the cluster in their life: electricity at the meter, and dies with their memory."""
-    grid, life = float(tables.figure("wafer.intensity", "gram/joule")), float(tables.figure("hnlpu.lifetime", "second"))
-    pue, systems, chips = (float(tables.figure(f"hnlpu.{name}")) for name in ("pue", "systems", "chips"))
+    grid, life = tables.number("wafer.intensity", "gram/joule"), tables.number("hnlpu.lifetime", "second")
+    pue, systems, chips = (tables.number(f"hnlpu.{name}") for name in ("pue", "systems", "chips"))
     chip = bill_of(read_architecture("hnlpu"), tables, "imec").each_g(up_to("memory")).mid
     gpu = float(tables.products["h100_golden"])
     return {
-        "rack": grid * life * pue * float(tables.figure("hnlpu.it_power", "watt")) + systems * chips * chip,
-        "cluster": grid * life * _facility_w(tables) + float(tables.figure("hnlpu.gpus")) * gpu,
+        "rack": grid * life * pue * tables.number("hnlpu.it_power", "watt") + systems * chips * chip,
+        "cluster": grid * life * _facility_w(tables) + tables.number("hnlpu.gpus") * gpu,
     }
 
 
@@ -134,7 +131,7 @@ def _claims(tables: CarbonTables) -> list[Finding]:
 def _basis(tables: CarbonTables) -> list[Finding]:
     """TCO rankings on the paper's tokens/s and on measured ones."""
     gpus, found = gpu_cost(tables), []
-    for name, respins in (("static", 0.0), ("dynamic", float(tables.figure("hnlpu.respins")))):
+    for name, respins in (("static", 0.0), ("dynamic", tables.number("hnlpu.respins"))):
         rack = hnlpu_cost(tables, respins=respins)
         ratios = {
             basis: (rack.per_dollar(rack_tokens(tables)) / gpus.per_dollar(gpu_tokens(tables, key))).mid
@@ -167,9 +164,7 @@ def _carbon(tables: CarbonTables) -> Finding:
         plain, each = per_work_ratio(fixed(cluster), fixed(rack), 1.0, (rack_tokens(tables) / gpu_tokens(tables, key)).mid)
         figures |= {"as a whole": plain.mid, f"for each token, {basis}": each.mid}
     grid = grid_table()
-    operational = operational_carbon_g(
-        _facility_w(tables) * float(tables.figure("hnlpu.lifetime", "second")), Site(grid="united_states"), grid
-    )
+    operational = operational_carbon_g(_facility_w(tables) * tables.number("hnlpu.lifetime", "second"), Site(grid="united_states"), grid)
     figures["operational share of the cluster"] = float(operational) / cluster
     why = (
         "the printed 234 compares systems of which one does 4.44 times the work: for each token it is larger, on the paper's 45 tokens/s; "
@@ -183,7 +178,7 @@ def _carbon(tables: CarbonTables) -> Finding:
 
 def _masks(tables: CarbonTables) -> Finding:
     """How the printed prices of masks divide."""
-    chips = int(float(tables.figure("hnlpu.chips")))
+    chips = int(tables.number("hnlpu.chips"))
     masks = split_masks(_f(tables, "hnlpu.mask_set", "usd"), _f(tables, "hnlpu.masks", "usd"), chips)
     figures = {
         "a chip's own masks, M$": masks.own_usd.mid / MILLION,
@@ -192,7 +187,7 @@ def _masks(tables: CarbonTables) -> Finding:
         "dies of the rack, wafers' worth": chips * fsum(tables.row("hnlpu.die_areas", "metre**2")) / wafer_area_m2(),
     }
     why = "a set of 30 M$ and 64.6 M$ for 16 chips leave no other division; the re-spin that follows is the printed one"
-    printed = float(tables.figure("hnlpu.respin_masks", "usd")) / MILLION
+    printed = tables.number("hnlpu.respin_masks", "usd") / MILLION
     needs = [Need("re-spin, M$", figures["re-spin, M$"], printed - 0.05, printed + 0.05)]
     return judged("H-masks", "section 3", "the prices of masks are consistent", needs, figures, weight="ours", why=why)
 
@@ -203,7 +198,7 @@ def _facility_w(tables: CarbonTables) -> float:
 
 
 def _mm2(tables: CarbonTables, name: str) -> float:
-    return float(tables.figure(name, "metre**2")) * 1e6
+    return tables.number(name, "metre**2") * 1e6
 
 
 def _f(tables: CarbonTables, name: str, unit: str = "") -> Ranged:

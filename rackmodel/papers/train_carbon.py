@@ -6,9 +6,10 @@ to the module for all three, for hosts and racks of two of them are not stated. 
 
 from __future__ import annotations
 
-from rackmodel.carbon.assess import Usage, footprint
+from rackmodel.carbon.assess import footprint
 from rackmodel.carbon.bill import bill_of, up_to
 from rackmodel.carbon.flips import flips
+from rackmodel.carbon.job import Usage
 from rackmodel.carbon.metrics import Footprint
 from rackmodel.carbon.run import tokens_of
 from rackmodel.carbon.tables import CarbonTables

@@ -66,10 +66,7 @@ def fitted(tables: CarbonTables) -> Systems:
 
 def break_even(tables: CarbonTables, made: Systems, boxes: int, box_w: float) -> float:
     """Share of three years that a CS-3 of 1.5 TB must be active to emit less than so many boxes for the same work (Figure 9)."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     memory = tables.row("wafer.memoryx", "byte")[0]
     idle, active = (
         (f("wafer.idle_power", "watt"), boxes * box_w / f("wafer.h100_over_idle")),
@@ -81,10 +78,7 @@ def break_even(tables: CarbonTables, made: Systems, boxes: int, box_w: float) ->
 
 def computed(tables: CarbonTables) -> dict[str, Computed]:
     """What the paper's inputs give for its conclusions, by the names of specs/carbon/claims; None where it lacks an input."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     made, wafer = systems(tables), yields.wafer_area_m2(f("wafer.diameter", "metre"))
     small, middle, large = tables.row("wafer.memoryx", "byte")
     used = f("wafer.wse3_area", "metre**2")
@@ -120,7 +114,7 @@ def computed(tables: CarbonTables) -> dict[str, Computed]:
 
 def tcdp_share(tables: CarbonTables, made: Systems, boxes: int) -> float:
     """Share of time active (of the boxes) at which total carbon times seconds of work is equal, by bisection; 1 where it never is."""
-    speed = float(tables.figure("wafer.speed_over_dgx")) / boxes
+    speed = tables.number("wafer.speed_over_dgx") / boxes
     low, high = 0.0, 1.0
     for _ in range(60):
         share = (low + high) / 2
@@ -131,10 +125,7 @@ def tcdp_share(tables: CarbonTables, made: Systems, boxes: int) -> float:
 
 def _tcdp(tables: CarbonTables, made: Systems, boxes: int, share: float, other: float) -> tuple[float, float]:
     """Total carbon × seconds active of the CS-3 at `share` and of the boxes at `other`."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     life, rate, box = f("wafer.lifetime", "second"), f("wafer.intensity", "gram/joule"), tables.row("wafer.dgx_power", "watt")[0]
     wafer = life_energy_j(life, f("wafer.idle_power", "watt"), f("wafer.peak_power", "watt"), share)
     gpus = life_energy_j(life, boxes * box / f("wafer.h100_over_idle"), boxes * box, other)
@@ -155,7 +146,7 @@ def readings(tables: CarbonTables) -> dict[str, dict[str, float | str]]:
     sparse = float(tables.figure("wafer.cs3_peak", "flop/second") / tables.figure("wafer.h100_peak", "flop/second"))
     dense = [dense_flop_per_s(machine) for machine in ("cs3", "dgx_h100")]
     boxes = tables.row("wafer.dgx_power", "watt")
-    peak, rated = float(tables.figure("wafer.peak_power", "watt")), float(tables.figure("hnlpu.wse3_power", "watt"))
+    peak, rated = tables.number("wafer.peak_power", "watt"), tables.number("hnlpu.wse3_power", "watt")
     made = systems(tables)
     shares: dict[str, dict[str, float | str]] = {
         f"wsi-32-{n}": {f"a box of {box / 1e3:g} kW": _between(break_even(tables, made, n, box)) for box in boxes} for n in (8, 10)
@@ -196,11 +187,11 @@ def _power(tables: CarbonTables) -> Finding:
 def _yield(tables: CarbonTables) -> Finding:
     """Figure 4: carbon of the wafer over the share of wafers that work, and what routing around defects makes of that share."""
     figures = {f"{share} % work, kg": systems(tables, working=share / 100).logic_g.mid / 1e3 for share in (40, 60, 80, 100)}
-    area, cores = float(tables.figure("wafer.wse3_area", "metre**2")), int(float(tables.figure("wafer.cores")))
+    area, cores = tables.number("wafer.wse3_area", "metre**2"), int(tables.number("wafer.cores"))
     density = tables.process("5nm").defects_per_cm2
     assert density is not None
-    defects, active = area * 1e4 * density, int(float(tables.figure("wafer.cores_active")))
-    in_cores = float(tables.figure("wafer.core_share"))
+    defects, active = area * 1e4 * density, int(tables.number("wafer.cores_active"))
+    in_cores = tables.number("wafer.core_share")
     working = float(yields.spare(defects, cores, active, in_cores))
     figures |= {"wafers that work, defects routed around": working, "the same without spare cores": float(yields.poisson(defects))}
     why = (
@@ -234,10 +225,7 @@ def _embodied(tables: CarbonTables) -> Finding:
 
 def _throughput(tables: CarbonTables) -> Finding:
     """Figure 8 on the paper's tokens/s and on those of saturated GPUs: total carbon and tCDP of the same tokens."""
-
-    def f(name: str, unit: str = "") -> float:
-        return float(tables.figure(name, unit))
-
+    f = tables.number
     made, memory = systems(tables), tables.row("wafer.memoryx", "byte")[0]
     box_rates = {"paper": f("wafer.cs3_tokens") / f("wafer.speed_over_dgx"), "saturated": GPUS * f("wafer.h100_saturated")}
     box, rate = tables.row("wafer.dgx_power", "watt")[0], f("wafer.intensity", "gram/joule")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 
 from rackmodel.carbon.bill import bill_of, up_to
+from rackmodel.carbon.job import YEAR_S
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.inputs import read_architecture
 from rackmodel.inputs.carbon_tables import carbon_tables
@@ -17,7 +18,6 @@ from rackmodel.papers.reads import of_tables
 from rackmodel.papers.wafer_carbon import GPUS, ISO_FLOPS, TB, Systems, _tcdp, fitted, systems
 from rackmodel.studies.findings import Finding, Need, by_reading, certain, judged, near
 
-YEAR_S = 365 * 86400.0
 HEADLINE = {8: 1.54, 10: 1.31}
 """Boxes → tCDP of a CS-3 over them, 'at least', once it is active more than 40 % of the time (abstract, section 5)."""
 DECADES = tuple(10 ** (n / 2) for n in range(16, 23))
@@ -33,7 +33,7 @@ def tcdp_ratio(tables: CarbonTables, made: Systems, boxes: int, share: float, sp
 
 def _headline(tables: CarbonTables) -> Finding:
     """1.54 and 1.31: at 40 % as printed, and at the figure's next step with the speed that 9.3 may be cut from."""
-    speed, made, figures = _f(tables, "wafer.speed_over_dgx"), systems(tables), {}
+    speed, made, figures = tables.number("wafer.speed_over_dgx"), systems(tables), {}
     read: dict[str, list[Need]] = {}
     later = "active 50 % (the figure's next step), 9.39 times a box"
     settings = {
@@ -60,7 +60,7 @@ def _headline(tables: CarbonTables) -> Finding:
 
 def _share_of(tables: CarbonTables, made: Systems, boxes: int, wanted: float) -> float:
     """Active share at which the ratio of tCDP is as wanted, by bisection; it grows with the share."""
-    low, high, speed = 0.01, 1.0, _f(tables, "wafer.speed_over_dgx")
+    low, high, speed = 0.01, 1.0, tables.number("wafer.speed_over_dgx")
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if tcdp_ratio(tables, made, boxes, middle, speed) < wanted else (low, middle)
@@ -70,9 +70,9 @@ def _share_of(tables: CarbonTables, made: Systems, boxes: int, wanted: float) ->
 def _three_boxes(tables: CarbonTables) -> Finding:
     """Figure 1's stars at equal power: three boxes beside one CS-3 of 12 TB."""
     made, memory = systems(tables), tables.row("wafer.memoryx", "byte")[1]
-    flops = 3 * GPUS * _f(tables, "wafer.h100_peak", "flop/second") / _f(tables, "wafer.cs3_peak", "flop/second")
-    held = 3 * GPUS * (_f(tables, "wafer.hbm_per_h100", "byte") + _f(tables, "wafer.h100_l2", "byte"))
-    share = held / (memory + _f(tables, "wafer.wse3_sram", "byte"))
+    flops = 3 * GPUS * tables.number("wafer.h100_peak", "flop/second") / tables.number("wafer.cs3_peak", "flop/second")
+    held = 3 * GPUS * (tables.number("wafer.hbm_per_h100", "byte") + tables.number("wafer.h100_l2", "byte"))
+    share = held / (memory + tables.number("wafer.wse3_sram", "byte"))
     embodied = (made.boxes_g(3) / made.wafer_g(memory)).mid
     read = {words: (one.boxes_g(3) / one.wafer_g(memory)).mid for words, one in (("Table 1", made), ("the fitted masses", fitted(tables)))}
     figures = {
@@ -104,11 +104,11 @@ def _crossings(tables: CarbonTables) -> Finding:
 
 def _emitted(tables: CarbonTables) -> dict[str, float]:
     """Figure 8's curves by Table 1: kilograms of a CS-3 of 1.5 TB, of one box and of two after so many tokens."""
-    made, tokens_per_s = systems(tables), _f(tables, "wafer.cs3_tokens")
-    box_w, speed = tables.row("wafer.dgx_power", "watt")[0], _f(tables, "wafer.speed_over_dgx")
-    wafer = made.wafer_g(tables.row("wafer.memoryx", "byte")[0]).mid, _f(tables, "wafer.peak_power", "watt") / tokens_per_s
+    made, tokens_per_s = systems(tables), tables.number("wafer.cs3_tokens")
+    box_w, speed = tables.row("wafer.dgx_power", "watt")[0], tables.number("wafer.speed_over_dgx")
+    wafer = made.wafer_g(tables.row("wafer.memoryx", "byte")[0]).mid, tables.number("wafer.peak_power", "watt") / tokens_per_s
     curves = {"CS-3, 1.5 TB": wafer} | {f"{n} DGX H100": (made.boxes_g(n).mid, box_w * speed / tokens_per_s) for n in (1, 2)}
-    rate = _f(tables, "wafer.intensity", "gram/joule")
+    rate = tables.number("wafer.intensity", "gram/joule")
     return {
         f"kg after {tokens / 1e9:g} G tokens, {name}": (embodied_g + rate * joules * tokens) / 1e3
         for name, (embodied_g, joules) in curves.items()
@@ -118,16 +118,16 @@ def _emitted(tables: CarbonTables) -> dict[str, float]:
 
 def crossing_tokens(tables: CarbonTables, made: Systems, boxes: int) -> float:
     """Tokens at which total carbon is equal: difference of what they embody over that of what a token uses."""
-    rate, box_w = _f(tables, "wafer.intensity", "gram/joule"), tables.row("wafer.dgx_power", "watt")[0]
-    tokens, speed = _f(tables, "wafer.cs3_tokens"), _f(tables, "wafer.speed_over_dgx")
-    saved = box_w * speed / tokens - _f(tables, "wafer.peak_power", "watt") / tokens
+    rate, box_w = tables.number("wafer.intensity", "gram/joule"), tables.row("wafer.dgx_power", "watt")[0]
+    tokens, speed = tables.number("wafer.cs3_tokens"), tables.number("wafer.speed_over_dgx")
+    saved = box_w * speed / tokens - tables.number("wafer.peak_power", "watt") / tokens
     more = made.wafer_g(tables.row("wafer.memoryx", "byte")[0]).mid - made.boxes_g(boxes).mid
     return more / (rate * saved)
 
 
 def _years(tables: CarbonTables) -> Finding:
     """How long 1e11 tokens take."""
-    years = 1e11 / _f(tables, "wafer.cs3_tokens") / YEAR_S
+    years = 1e11 / tables.number("wafer.cs3_tokens") / YEAR_S
     why = "2,430 tokens/s are 1.30 years; 1.5 would be 2,114 tokens/s"
     needs = [near("years", years, 1.5, 0.1)]
     return judged("W-years", "section 5.2", "1e11 tokens take about 1.5 years", needs, {"years": years}, why=why)
@@ -155,7 +155,7 @@ def _all_systems(tables: CarbonTables) -> Finding:
     """Figure 5: logic and memory of two wafer systems, least and most DRAM, and of three generations of GPUs, by one fab model."""
     figures: dict[str, float] = {}
     small, _, large = tables.row("wafer.memoryx", "byte")
-    dram = float(tables.figure("wafer.dram", "gram/byte")) / 1e3
+    dram = tables.number("wafer.dram", "gram/byte") / 1e3
     for name, (logic, each) in _made().items():
         if name.startswith("cs"):
             figures |= {f"{name}, {size / TB:g} TB, kg": logic + size * dram for size in (small, large)}
@@ -189,7 +189,7 @@ def _arithmetic(tables: CarbonTables) -> Finding:
         "wsi-12: 3/8 of 1.24": 1.24 * 3 / 8,
         "wsi-18: 64 over 22": 64 / 22,
         "wsi-19: 22 over 64": 22 / 64,
-        "wsi-28: g/kWh": _f(tables, "wafer.intensity", "gram/joule") * 3.6e6,
+        "wsi-28: g/kWh": tables.number("wafer.intensity", "gram/joule") * 3.6e6,
         "wsi-22a: (L + 1.5 TB) over H, fitted": (made.wafer_g(small) / made.h100_g).mid,
         "wsi-23a: 64 H over (L + 12 TB), fitted": (made.boxes_g(8) / made.wafer_g(middle)).mid,
         "wsi-24a: (L + 36 TB) over 64 H, fitted": (made.wafer_g(large) / made.boxes_g(8)).mid,
@@ -205,10 +205,6 @@ def _arithmetic(tables: CarbonTables) -> Finding:
     needs = [near("22x", figures["wsi-22a: (L + 1.5 TB) over H, fitted"], 22, 0.01), near("2.9x", 64 / 22, 2.9, 0.01)]
     why = "two readings fit the five ratios, an H100 of 103 or of 115.8 kg; fitted, so that they explain and prove nothing"
     return judged("W-ratios", "Figures 1 and 5", "the paper's ratios agree with each other", needs, figures, why=why)
-
-
-def _f(tables: CarbonTables, name: str, unit: str = "") -> float:
-    return float(tables.figure(name, unit))
 
 
 CHECKS = (

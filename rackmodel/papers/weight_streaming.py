@@ -53,7 +53,7 @@ def _services(tables: CarbonTables) -> Finding:
 
 def _frontier(tables: CarbonTables) -> Finding:
     need = models(tables)["MT-NLG 530B"].flop_per_s
-    figures = {f"over {name}": need / float(tables.figure(f"streaming.{name.lower()}")) for name in ("Frontier", "Fugaku")}
+    figures = {f"over {name}": need / tables.number(f"streaming.{name.lower()}") for name in ("Frontier", "Fugaku")}
     why = "1,420 PFLOP/s is 1.29 times 1.1 EFLOP/s; three times fits Fugaku (442 PFLOP/s, RECALLED), the system before"
     needs = [Need("over Frontier", figures["over Frontier"], least=3)]
     return judged("W02", "section 5.1", "1,420 PFLOP/s is more than three times Frontier", needs, figures, weight="must", why=why)

@@ -85,11 +85,6 @@ def places_table(job: Mapping[str, Any]) -> Table:
     return table
 
 
-def source_lines(sources: Mapping[str, str]) -> list[str]:
-    """'factor: source', a line each."""
-    return [f"{name}: {source}" for name, source in sources.items()]
-
-
 def _table(title: str, heads: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     words = ("item", "what", "boundary", "factor", "figure", "grid")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from rackmodel.model.result import Result
 from rackmodel.report.bars import bars_chart
-from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES, save_chart
+from rackmodel.report.drawing import BLUE, CONFIG, DASHES, GREEN, GREY, ORANGE, PALETTE, SHAPES
 from rackmodel.report.tables import COMPONENTS, format_percent, format_si, machine_words, mapping_words, several_machines, si_scale
 
 COLOURS = dict(zip(COMPONENTS, (BLUE, ORANGE, GREEN, GREY), strict=True))
@@ -24,7 +24,6 @@ WIDE, EDGE, LINE = 8.0, 0.06, 84
 T = TypeVar("T")
 FIGURE_UNITS = {"joules": "J", "seconds": "s", "exposed_seconds": "s"}
 FIGURE_WORDS = {"joules": "energy", "seconds": "occupancy", "exposed_seconds": "latency", "amount": "amount"}
-__all__ = ["energy_breakdown", "flip_chart", "latency_breakdown", "save_chart", "series_chart", "stacked_series_chart", "study_chart"]
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -35,9 +34,9 @@ def energy_breakdown(results: Sequence[Result], by: Iterable[str] = ("component"
     return _result_bars(results, tuple(by), "joules", "J", "Energy")
 
 
-def latency_breakdown(results: Sequence[Result], by: Iterable[str] = ("component",)) -> Any:
+def latency_breakdown(results: Sequence[Result]) -> Any:
     """Latency of each result as a stacked bar; segments are shares of the critical path (exposed seconds)."""
-    return _result_bars(results, tuple(by), "exposed_seconds", "s", "Latency")
+    return _result_bars(results, ("component",), "exposed_seconds", "s", "Latency")
 
 
 def _result_bars(results: Sequence[Result], by: tuple[str, ...], figure: str, unit: str, word: str) -> Any:
@@ -184,7 +183,6 @@ def stacked_series_chart(
     x: str,
     y: str,
     stack: str | Sequence[str],
-    facet: str | Sequence[str] | None = None,
     *,
     title: str,
     subtitle: str = "",
@@ -192,7 +190,7 @@ def stacked_series_chart(
     y_title: str | None = None,
     unit: str = "",
 ) -> Any:
-    """Stacked bars over an ordinal x, a panel for each value of `facet` (one scale for all). Rows of one segment add up."""
+    """Stacked bars over an ordinal x. Rows of one segment add up."""
     import altair as alt
 
     values = [_number(row.get(y)) for row in rows]
@@ -201,37 +199,33 @@ def stacked_series_chart(
     domain, colours = _segments([{_joined(row, stack): abs(value)} for row, value in kept])
     places = {_joined(row, stack): int(row["place"]) for row, _ in kept if "place" in row}
     colours = _stable(domain, colours, places)
-    cells: dict[tuple[Any, str, str], list[float]] = {}
+    cells: dict[tuple[Any, str], list[float]] = {}
     for row, value in kept:
         name = _joined(row, stack)
-        cells.setdefault((_plain(row[x]), _joined(row, facet), name if name in domain else OTHER), []).append(value)
-    bars: dict[tuple[Any, str], float] = {}
-    for (place, panel, _), parts in cells.items():
-        bars[place, panel] = bars.get((place, panel), 0.0) + math.fsum(parts)
+        cells.setdefault((_plain(row[x]), name if name in domain else OTHER), []).append(value)
+    bars: dict[Any, float] = {}
+    for (place, _), parts in cells.items():
+        bars[place] = bars.get(place, 0.0) + math.fsum(parts)
     divisor, shown = _scale(bars.values(), unit)
     points = [
-        {"x": place, "panel": panel, "series": name, "rank": domain.index(name), "value": math.fsum(parts) / divisor}
+        {"x": place, "series": name, "rank": domain.index(name), "value": math.fsum(parts) / divisor}
         | {"text": format_si(math.fsum(parts), unit)}
-        for (place, panel, name), parts in cells.items()
+        for (place, name), parts in cells.items()
         if name in domain
     ]
-    panels = list(dict.fromkeys(point["panel"] for point in points))
-    width, height = (480, 300) if len(panels) < 2 else (230, 220)
     chart = (
         alt.Chart(alt.Data(values=points))
-        .mark_bar(stroke="white", strokeWidth=0.6, orient="vertical", **bar_width([point["x"] for point in points], width))
+        .mark_bar(stroke="white", strokeWidth=0.6, orient="vertical", **bar_width([point["x"] for point in points], 480))
         .encode(
-            x=x_axis(points, x_title or x, width),
+            x=x_axis(points, x_title or x, 480),
             y=alt.Y("value:Q", title=_with_unit(y_title or y, shown), stack="zero", axis=alt.Axis(format=PLAIN, tickCount=6)),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=domain, range=colours), legend=_legend(domain, "bottom")),
             order=alt.Order("rank:Q"),
             tooltip=[alt.Tooltip("series:N"), alt.Tooltip("x:N", title=x_title or x), alt.Tooltip("text:N", title=y)],
         )
-        .properties(width=width, height=height)
+        .properties(width=480, height=300, title=_heading(title, subtitle, left_out))
     )
-    if len(panels) > 1:
-        chart = chart.facet(facet=alt.Facet("panel:N", sort=panels, title=None), columns=3)
-    return chart.properties(title=_heading(title, subtitle, left_out)).configure(**CONFIG)
+    return chart.configure(**CONFIG)
 
 
 def study_chart(

@@ -30,34 +30,15 @@ def result_text(result: Result) -> str:
     return f"<Result {result.workload} on {result.architecture}, {words}: {figures}, {result.certificate.status}>"
 
 
-def architecture_text(architecture: Architecture) -> str:
-    """A machine as `rackmodel show` prints it."""
-    return "\n".join(tree_lines(architecture))
+def input_text(one: Architecture | Workload | MapperSpec) -> str:
+    """An input as `rackmodel show` prints it."""
+    lines = graph_lines(one) if isinstance(one, Workload) else mapper_lines(one) if isinstance(one, MapperSpec) else tree_lines(one)
+    return "\n".join(lines)
 
 
-def architecture_html(architecture: Architecture) -> str:
+def input_html(one: Architecture | Workload | MapperSpec) -> str:
     """The same, preformatted."""
-    return f"<pre>{html.escape(architecture_text(architecture))}</pre>"
-
-
-def workload_text(workload: Workload) -> str:
-    """A workload as `rackmodel show` prints it."""
-    return "\n".join(graph_lines(workload))
-
-
-def workload_html(workload: Workload) -> str:
-    """The same, preformatted."""
-    return f"<pre>{html.escape(workload_text(workload))}</pre>"
-
-
-def mapper_text(mapper: MapperSpec) -> str:
-    """A mapper as `rackmodel show` prints it."""
-    return "\n".join(mapper_lines(mapper))
-
-
-def mapper_html(mapper: MapperSpec) -> str:
-    """The same, preformatted."""
-    return f"<pre>{html.escape(mapper_text(mapper))}</pre>"
+    return f"<pre>{html.escape(input_text(one))}</pre>"
 
 
 def result_html(result: Result) -> str:

@@ -26,6 +26,7 @@ from rackmodel.report.files import csv_text
 COMPONENTS = ("compute", "memory", "network", "static")
 NONE = "–"
 WIDE = 104
+STACKED = 18  # columns of a mapper and its mapping where they share one
 _PREFIXES = tuple(zip((1e18, 1e15, 1e12, 1e9, 1e6, 1e3, 1.0, 1e-3, 1e-6, 1e-9, 1e-12, 1e-15), "EPTGMk mµnpf", strict=True))
 _DOLLARS = ((1e9, "B$"), (1e6, "M$"), (1e3, "k$"))
 _LONG_TIMES = ((2 * 86400.0, 86400.0, "d"), (7200.0, 3600.0, "h"), (600.0, 60.0, "min"))
@@ -163,9 +164,9 @@ def several_machines(results: Sequence[Result]) -> bool:
     return len({(result.architecture, result.accelerators) for result in results}) > 1
 
 
-def limit_words(result: Result, most: int = 3) -> list[str]:
+def limit_words(result: Result) -> list[str]:
     """['matrix products 81 %', 'memory gpu 10 %']: what the latency waits for, longest first; from the second on at least 1 % of it."""
-    shown = [limit for number, limit in enumerate(result.limits[:most]) if number == 0 or limit.share >= 0.01]
+    shown = [limit for number, limit in enumerate(result.limits[:3]) if number == 0 or limit.share >= 0.01]
     return [f"{limit.what} {format_percent(limit.share)}" for limit in shown]
 
 
@@ -264,12 +265,12 @@ def _limit_rows(results: Sequence[Result]) -> tuple[list[str], list[list[str]]]:
 _LEFT = ("machine", "mapper", "mapping", "limited by", "certificate")
 
 
-def _stacked(mapper: str, words: str, width: int = 18) -> str:
+def _stacked(mapper: str, words: str) -> str:
     """'tensor: tp 8', or on lines of their own where that is long; a line ends before a × or after a comma."""
-    if len(mapper) + len(words) + 2 <= width:
+    if len(mapper) + len(words) + 2 <= STACKED:
         return f"{mapper}: {words}"
     glued = ", ".join(part.replace(" × ", "\0×\xa0").replace(" ", "\xa0") for part in words.split(", ")).replace("\0", " ")
-    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+    lines = textwrap.wrap(glued, STACKED, break_long_words=False, break_on_hyphens=False)
     return "\n".join([mapper, *lines]).replace("\xa0", " ")
 
 
@@ -352,7 +353,8 @@ def _most_of(result: Result) -> str:
 
 def wrapped(lines: Iterable[str]) -> list[str]:
     """Lines of at most 80 columns."""
-    return [piece for line in lines for piece in _wrap(line)]
+    whole = textwrap.TextWrapper(80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [piece for line in lines for piece in whole.wrap(line) or [""]]
 
 
 def rate_words(result: Result) -> str:
@@ -447,7 +449,3 @@ def _table(caption: str | None, gap: int) -> Table:
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     table.caption, table.caption_justify = caption, "left"
     return table
-
-
-def _wrap(line: str, width: int = 80) -> list[str]:
-    return textwrap.wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False) or [""]

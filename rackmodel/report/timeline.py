@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.clock.schedule import Spans, schedule_of, spans_at_most, staged_schedule
 from rackmodel.cost.step.exact import ExactStep
 
@@ -21,8 +22,6 @@ MOST_STAGES = 16
 MOST_SPANS = 1_000_000  # that a schedule may have at most; a larger one is not drawn
 KINDS = ("forward", "backward", "update", "exposed communication")
 FORWARD, BACKWARD, UPDATE, EXPOSED = range(4)
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 def timeline_of(step: ExactStep) -> dict[str, Any]:

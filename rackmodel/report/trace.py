@@ -12,16 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.memory import device_memory
 from rackmodel.cost.step.clock.schedule import Span, Spans, schedule_of, spans_at_most, staged_schedule
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import SPLIT
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MOST = 2_000_000
 """Tasks of a trace at most: about a gigabyte of text."""
 PASSES = "passes"

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InputError
 from rackmodel.serving.requests import Schedule
 
-Array = NDArray[np.float64]
 LATEST_S = 2.0**33
 """Until when a clock of 53 bits tells microseconds: 272 years."""
 
@@ -49,7 +48,6 @@ class Waiting:
     already."""
 
     number: int
-    since: float
     left: float
     done: float = 0.0
     found: float = 0.0
@@ -145,10 +143,10 @@ class Admission:
         """Requests that were there when the steps under way were scheduled join the queue."""
         seen = self.starts[0] if self.rules.ahead else self.clock
         while self.coming and self.coming[0][0] <= seen:
-            since, number = heapq.heappop(self.coming)
+            _, number = heapq.heappop(self.coming)
             prompt = float(self.trace.prompt[number])
             fresh = max(prompt * (1.0 - self.trace.reused), 1.0)
-            self.queue.append(Waiting(number, since, fresh, found=prompt - fresh))
+            self.queue.append(Waiting(number, fresh, found=prompt - fresh))
             if self.waited_from is None:
                 self.waited_from = self.count
 

@@ -13,15 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.ledger import Charge
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.step_parts import StepPart, figures_of, whole_of
-from rackmodel.serving.steps import Array, StepFigures, Steps
-
-Bools = NDArray[np.bool_]
+from rackmodel.serving.steps import StepFigures, Steps
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,14 @@ from dataclasses import dataclass, field
 from math import ceil, inf, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
 from rackmodel.serving.trace import RequestFigures, simulate
 
-Array = NDArray[np.float64]
 BATCHES = 30_000
 FEWEST, MOST, LONGEST = 100, 6_000, 16_000
 """Requests of a run; the longest where many are there at once."""
@@ -42,7 +41,7 @@ class DrawnRuns:
     decoding_s: Array
     queue_s: Array
     watts: Array
-    growing: NDArray[np.bool_]
+    growing: Bools
 
     @classmethod
     def of(cls, rows: dict[int, tuple[float, ...]]) -> DrawnRuns:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
@@ -25,7 +25,6 @@ from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps, joined_figures
 from rackmodel.units import bytes_text
 
-Array = NDArray[np.float64]
 ENGINES = ("vllm", "trtllm", "sglang", "wafer", "lpu")  # profiles of the library that are one
 
 
@@ -63,11 +62,6 @@ class ServingEngine:
     def kv_bytes_per_token(self) -> float:
         """Of its first deployment."""
         return float(self.kv_each[0])
-
-    @property
-    def weights_bytes(self) -> float:
-        """Of its first deployment."""
-        return float(self.weights_each[0])
 
     @property
     def capacity_bytes(self) -> float:
@@ -166,7 +160,7 @@ class ServingEngine:
             figures = self._apart(run, captured)
         return self.with_host(figures, steps)
 
-    def as_run(self, steps: Steps) -> tuple[Steps, NDArray[np.bool_]]:
+    def as_run(self, steps: Steps) -> tuple[Steps, Bools]:
         """Steps as the model runs them, and [n] whether as graphs. What is captured, or padded, is a batch: of a pipeline one for each
         stage."""
         stages = self.stages_each[steps.mesh.astype(np.int64)]
@@ -226,7 +220,7 @@ class ServingEngine:
         joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(figures.joules))
         return replace(figures, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
-    def _padded(self, steps: Steps, as_graph: NDArray[np.bool_]) -> Steps:
+    def _padded(self, steps: Steps, as_graph: Bools) -> Steps:
         """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""
         if not self.facts.padding:
             return steps
@@ -242,7 +236,7 @@ class ServingEngine:
         scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
         return replace(steps, decodes=decodes, context=steps.context * scale)
 
-    def _apart(self, steps: Steps, as_graph: NDArray[np.bool_]) -> StepFigures:
+    def _apart(self, steps: Steps, as_graph: Bools) -> StepFigures:
         """Of any two models."""
         ways = (self.captured, as_graph), (self.launched, ~as_graph)
         return joined_figures([(chosen, model.price(steps.at(chosen))) for model, chosen in ways if chosen.any()])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from rackmodel.arrays import Array
 from rackmodel.cost.network.collectives import send
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.serving.pools import Transfer
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Array
 
 
 def cache_transfer(prompts: ServedModel, decodes: ServedModel, own: int = 0) -> Transfer:

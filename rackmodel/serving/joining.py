@@ -23,13 +23,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.serving.mixing import Queue, Train, wide
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -134,7 +132,7 @@ def behind_in_batch(group: Grouping, more: Array | float = 0.0) -> Array:
     return np.maximum(group.company + more + 1.0 - np.maximum(group.most, 1.0), 0.0)
 
 
-def _on_their_way(beat: Rhythm, mixed: NDArray[np.bool_], cycle: Cycle, after: Array, passed: Array) -> Array:
+def _on_their_way(beat: Rhythm, mixed: Bools, cycle: Cycle, after: Array, passed: Array) -> Array:
     """[n] prompts that a prompt waits for since they were on their way together: the first of a clump comes `after` [n] seconds after the
     steps without prompts in which others have ended, too, and while its own long step lasts, those come. Whoever comes later finds as many,
     but for those that are in batches before it may join one (passed: [n] of these, with prompts).
@@ -182,7 +180,7 @@ def _ordered(beat: Rhythm, after: Array, schedule: Schedule, cycle: Cycle) -> Ar
     return np.asarray(np.where(queues, np.clip(left, 0.0, 1.0), 0.0))
 
 
-def _rest(beat: Rhythm, mixed: NDArray[np.bool_], batch: Array, after: Array) -> Array:
+def _rest(beat: Rhythm, mixed: Bools, batch: Array, after: Array) -> Array:
     """[n] seconds to the next end of a batch, `after` [n] seconds after one. batch: [n] their mean, of some with prompts (long) and some
     without (short). Within a long one's time k short ones have passed before the first long one, or all have been short; later it is any
     moment, E[t^2] / 2 E[t]."""

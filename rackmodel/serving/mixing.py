@@ -27,11 +27,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.serving.requests import Requests
 
-Array = NDArray[np.float64]
 WAVES = (0, 1, 2, 3, 4, 6, 10, 20, 32)
 """Waves between two of them are taken as one; those beyond the last as the last."""
 PLACES = ((1 / 6, -(3.0**0.5), 1 / 9), (1 / 6, 0.0, 4 / 9), (1 / 6, 3.0**0.5, 1 / 9), (1 / 2, 0.0, 2 / 9), (1 / 2, 3.0**0.5, 1 / 9))

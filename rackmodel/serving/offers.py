@@ -14,8 +14,8 @@ from math import gcd
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.carbon.costing import JobMoney, job_money
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage
 from rackmodel.cost.step.tasks.shared import Shared
@@ -34,7 +34,6 @@ from rackmodel.serving.shared_prompts import check_shared_out
 from rackmodel.serving.steady import SHORT, closed_loop, closed_loop_of_short, open_arrivals
 from rackmodel.serving.steps import DEGREES, Deployment, Served
 
-Array = NDArray[np.float64]
 HEADS = ("q", "h")
 """Indices of decoders' heads that share a cache: of grouped queries, of latent attention."""
 GROUPS = "g"

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.ledger import replica_static
 from rackmodel.errors import InfeasibleError
 from rackmodel.serving.engine import ServingEngine, model_of
 from rackmodel.serving.handing import cache_transfer
-from rackmodel.serving.offers import Array, Offer, Service, Widths, engine_of, figures_of, powers_of, shown_figures
+from rackmodel.serving.offers import Offer, Service, Widths, engine_of, figures_of, powers_of, shown_figures
 from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.step_prices import StepPrices

@@ -32,8 +32,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.serving.mixing import Queue, Train
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
@@ -41,7 +41,6 @@ from rackmodel.serving.routing import Dealt
 from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import Served, Steps
 
-Array = NDArray[np.float64]
 ROUNDS = 40
 PER_OCTAVE = 16
 """Batches of a worker that are priced, those of whole sequences at the powers of 2 ** (1 / 16), which are all up to 29: a mean batch

@@ -19,9 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from rackmodel.arrays import Array, Bools
+
 DENSE, MOST = 24, 4096.0
 STATES = np.unique(np.concatenate([np.arange(DENSE + 1.0), np.round(np.geomspace(DENSE, MOST, DENSE + 1))]))
 COUNTED, FEW = np.arange(65.0), 24.0
@@ -109,9 +109,7 @@ class RandomBatches:
         return _moved(weights / np.maximum(weights.sum(axis=1), TINY)[:, None], self.moves)
 
 
-def random_batches(
-    rate: Array, plain_s: Array, prompt_s: tuple[Array, Array], most: Array, mixed: NDArray[np.bool_], there: Array
-) -> RandomBatches:
+def random_batches(rate: Array, plain_s: Array, prompt_s: tuple[Array, Array], most: Array, mixed: Bools, there: Array) -> RandomBatches:
     """Batches of n engines, [n] each. rate: prompts a second · plain_s: seconds of decodes alone · prompt_s: of a batch of one prompt, all
     its chunks together, and of a full batch · most: prompts of that, less than one where it is cut · there: probability that somebody
     decodes. Work: two systems of as many equations as states for each."""

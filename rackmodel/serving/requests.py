@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from rackmodel.arrays import Array
+
 LENGTHS = 16
 """Of answers that vary, whose steps are counted."""
 MOMENTS = 97

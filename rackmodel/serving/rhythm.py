@@ -24,13 +24,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.serving.mixing import wide
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.steps import Served, StepFigures, Steps
 
-Array = NDArray[np.float64]
 MOST_PROMPTS = 64
 """Of a batch, that are drawn; more of them hardly vary."""
 
@@ -250,7 +249,7 @@ class _Dense:
     prompts: of the latter."""
 
     group: Grouping
-    mixed: NDArray[np.bool_]
+    mixed: Bools
     plain: Array
     joined: Array
     prompts: Array

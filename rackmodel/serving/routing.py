@@ -20,9 +20,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from rackmodel.arrays import Array
+
 MANY = 256.0
 """Clients of a worker from which on chance evens out."""
 

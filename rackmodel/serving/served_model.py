@@ -17,8 +17,8 @@ from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
@@ -42,7 +42,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
 from rackmodel.serving.replica import Replica, repeating, replica_of, serving_mapper
 from rackmodel.serving.step_layers import (
-    Bools,
     Programs,
     StepGraph,
     StepLayers,
@@ -54,7 +53,7 @@ from rackmodel.serving.step_layers import (
     sizings,
     stream_bytes,
 )
-from rackmodel.serving.steps import Array, Deployment, StepFigures, Steps, joined_figures
+from rackmodel.serving.steps import Deployment, StepFigures, Steps, joined_figures
 from rackmodel.setting import setting_of
 
 FAR = 2.0**20
@@ -141,11 +140,6 @@ class ServedModel:
         return static_powers(self.architecture.model_copy(update={"accelerators": accelerators}))
 
     # -- memory --------------------------------------------------------------------------------------------------------------
-
-    @property
-    def weights_bytes(self) -> float:
-        """Bytes of weights on the fullest accelerator."""
-        return float(self.weights_each[0])
 
     @property
     def kv_bytes_per_token(self) -> float:
@@ -321,7 +315,7 @@ class StepPricer(Pricer):
     """Prices tasks of n steps, whose meshes' links are asked once. meshes: of a column each · which: [n] the mesh of each step · prompts:
     [n] whether it has any."""
 
-    def __init__(self, meshes: Pricer, which: NDArray[np.int64], prompts: Bools) -> None:
+    def __init__(self, meshes: Pricer, which: Ints, prompts: Bools) -> None:
         super().__init__(meshes.setting, meshes.workload, meshes.plan, meshes.columns.pick(which), meshes.buckets)
         self.meshes, self.of, self._prompts = meshes, which, prompts
 
@@ -392,7 +386,7 @@ class _PricedSteps:
             seconds[own], busy[own] = each.max(axis=0), kinds[each.argmax(axis=0)]
         return seconds, busy
 
-    def _stage_seconds(self, counts: NDArray[np.int64]) -> Array:
+    def _stage_seconds(self, counts: Ints) -> Array:
         """[n] seconds of one batch's pass over a stage of some layers of each section, by the clock."""
         none = np.zeros(self.n)
         jobs = StepJobs(

@@ -29,8 +29,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
 from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
 from rackmodel.serving.mixing import Queue, Train
@@ -39,7 +39,6 @@ from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
 from rackmodel.serving.steps import Served, Steps
 
-Array = NDArray[np.float64]
 ROUNDS, MOST_ROUNDS = 8, 64
 SHORT = 3.0
 """Tokens of an answer, up to which clients' groups stay as they fell."""
@@ -69,8 +68,8 @@ class Steady:
     tokens_per_s: Array
     joules_per_token: Array
     queue_s: Array
-    limited: NDArray[np.bool_]
-    overloaded: NDArray[np.bool_]
+    limited: Bools
+    overloaded: Bools
     burst_s: Array
     rhythm: Rhythm
 
@@ -97,8 +96,8 @@ class _Times:
     per_s: Array
     first_s: Array
     queue_s: Array
-    limited: NDArray[np.bool_]
-    overloaded: NDArray[np.bool_]
+    limited: Bools
+    overloaded: Bools
     burst_s: Array
 
 
@@ -255,7 +254,7 @@ def closed_loop_of_short(model: Served, requests: Requests, schedule: Schedule, 
     return _of_runs(settled, requests, np.ones(len(settled.tpot_s), dtype=bool), runs)
 
 
-def _of_runs(settled: Steady, requests: Requests, some: NDArray[np.bool_], runs: DrawnRuns) -> Steady:
+def _of_runs(settled: Steady, requests: Requests, some: Bools, runs: DrawnRuns) -> Steady:
     """The same with figures of runs of some points."""
     asked = requests.at(some)
     of_runs = {

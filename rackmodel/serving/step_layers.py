@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.power import lengthened
 from rackmodel.cost.inside.roofline import Row
@@ -34,9 +34,8 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.sizes import array_value, sized_arrays
 from rackmodel.model.workload import Section, Serving, Tensor, Workload
-from rackmodel.serving.steps import Array, Steps
+from rackmodel.serving.steps import Steps
 
-Bools = NDArray[np.bool_]
 Programs = dict[object, Program]
 WALKS = ("decodes", "chunks")
 """Passes that walk a cache."""
@@ -283,7 +282,7 @@ def _where(row: Row, there: Bools) -> Row:
     return Row(row.tensor, row.level, row.component, row.action, amount, row.unit, joules, seconds, exposed)
 
 
-def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: NDArray[np.int64]) -> tuple[Array, Array]:
+def stream_bytes(section: Section, plan: Plan, workload: Workload, degrees: Ints) -> tuple[Array, Array]:
     """[n] bytes of the residual stream on one accelerator, in the mean and on the fullest, that a layer hands on. workload: sized."""
     stream = workload.tensors[section.stream_out]
     return local(stream.bytes, plan.boundary[section.stream_in], stream, plan).both(degrees)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.ledger import Ledger
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import AMOUNTS, Array, StepFigures, Steps
+from rackmodel.serving.steps import AMOUNTS, StepFigures, Steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,7 @@ class StepPart:
 
     model: ServedModel
     steps: Steps
-    captured: NDArray[np.bool_] | None
+    captured: Bools | None
     times: Array | None = None
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.steps import STEP_FIELDS, StepFigures, Steps
 
-Array = NDArray[np.float64]
 MOST = 2048  # steps that are priced at once, with their ledger in memory
 
 
@@ -69,6 +68,3 @@ class StepPrices:
 def _keyed(steps: Steps) -> list[tuple[bytes, Array]]:
     table = np.stack([np.asarray(getattr(steps, name), dtype=np.float64) for name in STEP_FIELDS], axis=1)
     return [(one.tobytes(), one) for one in table]
-
-
-__all__ = ["StepPrices"]

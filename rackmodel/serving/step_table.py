@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.steps import Served, Steps
 
-Array = NDArray[np.float64]
 CONTEXTS, AFTER = 3, 3
 DENSE = 32
 

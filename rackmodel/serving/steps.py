@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InputError
-
-Array = NDArray[np.float64]
-
 
 DEGREES = ("tensor", "pipeline", "attention_data", "expert", "expert_tensor", "context", "prompt_context")
 STEP_FIELDS = ("decodes", "new", "context", "prefill", "prompts", "before", "mesh")
@@ -105,7 +102,7 @@ class StepFigures:
         return StepFigures(seconds=self.seconds[own], joules=self.joules[own], ledger=Ledger(tuple(map(charge, self.ledger.rows))))
 
 
-def joined_figures(parts: Sequence[tuple[NDArray[np.bool_], StepFigures]]) -> StepFigures:
+def joined_figures(parts: Sequence[tuple[Bools, StepFigures]]) -> StepFigures:
     """Figures of n steps from those of parts of them, each with which [n] it has."""
     seconds, joules = (np.zeros(len(parts[0][0])) for _ in range(2))
     charges: list[Charge] = []
@@ -115,7 +112,7 @@ def joined_figures(parts: Sequence[tuple[NDArray[np.bool_], StepFigures]]) -> St
     return StepFigures(seconds=seconds, joules=joules, ledger=Ledger(tuple(charges)))
 
 
-def _spread(row: Charge, chosen: NDArray[np.bool_]) -> Charge:
+def _spread(row: Charge, chosen: Bools) -> Charge:
     """A charge of some of the steps as one of all."""
     found = {}
     for name in AMOUNTS:

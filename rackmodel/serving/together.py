@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.drafts import DraftedModel, models_of, parts_of
 from rackmodel.serving.engine import ServingEngine
@@ -33,7 +33,7 @@ class _Asked:
     model: ServedModel | DraftedModel
     steps: Steps
     run: Steps
-    captured: NDArray[np.bool_]
+    captured: Bools
 
     @property
     def models(self) -> tuple[ServedModel, ...]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Admission, Lane, Rules, Trace, Waiting
 from rackmodel.serving.batches import Batches
@@ -21,7 +21,6 @@ from rackmodel.serving.requests import Schedule
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
 
-Array = NDArray[np.float64]
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 

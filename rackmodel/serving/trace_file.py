@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.csv_file import csv_table, no_column, text_of
 from rackmodel.errors import InputError, Where
 from rackmodel.report.files import csv_text, write_whole
@@ -98,7 +98,7 @@ def summary(trace: Trace, figures: RequestFigures) -> dict[str, Any]:
     }
 
 
-def _spread(values: NDArray[np.float64]) -> dict[str, float]:
+def _spread(values: Array) -> dict[str, float]:
     """Their mean and percentiles."""
     return {"mean": float(values.mean())} | {f"p{percent:g}": float(np.percentile(values, percent)) for percent in PERCENTILES}
 

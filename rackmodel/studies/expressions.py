@@ -14,12 +14,11 @@ import operator
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InputError
 from rackmodel.studies.findings import Need
 
-Array = NDArray[np.float64]
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _REDUCTIONS = {"min": np.minimum.reduce, "max": np.maximum.reduce}
 _WORDS = {ast.Lt: "less", ast.LtE: "less", ast.Gt: "more", ast.GtE: "more"}

@@ -21,6 +21,7 @@ from rackmodel.inputs.library import from_folder
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.studies.study import RangeSpec, RunSpec, StudySpec, Value
+from rackmodel.units import QUANTITY_FORM
 
 INPUTS = ("architecture", "workload", "mapper")
 MOST = 10_000_000
@@ -28,8 +29,6 @@ MOST = 10_000_000
 
 Sets = Mapping[str, Value | list[Value] | RangeSpec]
 """Settings of all runs, in the place of their own."""
-
-_QUANTITY = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$", re.A)
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def _between(low: float, high: float, share: float, *, log: bool) -> float:
 
 def _ends(name: str, first: Value, last: Value, *, log: bool) -> tuple[float, float, str]:
     """(first, last, their unit). Raises InputError where they are no numbers of one unit."""
-    ends = [_QUANTITY.match(str(end)) for end in (first, last)]
+    ends = [QUANTITY_FORM.match(str(end)) for end in (first, last)]
     if ends[0] is None or ends[1] is None:
         raise InputError(f"want numbers, such as [4, 64] or ['1 TB/s', '8 TB/s'], got [{first}, {last}]", path=f"set.{name}")
     low, high = (float(end[1].replace("_", "")) for end in ends if end is not None)

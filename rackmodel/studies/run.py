@@ -25,7 +25,7 @@ from rackmodel.studies.metrics import accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
 from rackmodel.studies.study import ChartSpec, StudySpec, Value
 from rackmodel.studies.table import Table, table_of
-from rackmodel.studies.workers import Alone, Workers
+from rackmodel.studies.workers import Workers
 
 LARGEST = 16  # points of a batch
 EACH = 8  # batches for each worker, so that all end together
@@ -238,18 +238,6 @@ class Sweep:
             return self._result(ask, answer)
 
         return StudyPoint(ask.run, shown(ask.architecture), shown(ask.workload), shown(ask.mapper), ask.settings, row, load)
-
-
-def run_study(
-    study: StudySpec,
-    progress: Progress = lambda done, total: None,
-    sets: Sets | None = None,
-    *,
-    file: StudyFile | None = None,
-    workers: Workers | None = None,
-) -> Points:
-    """Price every point. sets: settings of all runs · file: where they are kept (default: in memory) · workers: default this process."""
-    return Sweep(study, file or StudyFile(None), sets or {}).run(workers or Alone(), progress)
 
 
 def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:

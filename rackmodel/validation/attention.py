@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
@@ -22,12 +22,11 @@ from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow, bins_of
+from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LatentWords, MachineWords, PrecisionWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 SCORES = "A[b,g,q,s,t] = Q[b,s,g,q,e] * K[b,t,g,e]"
 WEIGHED = "Z[b,s,g,q,e] = A[b,g,q,s,t] * V[b,t,g,e]"
 FORMS = ((SCORES, True), (WEIGHED, False))
@@ -199,16 +198,10 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
     found = {}
     for place, (number, case) in enumerate(own):
         row = rows[number]
-        time = ScoredRow(
-            id=row.id,
-            dataset=row.dataset,
-            system=row.text("system", "gpu"),
-            precision=row.text("gemm_dtype", "gemm_type", "kv_cache_dtype") or "bf16",
-            measured=(row.number("latency_us") or 0.0) * MICRO,
-            predicted=float(seconds[place]),
-            assumptions=tuple(text for text in (case.machine.note, f"attention kernel: {case.kernel}", "timed: looped") if text),
-            bins={name: float(value[place]) for name, value in bins.items()},
-        )
+        name = row.text("gemm_dtype", "gemm_type", "kv_cache_dtype") or "bf16"
+        takes = {part: float(value[place]) for part, value in bins.items()}
+        notes = (case.machine.note, f"attention kernel: {case.kernel}", "timed: looped")
+        time = kernel_row(row, name, ((row.number("latency_us") or 0.0) * MICRO, float(seconds[place])), notes, takes)
         found[number] = [time, *watts_row(row, time, machine, float(joules[place]), note=note)]
     return found
 

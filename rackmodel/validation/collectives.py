@@ -6,11 +6,11 @@ A row that names the library that made the call is priced by what the network kn
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.network.collectives import best_collective, send
 from rackmodel.errors import InputError, nearest
 from rackmodel.inputs import machine_calls
@@ -20,11 +20,10 @@ from rackmodel.model.placement import Mesh
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, spelt, words
 
-Array = NDArray[np.float64]
 OPERATIONS = {
     "all_reduce": "all_reduce",
     "allreduce": "all_reduce",
@@ -108,17 +107,10 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
 
 
 def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted: float) -> ScoredRow:
-    notes = (f"the fastest of {', '.join(case.algorithms)}",) if case.operation != "send" and case.call is None else ()
-    return ScoredRow(
-        id=row.id,
-        dataset=row.dataset,
-        system=row.text("system", "machine", "gpu"),
-        precision=f"{case.operation} {case.members}",
-        measured=measured,
-        predicted=predicted,
-        assumptions=(*notes, *(text for text in (case.machine.note,) if text)),
-        bins={f"network {case.operation}": predicted},
-    )
+    chosen = f"the fastest of {', '.join(case.algorithms)}" if case.operation != "send" and case.call is None else ""
+    name, bins = f"{case.operation} {case.members}", {f"network {case.operation}": predicted}
+    scored = kernel_row(row, name, (measured, predicted), (chosen, case.machine.note), bins)
+    return replace(scored, system=row.text("system", "machine", "gpu"))
 
 
 def _machine(case: CollectiveCase) -> Architecture:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes, ExpertExchange
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, words
 
@@ -57,22 +57,14 @@ def _priced(rows: Sequence[PublishedRow], group: Sequence[tuple[int, MeasuredExc
         raise InputError(f"no exchange of tokens over '{level}' of {machine.name} is known")
     exchange = tokens_of([one for _, one in group], ranks)
     predicted = {way: exchange_seconds(_times(known, way), first.mode, exchange) for way in WAYS}
-    return {
-        number: [
-            ScoredRow(
-                id=f"{rows[number].id} {way}",
-                dataset=rows[number].dataset,
-                system=rows[number].text("system", "gpu"),
-                precision=f"{first.mode} {way}",
-                measured=one.seconds[which],
-                predicted=float(predicted[way][place]),
-                assumptions=(f"{ranks} ranks of {first.nodes} nodes, every expert as likely",),
-                bins={f"network {way}": float(predicted[way][place])},
-            )
-            for which, way in enumerate(WAYS)
-        ]
-        for place, (number, one) in enumerate(group)
-    }
+    note = f"{ranks} ranks of {first.nodes} nodes, every expert as likely"
+    found: dict[int, list[ScoredRow]] = {}
+    for place, (number, one) in enumerate(group):
+        for way, measured in zip(WAYS, one.seconds, strict=True):
+            seconds = measured, float(predicted[way][place])
+            own = kernel_row(rows[number], f"{first.mode} {way}", seconds, (note,), {f"network {way}": seconds[1]})
+            found.setdefault(number, []).append(replace(own, id=f"{own.id} {way}"))
+    return found
 
 
 def _times(known: ExpertExchange, way: str) -> ExchangeTimes:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
@@ -15,12 +15,11 @@ from rackmodel.errors import InputError
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import call_energy
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 SKEWED = "power_law_"
 PARTS = ("up", "down")
 
@@ -174,13 +173,4 @@ def _skew(word: str) -> float:
 
 def _scored(row: PublishedRow, case: ExpertCase, predicted: float) -> ScoredRow:
     notes = (case.machine.note, f"kernel: {case.kernel}", "" if case.gated else "experts without a gate")
-    return ScoredRow(
-        id=row.id,
-        dataset=row.dataset,
-        system=row.text("system", "gpu"),
-        precision=case.kernel,
-        measured=case.seconds,
-        predicted=predicted,
-        assumptions=tuple(note for note in notes if note),
-        bins={"experts": predicted},
-    )
+    return kernel_row(row, case.kernel, (case.seconds, predicted), notes, {"experts": predicted})

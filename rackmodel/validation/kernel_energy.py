@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.expert_ops import expert_product
 from rackmodel.cost.inside.experts import ExpertLayer
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
@@ -28,7 +28,6 @@ from rackmodel.model.einsum import parse_statement
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import BusyKind, width
 
-Array = NDArray[np.float64]
 FORM = parse_statement("Y[g,m,n] = X[g,m,k] * W[g,k,n]")
 RESULT_BYTES = 2.0
 RANKS = (0,)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
@@ -16,12 +16,11 @@ from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import moving_energy
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import LayerOpWords, LayerWords, MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 ELEMENT_BYTES = 2.0
 BITS = 16
 TRUTH = {"true": 1.0, "false": 0.0}
@@ -133,13 +132,5 @@ def _cell(row: PublishedRow, column: str) -> int:
 
 def _scored(row: PublishedRow, case: LayerCase, predicted: float) -> ScoredRow:
     name = case.kernel or "product"
-    return ScoredRow(
-        id=row.id,
-        dataset=row.dataset,
-        system=row.text("system", "gpu"),
-        precision=name,
-        measured=case.seconds,
-        predicted=predicted,
-        assumptions=tuple(note for note in (case.machine.note, f"kernel: {name}") if note),
-        bins={"memory" if case.kernel else "compute": predicted},
-    )
+    bins = {"memory" if case.kernel else "compute": predicted}
+    return kernel_row(row, name, (case.seconds, predicted), (case.machine.note, f"kernel: {name}"), bins)

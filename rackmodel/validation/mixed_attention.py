@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.attention_calls import kernel_of
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
@@ -16,11 +16,10 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.attention import MICRO, HeadSizes, attention_ops, seen_keys, sizes_by_name
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.score import ScoredRow, bins_of
+from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 Sizes = tuple[float, ...]
 NONE: Sizes = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)  # of the part that a step does not have
 BITS = 16
@@ -111,16 +110,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, MixedCase]]) 
     bins = bins_of(charges, len(own))
     found = {}
     for place, (number, case) in enumerate(own):
-        row = rows[number]
-        one = ScoredRow(
-            id=row.id,
-            dataset=row.dataset,
-            system=row.text("gpu"),
-            precision=row.text("dtype") or "bf16",
-            measured=case.measured,
-            predicted=float(seconds[place]),
-            assumptions=("attention kernel: the part's own", "timed: queued"),
-            bins={name: float(value[place]) for name, value in bins.items()},
-        )
-        found[number] = [one]
+        row, takes = rows[number], {name: float(value[place]) for name, value in bins.items()}
+        notes = ("attention kernel: the part's own", "timed: queued")
+        found[number] = [kernel_row(row, row.text("dtype") or "bf16", (case.measured, float(seconds[place])), notes, takes)]
     return found

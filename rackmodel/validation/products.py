@@ -9,8 +9,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import eager_kernel_rows, isolated_kernel_rows, kernel_rows, looped_kernel_rows, product_kind
 from rackmodel.cost.inside.roofline import Row
@@ -23,13 +23,12 @@ from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.compiled import LAYOUTS, compiled_first
 from rackmodel.validation.meter import Loop, readings
 from rackmodel.validation.rows import PRECISIONS, TIMES, PublishedRow
-from rackmodel.validation.score import ScoredRow, bins_of
+from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.unknowns import of_fit
 from rackmodel.validation.watts import gap_of, watts_row
 from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 PRODUCT, BATCHED = "Y[m,n] = X[m,k] * W[k,n]", "Y[b,m,n] = X[b,m,k] * Z[b,k,n]"
 PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
 VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}
@@ -171,18 +170,10 @@ def _priced_at_once(
     for place, (number, (case, measured, precision)) in enumerate(own):
         row = rows[number]
         at_peak = "" if gpu is not None else f"{machine.name} states no measured kernels: peak rates"
-        notes = (*(text for text in (case.machine.note, precision.note, at_peak) if text), f"timed: {case.timed}")
-        time = ScoredRow(
-            id=row.id,
-            dataset=row.dataset,
-            system=row.text("system", "gpu"),
-            precision=row.text(*PRECISIONS) or f"{case.bits} bit",
-            measured=measured,
-            predicted=float(seconds[place]),
-            assumptions=notes,
-            bins={name: float(value[place]) for name, value in bins.items()},
-            interval=of_fit(*fitted, float(seconds[place])),
-        )
+        notes = (case.machine.note, precision.note, at_peak, f"timed: {case.timed}")
+        takes, predicted = {name: float(value[place]) for name, value in bins.items()}, float(seconds[place])
+        name = row.text(*PRECISIONS) or f"{case.bits} bit"
+        time = kernel_row(row, name, (measured, predicted), notes, takes, of_fit(*fitted, predicted))
         graph = case.timed != "looped eager"
         power = watts_row(row, time, machine, float(joules[place]), graph=graph)
         if power:

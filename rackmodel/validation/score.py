@@ -8,18 +8,17 @@ calibration on a whole run, a mode of its own; the anchors themselves are not sc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
+from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.unknowns import Interval
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,28 @@ class ScoredRow:
     def half_width(self) -> float:
         """Of the interval, over the prediction."""
         return 0.0 if self.interval is None else (self.interval.high - self.interval.low) / 2.0 / self.predicted
+
+
+def kernel_row(
+    row: PublishedRow,
+    name: str,
+    seconds: tuple[float, float],
+    notes: Iterable[str | None],
+    bins: dict[str, float],
+    interval: Interval | None = None,
+) -> ScoredRow:
+    """A row of a kernel or a collective. name: of its cell beside the system · seconds: measured, predicted · notes: '' is none."""
+    return ScoredRow(
+        id=row.id,
+        dataset=row.dataset,
+        system=row.text("system", "gpu"),
+        precision=name,
+        measured=seconds[0],
+        predicted=seconds[1],
+        assumptions=tuple(note for note in notes if note),
+        bins=bins,
+        interval=interval,
+    )
 
 
 @dataclass(frozen=True)

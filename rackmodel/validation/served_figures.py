@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rackmodel.arrays import Array
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.words import Refused
 
-Array = NDArray[np.float64]
 KINDS = {"tpot": "s", "ttft": "s", "tokens_per_s": "token/s", "joules": "J/token"}
 """Quantity of a row → its unit. All but the first are data sets of their own."""
 

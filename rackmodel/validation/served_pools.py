@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine, model_of
 from rackmodel.serving.handing import cache_transfer
@@ -41,7 +41,6 @@ from rackmodel.validation.servers import (
 from rackmodel.validation.unknowns import Interval
 from rackmodel.validation.words import Refused, words
 
-Array = NDArray[np.float64]
 POOLS = "disagg"
 """What rows call pools of their own, in their column `mode`."""
 FULL_POOL = 4096.0

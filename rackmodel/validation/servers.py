@@ -11,8 +11,8 @@ from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.inside.gpu import unmeasured
 from rackmodel.cost.step.ledger import static_powers
 from rackmodel.cost.step.tasks.shared import Shared
@@ -37,7 +37,6 @@ from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWo
 from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
-Array = NDArray[np.float64]
 TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
@@ -330,12 +329,12 @@ def _release(machine: str, changes: tuple[tuple[str, str], ...], profile: str, v
     return {} if found is None else {"release": found}
 
 
-def over_capacity(engine: ServingEngine) -> NDArray[np.bool_]:
+def over_capacity(engine: ServingEngine) -> Bools:
     """[deployments] whether the weights are more than an accelerator is said to hold."""
     return np.asarray(engine.capacity_bytes <= engine.weights_each)
 
 
-def beyond_caches(engine: ServingEngine, requests: Requests, schedule: Schedule) -> NDArray[np.bool_]:
+def beyond_caches(engine: ServingEngine, requests: Requests, schedule: Schedule) -> Bools:
     """[n] whether the weights are more than an accelerator is said to hold, or a single request more than what they leave for caches."""
     over = over_capacity(engine)[schedule.mesh.astype(np.int64)]
     fits = ~over

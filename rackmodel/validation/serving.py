@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.requests import Requests, Schedule
@@ -42,7 +42,6 @@ from rackmodel.validation.servers import (
 from rackmodel.validation.unknowns import Interval
 from rackmodel.validation.words import Refused, words
 
-Array = NDArray[np.float64]
 MOST = 4096.0
 """Requests at once, where neither the cache nor the engine says fewer."""
 FULL = "full"
@@ -65,7 +64,7 @@ class Found:
 
     figures: dict[str, Array]
     bins: list[dict[str, float]] = field(default_factory=list)
-    over_capacity: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    over_capacity: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
     ends: list[dict[str, Array]] = field(default_factory=list)
 
 
@@ -196,7 +195,7 @@ def _deployment(row: PublishedRow, count: int) -> Deployment:
     return Deployment(tensor=tensor, pipeline=stages, attention_data=ranks, expert=expert, expert_tensor=count // expert)
 
 
-def _meshes(servers: Sequence[Server], points: Sequence[Point]) -> NDArray[np.int64]:
+def _meshes(servers: Sequence[Server], points: Sequence[Point]) -> Ints:
     """[n] deployments of the points among the servers of an engine."""
     return np.array([servers.index(one.server) for one in points])
 
@@ -241,7 +240,7 @@ class _Loop:
     clients: Array
 
     @classmethod
-    def of(cls, engine: ServingEngine, mesh: NDArray[np.int64], points: Sequence[Point], timed: Sequence[dict[str, float]]) -> _Loop:
+    def of(cls, engine: ServingEngine, mesh: Ints, points: Sequence[Point], timed: Sequence[dict[str, float]]) -> _Loop:
         """Of these. mesh: [n] their deployments · timed: facts of the engine in each. Raises InputError, InfeasibleError."""
         requests = requests_of([one.run for one in points])
         schedule = engine.scheduled(len(points), timed_facts(engine, timed) | {"mesh": mesh})

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.experts import ExpertLayer, call_seconds, expert_device
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer, product_kind
@@ -33,8 +33,6 @@ from rackmodel.validation.attention import (
 from rackmodel.validation.collectives import NCCL, OPERATIONS, CollectiveCase, called, price_messages
 from rackmodel.validation.products import BATCHED, PRODUCT, VECTORS, local_operation, price_local
 from rackmodel.validation.words import MachineWords
-
-Array = NDArray[np.float64]
 
 EXPERTS = "experts"
 OPERANDS = {"add": 3.0, "swiglu": 3.0, "quantise": 1.5, "scales": 1.0}

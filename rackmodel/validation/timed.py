@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.exposure import Asked, exposure_bins
 from rackmodel.validation.training import TrainingCase
 from rackmodel.validation.unknowns import Interval, Varied
@@ -37,8 +37,8 @@ class StructurePart:
     interval · which: the columns · held: [which] bytes on the fullest accelerator · notes: what was assumed of the cut and the kernels."""
 
     asked: Asked
-    which: NDArray[np.int64]
-    held: NDArray[np.float64]
+    which: Ints
+    held: Array
     notes: tuple[str, ...]
 
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.attention import AttentionKernel
@@ -29,7 +29,6 @@ from rackmodel.model.profile import Composite, Heads, Moves, ProfileSpec
 from rackmodel.model.resources import Kernels
 from rackmodel.units import Quantity
 
-Array = NDArray[np.float64]
 KERNEL_FACTS = (
     "efficiency",
     "sustained",

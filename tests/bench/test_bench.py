@@ -10,7 +10,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.inputs import read_study
-from rackmodel.studies.run import run_study
+from tests.sweeps import run_study
 
 pytestmark = pytest.mark.bench
 

@@ -12,7 +12,7 @@ import pytest
 
 from rackmodel import api
 
-pytestmark = pytest.mark.bench
+pytestmark = [pytest.mark.bench, pytest.mark.usefixtures("nothing_remembered")]
 
 CASES = (  # name, architecture, workload, sets, objective, the rival's CPU s (None: it did not finish in 300 s), its joules
     ("glb_pe GEMM energy", "glb_pe", "gemm", [], "energy", 1.73, 0.8035615),
@@ -22,11 +22,6 @@ CASES = (  # name, architecture, workload, sets, objective, the rival's CPU s (N
     ("glb_pe attention energy", "glb_pe", "attention", ["b=1", "phases=[forward]"], "energy", 11.1, 0.8418807),
     ("edge3 attention energy", "edge3", "attention", ["b=1", "phases=[forward]"], "energy", 87.6, 0.5302137),
 )
-
-
-@pytest.fixture(autouse=True)
-def _nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RACKMODEL_CACHE", "off")
 
 
 def test_loop_nests_beside_the_rival() -> None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Part, Weights
 from rackmodel.mapper.layouts.layer_tables import SAVED, LayerTables
@@ -21,9 +21,8 @@ from rackmodel.mapper.layouts.min_sum import Table, least_sum
 from rackmodel.mapper.layouts.tensor_tables import SAVES
 from rackmodel.model.layout import Choice
 
-Array = NDArray[np.float64]
 Moved = list[tuple[str, dict[str, Array]]]  # (operation, part → [values] seconds on a lane)
-Left = dict[str, NDArray[np.bool_]]  # variable → [values, nodes] whether it is left
+Left = dict[str, Bools]  # variable → [values, nodes] whether it is left
 Moves = tuple[tuple[float, float, float, float, float], ...]  # µ · first + second · seconds, λ · third + fourth, η + fifth
 ROUNDING = 1e-9
 KINDS = ("seconds", "bytes", "remade", "update", "rest", "moving", "lane", "ahead", "behind")
@@ -101,7 +100,7 @@ class Nodes:
 class Branches:
     """The nodes of one column. values: variable → numbers of the values left, of those that the tables have."""
 
-    def __init__(self, column: Column, values: Mapping[str, NDArray[np.int64]]) -> None:
+    def __init__(self, column: Column, values: Mapping[str, Ints]) -> None:
         self.column, self.values = column, dict(values)
         self.counts = {name: len(own) for name, own in self.values.items()}
         self.open = {name: count for name, count in self.counts.items() if count > 1}
@@ -324,6 +323,3 @@ def _joined(parts: Sequence[Weighed]) -> list[Weighed]:
         known = found.get(open_)
         found[open_] = Weighed(open_, *(mine if known is None else (a + b for a, b in zip(known.figures, mine, strict=True))))
     return list(found.values())
-
-
-__all__ = ["FAR", "HERE", "NEAR", "NEARER", "Branches", "Column", "Left", "Moves", "Nodes"]

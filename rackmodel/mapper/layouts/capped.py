@@ -15,16 +15,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.mapper.layouts.cpsat import SECONDS, CpSatSolution, solve_cpsat
 from rackmodel.mapper.layouts.eliminate import Bucket, FactorTable, aligned, buckets, coarser, eliminate
-from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.mapper.layouts.factors import Factors
 from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import GRID, Weights
 from rackmodel.watch import UNWATCHED, Watch
 
-Array = NDArray[np.float64]
 SLACK = 1e-9  # relative: a value is deleted only if it loses by more than rounding
 ROUNDS, STEPS = 6, 40
 

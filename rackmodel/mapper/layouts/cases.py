@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
@@ -25,8 +25,6 @@ from rackmodel.model.plan import MICRO
 from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 ROUNDING = 1e-9
 LANES = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)  # share of the lanes' time in a bound, which is less than the longer of both
 IN_TIME = (0.02, 0.04, 0.06, 0.1, 0.2)  # by how much longer than the first bound a step is, or its lanes are done by then
@@ -249,6 +247,3 @@ class Cases:
         """Whether a section shares a weight with another, which a stage that has both holds once."""
         every = [set(section.workload.weights) for section in self.job.workload.sections]
         return any(every[number] & other for y, other in enumerate(every) if y != number)
-
-
-__all__ = ["Case", "Cases", "Row", "Run", "Shape", "Told"]

@@ -187,6 +187,3 @@ class Closing:
         each = [float(seconds) for other, seconds in zip(kids.names, kids.nodes.seconds, strict=True) if other == name]
         rises = sorted(min(seconds, self.enough) - node.seconds for seconds in each)
         return 10.0 * rises[0] + rises[1]
-
-
-__all__ = ["Closed", "Closing", "Leaf"]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.model.conversion import effort
 from rackmodel.model.copies import before_gather
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, Placement, is_shard, merge
 
 Codes = NDArray[np.int32]
-Array = NDArray[np.float64]
 _NEVER = 1000  # more shards, and more of an effort, than any layout has
 Move = Callable[[Layout, Layout], tuple[float, float]]
 
@@ -125,7 +125,7 @@ class Mover:
             self.known[pair] = True
         return np.asarray(np.where(self._cells((source >= 0) & (target >= 0)), self.figures[:, pairs], 0.0))
 
-    def _cells(self, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _cells(self, which: Bools) -> Bools:
         """A fact of cells, beside figures of them."""
         return which.reshape(which.shape + (1,) * len(self.tail))
 

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.mapper.layouts.factors import Array, Cap, Factor, Factors, TooLarge
+from rackmodel.arrays import Array
+from rackmodel.mapper.layouts.factors import Cap, Factor, Factors
 from rackmodel.mapper.layouts.interfaces import Index
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import Weights
 from rackmodel.watch import UNWATCHED, Watch
 

@@ -18,12 +18,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.arrays import Array
+from rackmodel.mapper.layouts.factors import Factors
 from rackmodel.mapper.layouts.interfaces import Index
 from rackmodel.mapper.layouts.refinement import Refinement
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import Weights, prices
 
-Array = NDArray[np.float64]
 CELLS = 5e7
 TOGETHER = 1e5  # cells that are added up at once
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.layouts.factors import Factors, TooLarge
+from rackmodel.mapper.layouts.factors import Factors
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import Weights, prices
 
 CELLS = 4e7

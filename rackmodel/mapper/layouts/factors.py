@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.borders import halos
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
@@ -40,7 +40,7 @@ from rackmodel.mapper.layouts.min_sum import Table, least_of_operations
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.region_savings import priced
-from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables
 from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
@@ -50,7 +50,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Op, Tensor
 
-Array = NDArray[np.float64]
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
 
 
@@ -492,6 +491,3 @@ class FactorBuilder:
 def _runs_forward(task: Task) -> bool:
     """Whether a task is of an operation's forward pass, or runs it again."""
     return task.kind == "op" and task.phase in ("forward", "recompute")
-
-
-__all__ = ["HOMES", "Array", "Cap", "Factor", "Factors", "TooLarge", "build_factors", "home_of"]

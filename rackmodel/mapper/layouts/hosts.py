@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.program.local_ops import has_backward
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.items import launched
@@ -28,7 +28,6 @@ from rackmodel.mapper.layouts.tensor_tables import Spend
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
-Array = NDArray[np.float64]
 COPIES = 4  # of a tensor for each that makes, reads or keeps it, to see whether a host may matter at all
 
 
@@ -58,7 +57,7 @@ class LayerHost:
 
     parts: tuple[Part, ...]
     seconds: float
-    matters: NDArray[np.bool_]
+    matters: Bools
 
     @classmethod
     def of(cls, layer: Layer) -> LayerHost:
@@ -107,6 +106,3 @@ def _operations(layer: Layer) -> dict[str, Array]:
                 each[int(part_of(task, "device", layer.workload) == "weight"), number] += starts(layer, task)
         found[name] = each
     return found
-
-
-__all__ = ["LayerHost", "starts"]

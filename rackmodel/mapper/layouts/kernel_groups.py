@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.step.tasks.pricer import Pricer
@@ -32,8 +32,6 @@ from rackmodel.model.layout import Layout
 from rackmodel.model.workload import Op, Workload
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 
-Array = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 CELLS = 5e6  # of a group's table
 
 
@@ -195,7 +193,7 @@ class KernelGroup:
             if not self.settle(cell):
                 return float(figures[cell])
 
-    def _choose(self, each: Sequence[tuple[tuple[int, ...], Numbers, list[_Entry]]], shape: tuple[int, ...]) -> None:
+    def _choose(self, each: Sequence[tuple[tuple[int, ...], Ints, list[_Entry]]], shape: tuple[int, ...]) -> None:
         """Tell cells apart by the regions that they may choose from. each: of a region, its operations, [classes of these] number of an
         entry, 0 = none, and the entries."""
         several, wide = np.zeros(shape, dtype=np.int64), []
@@ -244,7 +242,7 @@ class KernelGroup:
         choice.figures = most[0], most[1]
 
     # -- one region
-    def _entries(self, one: Fused, inside: NestInside) -> tuple[tuple[int, ...], Numbers, list[_Entry]]:
+    def _entries(self, one: Fused, inside: NestInside) -> tuple[tuple[int, ...], Ints, list[_Entry]]:
         """Which of the group's operations a region has, [their classes] the number of its entry, 0 = it is not fused, and the entries."""
         mine = [n for n, op in enumerate(self.ops) if op.out.tensor in operations(one)]
         cells = np.zeros([len(self.faces[n]) for n in mine], dtype=np.int64)
@@ -270,7 +268,7 @@ class KernelGroup:
         kept = one.between | frozenset(one.resident)
         makers = {self.ops[n].out.tensor: place for place, n in enumerate(mine)}
         own = [[face for face, said in enumerate(self.faces[n]) if not said.moved & kept] for n in mine]
-        pairs: dict[int, list[tuple[int, NDArray[np.bool_]]]] = {}  # later operation → earlier one, and which classes of both agree
+        pairs: dict[int, list[tuple[int, Bools]]] = {}  # later operation → earlier one, and which classes of both agree
         for place, n in enumerate(mine):
             for name in dict.fromkeys(access.tensor for access in self.ops[n].ins if access.tensor in kept):
                 pairs.setdefault(place, []).append((makers[name], self._agree(name, mine[makers[name]], n, name in one.between)))
@@ -286,7 +284,7 @@ class KernelGroup:
 
         return grow(())
 
-    def _agree(self, name: str, maker: int, reader: int, whole: bool) -> NDArray[np.bool_]:
+    def _agree(self, name: str, maker: int, reader: int, whole: bool) -> Bools:
         """[classes of the maker, classes of the reader] whether no link carries a tensor between them. whole: and both have equal shares
         of it."""
         names = self.ops[maker].out.names

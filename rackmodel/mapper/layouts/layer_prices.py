@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 
-Array = NDArray[np.float64]
 PARTS = ("forward", "backward", "reduced", "spread", "tail")
 
 
@@ -109,7 +108,7 @@ class Weights:
         """Some of them, apart."""
         return Weights(**{name: own[which].copy() for name, own in self.__dict__.items()})
 
-    def where(self, better: NDArray[np.bool_], other: Weights) -> Weights:
+    def where(self, better: Bools, other: Weights) -> Weights:
         """Others in the place of some."""
         return Weights(**{name: np.where(better, getattr(other, name), own) for name, own in self.__dict__.items()})
 

@@ -17,8 +17,8 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward
@@ -43,9 +43,7 @@ from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Section, Tensor, one_section
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Fits = dict[str, NDArray[np.bool_]]
+Fits = dict[str, Bools]
 Known = dict[object, Any]
 Attained = tuple[dict[str, Choice], dict[str, str]]
 Made = TypeVar("Made")
@@ -120,11 +118,11 @@ class LayerTables(FactorBuilder):
         return found
 
     @cached_property
-    def fits(self) -> dict[str, NDArray[np.bool_]]:
+    def fits(self) -> dict[str, Bools]:
         """Operation → [choices, n] whether the free axis's degree divides what is split, and a column is one of layouts that split it."""
         return {op.name: self._fits(op) for op in self.workload.ops.values()}
 
-    def _fits(self, op: Op) -> NDArray[np.bool_]:
+    def _fits(self, op: Op) -> Bools:
         found = np.ones((len(self.strategies[op.name]), self.n), dtype=bool)
         data, degree, count = self.degrees.T
         for number, strategy in enumerate(self.strategies[op.name]):
@@ -467,6 +465,3 @@ def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
     mesh = OpenMesh.of(any_degree, workload, subs, (2, 2), (2, 1), 2)  # type: ignore[arg-type]
     asked = one.model_copy(update={"uneven": open_.mapper.uneven})
     return LayoutProblem(asked, workload, mesh, open_.recompute)  # type: ignore[arg-type]
-
-
-__all__ = ["SAVED", "Attained", "Fits", "Known", "LayerTables", "Part"]

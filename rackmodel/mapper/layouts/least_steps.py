@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.bounds.memory import in_flight
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
@@ -36,7 +36,6 @@ from rackmodel.model.schedules import FOLDED, SPLIT, TABLE, chunk_counts
 from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
-Array = NDArray[np.float64]
 PLAIN = "1f1b"
 REFINED = (Case.fitting, Case.in_time)
 TOGETHER = 0.005  # columns that far from the least are refined with it
@@ -299,6 +298,3 @@ class LeastSteps:
 def _no_more(one: tuple[float, float, bool], other: tuple[float, float, bool]) -> bool:
     """Whether a shape's bounds are no more than another's: its passes, what it holds, and what slows it."""
     return one[0] <= other[0] and one[1] <= other[1] and one[2] >= other[2]
-
-
-__all__ = ["LeastSteps", "Placed", "Seen"]

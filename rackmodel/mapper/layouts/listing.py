@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.mapper.layouts.exhaustive import spread
-from rackmodel.mapper.layouts.factors import Array, Factors
+from rackmodel.mapper.layouts.factors import Factors
 
 CELLS = 300_000  # layouts that are listed
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

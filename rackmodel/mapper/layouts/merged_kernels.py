@@ -18,8 +18,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.fusion import summed_axes, sums_before_norms
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.merged import RUNS, products_alike, run_of, side_by_side, statistics_alike, summed_message
@@ -30,7 +30,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Merged
 from rackmodel.model.workload import Op, Workload
 
-Array = NDArray[np.float64]
 Pair = tuple[Any, Any]
 Figures = tuple[Any, ...]  # of a change, in its order
 Share = Callable[[Sequence[tuple[str, Task]]], float]
@@ -73,7 +72,7 @@ class MergedLayer:
     strategies: dict[str, tuple[Strategy, ...]]
     plan: Callable[[dict[str, Strategy]], Plan]
     tasks: Callable[[Op, Plan], list[Task]]
-    degrees: NDArray[np.int64]
+    degrees: Ints
     spend: Callable[[Task], Pair]
     unknown: Callable[[Task], Pair]
     tail: tuple[int, ...] = ()
@@ -373,6 +372,3 @@ def _added(one: Sequence[Any], other: Sequence[Any]) -> Figures:
 def _subsets(axes: Sequence[int]) -> Iterator[tuple[int, ...]]:
     for count in range(len(axes) + 1):
         yield from itertools.combinations(axes, count)
-
-
-__all__ = ["Change", "MergedLayer"]

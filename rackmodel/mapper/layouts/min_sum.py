@@ -13,9 +13,9 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from rackmodel.arrays import Array
+
 CELLS = 4e6  # of a joined table, columns among them
 
 

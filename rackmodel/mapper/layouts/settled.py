@@ -44,6 +44,3 @@ def settled(
     bound, leaves = least.closed(goal, best * (1.0 - CLOSE))
     better = Descent(job, space_of, axis, asked, next(iter(open_.layouts.values()))).improved(mapper, found, leaves, bound)
     return better or mapper, replace(question, least=max(question.least, bound))
-
-
-__all__ = ["settled"]

@@ -18,9 +18,10 @@ from rackmodel.mapper.layouts.capped import solve_capped
 from rackmodel.mapper.layouts.cpsat import solve_cpsat
 from rackmodel.mapper.layouts.eliminate import eliminate
 from rackmodel.mapper.layouts.exhaustive import exhaust
-from rackmodel.mapper.layouts.factors import Cap, Factors, TooLarge, build_factors
+from rackmodel.mapper.layouts.factors import Cap, Factors, build_factors
 from rackmodel.mapper.layouts.listing import Listing, list_layouts
 from rackmodel.mapper.layouts.problem import LayoutProblem
+from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import ENERGY, LATENCY, Weights, corners, total
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, SLACK, Limits
 from rackmodel.mapper.objective import SUMS, Objective

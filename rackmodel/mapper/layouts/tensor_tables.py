@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.tasks import Kind, Task, local, message
 from rackmodel.cost.program.update_ops import optimizer_op, sharded_sum_op, swept_op
 from rackmodel.cost.step.bounds.memory import BUFFERS
-from rackmodel.mapper.layouts.codes import Array, Codes, LayoutCodes, Mover
+from rackmodel.mapper.layouts.codes import Codes, LayoutCodes, Mover
 from rackmodel.mapper.layouts.interfaces import Cells, Index, Interfaces
 from rackmodel.model.conversion import convert
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.mapper.layouts.factors import Factor, Factors
+from rackmodel.arrays import Array
+from rackmodel.mapper.layouts.factors import Factors
 
 GRID = 2.0**-40
 
@@ -43,7 +44,7 @@ def prices(factors: Factors, weights: Weights) -> dict[str, NDArray[np.complex12
     return {f.name: np.round(raw[f.name] / unit) * unit + 1j * np.round(ties[f.name] / tie_unit) * tie_unit for f in factors.factors}
 
 
-def _grid(tables: dict[str, NDArray[np.float64]]) -> float:
+def _grid(tables: dict[str, Array]) -> float:
     scale = sum(float(np.abs(table).max(initial=0.0)) for table in tables.values())
     return float(2.0 ** np.floor(np.log2(scale)) * GRID) if scale > 0 else 1.0
 
@@ -81,6 +82,3 @@ def corners(solve: Callable[[Weights], Answer | None], point: Callable[[Answer],
 
     between(ends[0], ends[1], 0)
     return [*found, ends[1]]
-
-
-__all__ = ["ENERGY", "LATENCY", "Factor", "Weights", "corners", "prices", "total"]

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.local_ops import backward_reads
 from rackmodel.cost.program.tasks import Task
 from rackmodel.mapper.layouts.interfaces import Strategy
@@ -22,7 +22,6 @@ from rackmodel.mapper.layouts.merged_kernels import Change, Share
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
 
-Array = NDArray[np.float64]
 Sided = dict[str, Array]  # side of windows → seconds that these may hide
 Partners = dict[str, bool]
 SIDES, ANY = ("reader", "maker"), "any"

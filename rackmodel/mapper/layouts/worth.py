@@ -64,6 +64,3 @@ class Worth:
 def _nearest(points: Points, degree: int, batch: int) -> tuple[int, int]:
     """The point whose layouts a column takes: of the largest degree and micro-batch that are no larger than its own."""
     return max(points, key=lambda point: (point[0] <= degree, min(point[0], degree), point[1] <= batch, min(point[1], batch)))
-
-
-__all__ = ["Points", "Worth"]

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.cost.step.tasks.fused_kernels import might_be_less
 from rackmodel.cost.step.tasks.items import Item
@@ -75,7 +75,7 @@ def might_be_shorter(inside: LayerNests, layer: PricedLayer) -> float:
     return 1.0 - (1.0 - launched) * (1.0 - might_wait_less(inside, options, layer))
 
 
-def _saved(options: Sequence[Sequence[Fused]], layer: PricedLayer) -> NDArray[np.float64]:
+def _saved(options: Sequence[Sequence[Fused]], layer: PricedLayer) -> Array:
     """[n] launches that regions save at most beyond those that were chosen. options: of each mesh."""
     forward = [(item, alone) for item, alone in zip(layer.items, layer.alone, strict=True) if _forward(item)]
     names = [item.task.local_op.written for item, _ in forward if item.task.local_op is not None]
@@ -93,6 +93,6 @@ def _forward(item: Item) -> bool:
     return item.part == "forward" and item.task.local_op is not None and bool(item.task.local_op.writes)
 
 
-def _of_columns(figures: Sequence[Any], n: int) -> NDArray[np.float64]:
+def _of_columns(figures: Sequence[Any], n: int) -> Array:
     """[figures, n], of figures for each column or for all."""
     return np.array([np.broadcast_to(np.asarray(one, dtype=float), n) for one in figures]).reshape(-1, n)

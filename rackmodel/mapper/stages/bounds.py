@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.step.clock.pipeline_orders import weave
-from rackmodel.mapper.stages.cut_problem import FIRST, LAST, SPREAD, TAIL, UPDATE, CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import FIRST, LAST, SPREAD, TAIL, UPDATE, CutProblem
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import Figures
 from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.cost.step.clock.clock import StepJobs
@@ -28,8 +28,6 @@ from rackmodel.mapper.points import Point
 from rackmodel.mapper.stages.cut_clock import CutClock, one_column
 from rackmodel.mapper.stages.cut_problem import CutProblem, Ends, Once
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 BLOCK = 64  # columns priced together
 
 

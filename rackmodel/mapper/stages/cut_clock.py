@@ -16,15 +16,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.clock.clock import Clock, StepJobs
 from rackmodel.cost.step.clock.max_plus import Matrix
 from rackmodel.cost.step.clock.stage_state import Step
 from rackmodel.cost.step.tasks.jobs import SPREAD, LaneJob, picked
-from rackmodel.mapper.stages.cut_problem import Ints
 
-Array = NDArray[np.float64]
 Part = tuple[int, int]  # section, policy
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.mapper.stages.bounds import Bounds, StageBounds
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
 from rackmodel.mapper.stages.options import Options

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.errors import InfeasibleError, InputError
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 CAN = ("1f1b", "gpipe")
 ONCE = ("first", "last", "spread", "tail", "update")
 FIRST, LAST, SPREAD, TAIL, UPDATE = range(len(ONCE))
@@ -109,7 +107,7 @@ class CutProblem:
     schedule: str = "1f1b"
     fewest: int = 1
     backward: bool = True
-    uses: NDArray[np.bool_] | None = None
+    uses: Bools | None = None
     capacities: Array | None = None
     hops_s: Array | None = None
 
@@ -126,7 +124,7 @@ def check_problem(problem: CutProblem, forward: Array, others: Sequence[Array], 
         raise InputError(f"each layer's kind must be one of the {len(state)} given", path="cut.kinds")
     ends = [value for end in (problem.first, problem.last) for value in (*list(vars(end).values())[:-1], *end.once.rows(1).flat)]
     numbers = [problem.capacity_bytes, problem.send_s, problem.tied_s, problem.fewest, *problem.once.rows(*forward.shape).flat, *ends]
-    runs: NDArray[np.bool_] = np.isfinite(np.add(forward, others[0]))
+    runs: Bools = np.isfinite(np.add(forward, others[0]))
     if any(not (x >= 0).all() for x in (forward, *others, state)) or not all(x >= 0 for x in numbers):
         raise InputError("seconds, bytes, joules and layers must not be negative", path="cut")
     if not all(np.isfinite(x[runs]).all() for x in others) or not np.isfinite([*state.flat, *numbers[1:]]).all():

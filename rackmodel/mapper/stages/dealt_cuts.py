@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
 from rackmodel.cost.step.bounds.figures import Holding
 from rackmodel.cost.step.bounds.memory import BUFFERS, least_in_flight, memory_of
@@ -31,9 +31,6 @@ from rackmodel.mapper.points import Point, sums_of
 from rackmodel.mapper.stages.stage_cut import TIGHT
 from rackmodel.model.schedules import CHUNKED, FOLDED, FOLDS, SPLIT, TABLE
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 TRIED = 64
 """Points that the clock may run, those of least bound."""
 
@@ -98,7 +95,7 @@ class Asked:
 
     kinds: Sequence[tuple[str, int]]
     overlaps: Sequence[tuple[int, int]]
-    home_fits: Sequence[Flags]
+    home_fits: Sequence[Bools]
     capacity: float
     most_s: float
 

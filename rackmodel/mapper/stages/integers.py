@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.clock.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
-from rackmodel.mapper.stages.cut_problem import CAN, ONCE, Array, CutProblem, Ints, by_policy, check_problem
+from rackmodel.mapper.stages.cut_problem import CAN, ONCE, CutProblem, by_policy, check_problem
 
 NEVER = 1 << 60  # a stage that does not fit
 SECONDS_SCALE = 2.0**53  # integers in a step run on one device
@@ -32,8 +32,8 @@ class IntegerProblem:
     forward: Ints
     once: Ints
     joules: Ints
-    allowed: NDArray[np.bool_]
-    uses: NDArray[np.bool_]
+    allowed: Bools
+    uses: Bools
     saved: Ints
     working: Ints
     gathered: Ints

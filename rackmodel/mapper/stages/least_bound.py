@@ -6,10 +6,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools, Ints
 from rackmodel.mapper.stages.bounds import Bounds, StageBounds
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
 
@@ -73,7 +73,7 @@ def _reach(problem: CutProblem, bounds: Bounds, limit: int) -> tuple[Ints, Ints]
     return earliest, latest
 
 
-def _undominated(price: Ints, far: Ints, most: Ints, within: NDArray[np.bool_]) -> Ints:
+def _undominated(price: Ints, far: Ints, most: Ints, within: Bools) -> Ints:
     """Entries that no other equals or beats in all three figures, by price."""
     order = np.lexsort((most, far, price))
     order = order[within[order]]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.arrays import Bools, Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.needs import held_by, levels, needs_of, runs_of
 
@@ -99,7 +99,7 @@ def _fastest(integers: IntegerProblem, vectors: Ints) -> Iterator[tuple[Ints, tu
 class Fronts:
     """Fronts of every count of layers by kind, each from the one with a layer less (a part of a best mix is a best mix)."""
 
-    def __init__(self, integers: IntegerProblem, allowed: NDArray[np.bool_]) -> None:
+    def __init__(self, integers: IntegerProblem, allowed: Bools) -> None:
         kinds, policies = allowed.shape
         none = np.zeros(1, dtype=np.int64)
         self.known = {(0,) * kinds: Front(none, none, none, np.zeros((1, kinds * policies), dtype=np.int64))}

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools, Ints
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
 from rackmodel.units import bytes_text
-
-Bools = NDArray[np.bool_]
 
 
 class NoCutFits(InfeasibleError):

@@ -11,9 +11,8 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.mapper.stages.cut_problem import Ints
+from rackmodel.arrays import Bools, Ints
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
 
@@ -84,7 +83,7 @@ class Options:
             found = np.hstack([np.repeat(found, len(part), axis=0), np.tile(part, (len(found), 1))])
         return found
 
-    def _fits(self, stage: int, mixes: Ints) -> NDArray[np.bool_]:
+    def _fits(self, stage: int, mixes: Ints) -> Bools:
         return np.asarray(held(self.integers, stage, mixes) <= self.integers.capacity[stage])
 
 
@@ -97,7 +96,7 @@ def held(integers: IntegerProblem, stage: int, mixes: Ints) -> Ints:
     return np.asarray(kept)
 
 
-def _splits(layers: int, allowed: NDArray[np.bool_]) -> Ints:
+def _splits(layers: int, allowed: Bools) -> Ints:
     """[n, Q] ways to give each of some layers an allowed policy."""
     use = np.flatnonzero(allowed)
     ways = list(itertools.combinations(range(layers + len(use) - 1), len(use) - 1))

@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.bound import step_joules
 from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
 from rackmodel.cost.step.cut import cut_by_counts, partition
@@ -42,8 +42,6 @@ from rackmodel.mapper.stages.stage_cut import TIGHT, TimedCut
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.model.room import room_of
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 LIMITS = ("memory", "latency")
 POWERS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5)  # of λ that are tried
 

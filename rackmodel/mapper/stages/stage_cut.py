@@ -33,10 +33,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.mapper.stages.bounds import Bounds, bounds_of, seed
 from rackmodel.mapper.stages.cut_clock import CutClock
 from rackmodel.mapper.stages.cut_order import CutOrder
-from rackmodel.mapper.stages.cut_problem import CutProblem, Ints
+from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import NEVER, integers_of
 from rackmodel.mapper.stages.least_bound import least_bound
 from rackmodel.mapper.stages.mixes import Tables, tables_of
