@@ -14,6 +14,7 @@ import rackmodel as rm
 from rackmodel import api
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_mapper, read_workload
+from rackmodel.inputs.hf_keys import family_called
 from rackmodel.inputs.trained import WIDTHS
 from rackmodel.model import schedules
 from rackmodel.model.mapper_check import FAMILY, passed_over
@@ -298,7 +299,8 @@ def test_the_indices_that_mappers_list_for_one_another_are_those_of_the_library(
     tables = [layout.split for one in files for layout in (one, *one.layouts.values())]
     lists = [said for split in tables for said in split.values() if not isinstance(said, str)]
     listed = {word for words in lists for item in words for word in ([item] if isinstance(item, str) else item)}
-    assert indices & listed <= FAMILY <= indices | {*WIDTHS.values()}
+    imported = {index for name in library_names()["family"] for index in family_called(name).sizes}
+    assert indices & listed <= FAMILY <= indices | imported | {*WIDTHS.values()}
     assert not [word for one in files for word in passed_over(one, read_workload("llama3_8b")) if one.name.startswith("parallel")]
 
 

@@ -23,7 +23,7 @@ from rackmodel.inputs import read_architecture
 from rackmodel.model.architecture import Architecture, Network
 from rackmodel.model.placement import Mesh, members
 from tests import samples
-from tests.test_relays import GPU, machine
+from tests.tiers import GPU, machine
 
 GB = 1e9
 GATHERS = {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 2}
