@@ -32,7 +32,7 @@ def told(fronts: NestFront, aim: NestObjective, joules: float, seconds: float, b
     key = aim.key(joules, seconds)[0]
     said = {"objective": key, "bound": bound, "gap": gap_of(key, bound), "status": "", "ties": True}
     mapping, said = fronts.told(aim, NestMapping(aim.name, "", ()), cost, said)
-    assert said["gap"] == pytest.approx(said["objective"] / said["bound"] - 1)
+    assert said["gap"] == pytest.approx(1 - said["bound"] / said["objective"])
     return mapping.problem, said["objective"], said["bound"]
 
 

@@ -13,7 +13,7 @@ class NestCertificate:
 
     space: mappings in the declared space (orders x loop splittings x spatial vectors, before capacity; an int, or a
     float beyond 2^53) · evaluated: table cells and mappings priced · pruned: bound → slices it dropped · objective:
-    (primary, tie-break) of the mapping · bound: proven lower bound on the primary · gap = objective / bound - 1 · solver:
+    (primary, tie-break) of the mapping · bound: proven lower bound on the primary · gap = (objective - bound) / objective · solver:
     the searcher that answered · seconds: CPU time of the search · ties: whether, of mappings of this very primary, none has less of the
     tie-break.
     """
@@ -36,8 +36,8 @@ class NestCertificate:
 
 
 def gap_of(objective: float, bound: float) -> float:
-    """objective / bound - 1; of a bound of nothing the gap of a billionth of the objective."""
-    return objective / max(bound, 1e-9 * objective) - 1.0 if objective > 0 else 0.0
+    """(objective - bound) / objective."""
+    return 1.0 - max(bound, 0.0) / objective if objective > 0 else 0.0
 
 
 @dataclass(frozen=True)

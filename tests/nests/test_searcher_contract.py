@@ -125,7 +125,7 @@ def test_the_certificate_is_consistent(searcher: Searcher, seed: int) -> None:
     assert sheet.solver == searcher.name
     assert 0 <= sheet.bound <= sheet.objective[0] * (1 + 1e-12)
     assert isfinite(sheet.gap)
-    assert sheet.gap == pytest.approx(sheet.objective[0] / sheet.bound - 1, abs=1e-9)
+    assert sheet.gap == pytest.approx(1 - sheet.bound / sheet.objective[0], abs=1e-9)
     assert sheet.proven == (sheet.gap <= 1e-9)
     assert sheet.space >= 1
     assert sheet.evaluated >= 0

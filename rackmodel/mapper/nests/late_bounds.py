@@ -39,4 +39,4 @@ def bounded_late(nest: Nested, aim: NestObjective, factors: str) -> Nested:
         return nest
     bound = min(bound, sheet["objective"])
     gap = gap_of(sheet["objective"], bound)
-    return replace(nest, certificate={**sheet, "bound": bound, "gap": gap, "status": status_of(gap / (1 + gap))})
+    return replace(nest, certificate={**sheet, "bound": bound, "gap": gap, "status": status_of(gap)})

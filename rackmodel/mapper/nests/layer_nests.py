@@ -115,7 +115,7 @@ class LayerNests(LayerInside, ABC):
         if self.unfused:
             return 1.0
         gaps = (float(nest.certificate.get("gap", 0.0)) for nest in self.solved.values() if nest.certificate)
-        widest = max(gap / (1 + gap) for gap in (*gaps, self.not_fused))
+        widest = max((*gaps, self.not_fused))
         return 1.0 - (1.0 - widest) * (1.0 - self.unlike) if self.unlike and self.aim.name != "latency" else widest
 
     @property

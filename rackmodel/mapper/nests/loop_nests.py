@@ -117,7 +117,7 @@ class NestInside(LayerNests):
         ops = [op for op in self.contractions if op.result is not None and op.result.name in names] if together else [local_op]
         least = least_part([self.nest(architecture, op, degrees) for op in ops if op.macs])
         number = self.around.number(degrees)
-        return min([least, *(1 / (1 + self.left_open.get((number, one), 0.0)) for one in together)])
+        return min([least, *(1 - self.left_open.get((number, one), 0.0) for one in together)])
 
     def nest(self, architecture: Architecture, local_op: LocalOp, degrees: Any) -> Nested:
         """The nest of a local operation at one mesh's degrees."""

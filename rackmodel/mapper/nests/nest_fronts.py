@@ -72,7 +72,7 @@ class NestFront:
         if best is not mapping or least > said["bound"]:
             bound = min(max(said["bound"], least), said["objective"])
             gap = gap_of(said["objective"], bound)
-            said |= {"bound": bound, "gap": gap, "status": status_of(gap / (1 + gap))}
+            said |= {"bound": bound, "gap": gap, "status": status_of(gap)}
         return best, said
 
     def _add(self, aim: NestObjective, cost: NestCost, least: float) -> None:

@@ -52,7 +52,7 @@ class Nested:
 
 def least_part(nests: Sequence[Nested]) -> float:
     """What is left of nests that are as far below what they cost as any of them may be."""
-    return 1 / (1 + max((float(nest.certificate.get("gap", 0.0)) for nest in nests), default=0.0))
+    return 1 - max((float(nest.certificate.get("gap", 0.0)) for nest in nests), default=0.0)
 
 
 def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def sheet_of(sheet: Any, problem: NestProblem, mapping: NestMapping) -> dict[str
         "pruned": {name: float(count) for name, count in sheet.pruned.items()},
         "objective": float(sheet.objective[0]),
         "bound": float(sheet.bound),
-        "status": status_of(float(sheet.gap / (1 + sheet.gap))),
+        "status": status_of(float(sheet.gap)),
         "gap": float(sheet.gap),
         "solver": sheet.solver,
         "notes": list(sheet.notes),

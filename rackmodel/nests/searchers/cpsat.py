@@ -7,7 +7,7 @@ units. An oracle: it counts words on its own (docs/nest_theory.md, sections 2 an
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import pairwise
-from math import inf, lcm, prod
+from math import lcm, prod
 from typing import Any
 
 from rackmodel.errors import RackmodelError
@@ -21,7 +21,7 @@ from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice, build_mapping
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.perfect import space_size
-from rackmodel.nests.solution import NestCertificate, NestSolution
+from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 UNITS = 2**58  # the objective stays below this
 SECONDS, LEAST = 300.0, 2.0  # for one choice of stored tensors; where there is no time left
@@ -197,7 +197,7 @@ def solve_cpsat(q: NestQuestion) -> NestSolution:
         raise infeasible(q.problem, q.machine, q.masks, q.constraints)
     mapping, cost = best
     bound = min(min(bounds), cost.energy_j)
-    gap = cost.energy_j / bound - 1 if bound > 0 else inf
+    gap = gap_of(cost.energy_j, bound)
     sheet = NestCertificate(size, 0, {}, (cost.energy_j, cost.latency_s), bound, gap, SEARCHER.name, ties=False)
     return NestSolution(mapping, cost, sheet)
 

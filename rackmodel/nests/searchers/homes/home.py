@@ -34,7 +34,7 @@ from rackmodel.nests.searchers.mapspace.mapping_steps import Unmerge
 from rackmodel.nests.searchers.mapspace.space import Space, alone
 from rackmodel.nests.searchers.mapspace.word_terms import TensorTerm
 from rackmodel.nests.searchers.tables.slices import Best
-from rackmodel.nests.solution import NestCertificate, NestSolution
+from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
 SOON = 32  # vectors tried before the rest is bounded more tightly
 BLOCK = 1000  # vectors bounded at once
@@ -58,7 +58,7 @@ def solve_home(q: NestQuestion) -> NestSolution:
     bound = min(key[0], search.apart, inf if search.exact else search.least)
     pruned = {"bound of the spatial vector": search.number - search.tried}
     notes = (search.note, "every tile" if search.exact else "tiles from a list; bound over tiles of any size")
-    gap = key[0] / bound - 1.0 if bound else 0.0
+    gap = gap_of(key[0], bound)
     ties = search.exact and search.apart == inf
     sheet = NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes, ties=ties)
     return NestSolution(mapping, cost, sheet)
