@@ -27,7 +27,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, Ints, Order, check, in_flight, order, waves, weave
+from rackmodel.arrays import Ints
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, Order, check, in_flight, order, waves, weave
 from rackmodel.model.schedules import SPLIT
 
 Array = NDArray[np.float64]

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.collectives import collective, mesh_collective
 from rackmodel.cost.network.streams import stream
 from rackmodel.cost.network.topologies import TABLE, hop_count, hop_parts, ring_hop_count, topology_of
-from rackmodel.cost.network.topologies.base import Indices, Parts, Topology
+from rackmodel.cost.network.topologies.base import Parts, Topology
 from rackmodel.inputs.schema import literals, options
 from rackmodel.model.architecture import Architecture, Network
 from rackmodel.model.placement import Mesh
@@ -67,7 +68,7 @@ class Star(Topology):
 
     name = "star"
 
-    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """To the middle and out again."""
         return 2 - (np.minimum(a, b) == 0)
 

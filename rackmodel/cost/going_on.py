@@ -9,13 +9,14 @@ collectives, such as vLLM's FI_ALLREDUCE_FUSION_MAX_SIZE_MB.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from rackmodel.arrays import Array, Bools, Ints
 
 MostSummed = tuple[tuple[int, float], ...]
 """Members of an all-reduce, and bytes of its largest message that goes on."""
 
 
-def within(most: MostSummed, members: NDArray[np.int64], volume: NDArray[np.float64]) -> NDArray[np.bool_]:
+def within(most: MostSummed, members: Ints, volume: Array) -> Bools:
     """[n] whether all-reduces of `members` [n] and `volume` [n] bytes go on."""
     found = np.zeros(np.broadcast_shapes(np.shape(members), np.shape(volume)), dtype=bool)
     for count, size in most:

@@ -13,10 +13,11 @@ from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from rackmodel.arrays import Array
 
 Component = Literal["compute", "memory", "network", "static"]
-Figure = float | NDArray[np.float64]
+Figure = float | Array
 KEYS = ("phase", "einsum", "tensor", "level", "component", "action")
 FIGURES = ("amount", "joules", "seconds", "exposed_seconds")
 COLUMNS = ("phase", "einsum", "tensor", "level", "component", "action", "amount", "unit", "joules", "seconds", "exposed_seconds")

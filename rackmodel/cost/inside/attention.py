@@ -29,11 +29,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
-
-Array = NDArray[np.float64]
 
 FEW = 8  # new tokens of a sequence up to which a library runs its kernel for one
 KEYS = 128  # keys that a block takes at once
@@ -78,7 +76,7 @@ class AttentionSizes:
     ranks: Array
     parts: Array
 
-    def only(self, which: NDArray[np.bool_]) -> AttentionSizes:
+    def only(self, which: Bools) -> AttentionSizes:
         """Some of the calls."""
         return AttentionSizes(**{one.name: getattr(self, one.name)[which] for one in fields(self)})
 
@@ -93,7 +91,7 @@ class AttentionSizes:
         return self.queries * self.ranks
 
     @property
-    def windowed(self) -> NDArray[np.bool_]:
+    def windowed(self) -> Bools:
         """[n] whether a window hides keys."""
         return self.keys < self.causal - 1
 
@@ -269,6 +267,6 @@ def _together(work: Array, memory: Array, power: float) -> Array:
 # -- either -----------------------------------------------------------------------------------------------------------------------
 
 
-def few_tokens(sizes: AttentionSizes) -> NDArray[np.bool_]:
+def few_tokens(sizes: AttentionSizes) -> Bools:
     """[n] whether a library takes its kernel for few new tokens."""
     return np.asarray((sizes.queries <= FEW) & ((sizes.queries == 1) | (sizes.context > sizes.queries)))

@@ -15,8 +15,8 @@ from math import prod
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.attention import (
     AttentionDevice,
     AttentionSizes,
@@ -31,7 +31,6 @@ from rackmodel.errors import InputError
 from rackmodel.model.attention import AttentionKernel, DecodeAttention, PrefillAttention, TrainingAttention
 from rackmodel.model.resources import Compute, Kernels, width
 
-Array = NDArray[np.float64]
 Facts = TypeVar("Facts", DecodeAttention, PrefillAttention, TrainingAttention)
 
 

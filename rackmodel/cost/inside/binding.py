@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.roofline import Row
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.inside.experts import RESULT_BYTES, ExpertDevice, compute_part, expert_device, laid_rows, moving_seconds, narrowed
 from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.products import together
@@ -25,8 +25,6 @@ from rackmodel.cost.inside.vectors import beyond
 from rackmodel.cost.program.tasks import Degrees, LocalOp, excess
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import width
-
-Array = NDArray[np.float64]
 
 PRODUCTS_OF_A_CALL = 3
 DEALT = "dealt:"
@@ -149,7 +147,7 @@ def _charged(product: ExpertProduct, kernel: _Kernel, row: Row, hit_bytes: Array
     return Row(row.tensor, row.level, row.component, row.action, *more, seconds, more=row.more)
 
 
-def _exposing(rows: Sequence[Row], computing: NDArray[np.bool_], duration: Array, memory: str) -> list[Row]:
+def _exposing(rows: Sequence[Row], computing: Bools, duration: Array, memory: str) -> list[Row]:
     """The same with the duration exposed: by the compute, or by the memory's rows in proportion."""
     of_compute = [row.component == "compute" for row in rows]
     of_memory = [row.component == "memory" and row.level == memory for row in rows]

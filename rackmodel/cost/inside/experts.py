@@ -31,16 +31,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.products import looped_rate, together
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad
 from rackmodel.cost.inside.vectors import beyond
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import width
-
-Array = NDArray[np.float64]
 
 COLUMNS = (32, 64, 128, 256)
 MOST_IN_A_TILE = 128 * 256

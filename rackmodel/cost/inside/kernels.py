@@ -19,8 +19,8 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.attention import by_head, few_tokens
 from rackmodel.cost.inside.attention_calls import (
@@ -49,7 +49,6 @@ from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import BusyKind, Kernels, Products, width
 from rackmodel.model.vector import VectorKernel
 
-Array = NDArray[np.float64]
 NAMED_HEAD = 128.0
 """Head size for which parts state the rates of named attention kernels."""
 WIDE_BYTES = 2.0
@@ -308,7 +307,7 @@ def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n
 
 
 def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
-    """Indices of a contraction by role (batch, m, n, k); None where it is no matrix product: nothing is summed, or no side is free.
+    """Ints of a contraction by role (batch, m, n, k); None where it is no matrix product: nothing is summed, or no side is free.
 
     batch: in both operands and the result · m: left and result · n: right and result · k: summed.
     """

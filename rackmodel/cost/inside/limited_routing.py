@@ -21,7 +21,8 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from rackmodel.arrays import Array
+
 Wanted = NDArray[np.int64]
 """[tokens, chosen] experts that each token wants, all different."""
 

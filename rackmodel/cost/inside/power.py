@@ -24,15 +24,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import Busy, Kernels
-
-Array = NDArray[np.float64]
-
 
 BUSY = "busy"
 """Action of the row that says what a kernel draws."""

@@ -24,13 +24,11 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.model.dispatch import blocks_of, lacking, picked
 from rackmodel.model.grouped import Grouped
 from rackmodel.model.resources import EagerLaunch, Products
-
-Array = NDArray[np.float64]
 
 TILES = ((64, 64), (64, 128), (128, 64), (128, 128), (128, 256), (256, 128))
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -64,7 +62,7 @@ def compute_seconds(facts: Products, device: Device, batch: Any, m: Any, n: Any,
     return _fastest(facts, device, each)[again].reshape(shape)
 
 
-def _distinct(sizes: Array) -> tuple[Array, NDArray[np.int64]]:
+def _distinct(sizes: Array) -> tuple[Array, Ints]:
     """([4, distinct] each of some sizes once, which of them each is). (np.unique of an axis compares bytes, several times as slow.)"""
     order, again = np.lexsort(sizes), np.empty(sizes.shape[1], dtype=np.int64)
     lined_up = sizes[:, order]

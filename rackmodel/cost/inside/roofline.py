@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.ledger import Component
 from rackmodel.cost.program.tasks import Degrees, LocalOp
 from rackmodel.model.architecture import Architecture, Ports
 
-Array = NDArray[np.float64]
 ALIKE = 1e-12  # rounding of sizes that divide
 
 
@@ -86,7 +85,7 @@ class Row:
             self.more,
         )
 
-    def pick(self, which: NDArray[np.int64]) -> Row:
+    def pick(self, which: Ints) -> Row:
         """The same for some meshes."""
         amount, joules = picked(self.amount, which), picked(self.joules, which)
         seconds, exposed = picked(self.seconds, which), picked(self.exposed, which)
@@ -94,7 +93,7 @@ class Row:
         return Row(*same, amount, self.unit, joules, seconds, exposed, picked(self.more, which))
 
 
-def picked(figure: Any, which: NDArray[np.int64] | slice) -> Any:
+def picked(figure: Any, which: Ints | slice) -> Any:
     """A figure of some meshes: one for each, or one for all."""
     return figure[which] if isinstance(figure, np.ndarray) and figure.size > 1 else figure
 

@@ -25,11 +25,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.limited_routing import Wanted, dealt_out, in_turn, limited, stand_in
-
-Array = NDArray[np.float64]
 
 ROWS = (16, 32, 64, 128)
 """Rows of a block that kernels choose from."""

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.model.vector import VectorKernel
-
-Array = NDArray[np.float64]
 
 EDGE = 4  # how sharply bytes beyond the cache go to memory
 SHARP = 8

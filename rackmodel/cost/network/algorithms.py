@@ -40,7 +40,8 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.cost.network.fabric import Fabric, Indices
+from rackmodel.arrays import Ints
+from rackmodel.cost.network.fabric import Fabric
 from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
 from rackmodel.cost.network.placed import Crossings, Placed
 from rackmodel.cost.network.topologies import hop_count, topology_of
@@ -49,7 +50,7 @@ from rackmodel.model.architecture import Tier
 
 KINDS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "reduce", "halo")
 Extents = tuple[int, ...] | None
-Scatters = Callable[[Indices, int, int], list[Phase]]
+Scatters = Callable[[Ints, int, int], list[Phase]]
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,13 @@ class Algorithm:
 
     kinds: tuple[str, ...]
     regular: bool
-    phases: Callable[[Fabric, Indices, str, Extents], list[Phase]]
+    phases: Callable[[Fabric, Ints, str, Extents], list[Phase]]
 
 
 # -- ring ------------------------------------------------------------------------------------------------------------------
 
 
-def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _ring(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     p = rows.shape[1]
     if kind in _LINES and extents:
         found = _line(fabric, rows, kind, extents) or (_torus(fabric, rows, kind, extents) if kind in _GATHERS else [])
@@ -84,7 +85,7 @@ def _ring(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     return [Placed(here, (here + 1) % p, steps / p, steps, "ring", path=True, crossings=crossings)]
 
 
-def _in_turn(p: int) -> tuple[Indices, Indices]:
+def _in_turn(p: int) -> tuple[Ints, Ints]:
     """From each place to the next."""
     return np.arange(p - 1), np.arange(1, p)
 
@@ -108,7 +109,7 @@ def _all_crossing(extents: tuple[int, ...], index: int) -> Crossings:
 _LINES = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "reduce")
 
 
-def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _line(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1]
     boxes = {index: _box(fabric, _equals(rows, extents, index), index) for index in used if fabric.grid(index)}
@@ -119,7 +120,7 @@ def _line(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
 
 
 def _in_boxes(
-    fabric: Fabric, rows: Indices, kind: str, extents: tuple[int, ...], boxes: dict[int, Indices | None], scatters: Scatters
+    fabric: Fabric, rows: Ints, kind: str, extents: tuple[int, ...], boxes: dict[int, Ints | None], scatters: Scatters
 ) -> list[Phase]:
     """A collective that scatters in boxes of some tiers and in rings over the others; none where there is no box, or members are none.
     scatters: of a box of a tier, of which inner tiers have left 1/held of the message."""
@@ -138,7 +139,7 @@ def _there_and_back(scatters: list[Phase], kind: str) -> list[Phase]:
     return scatters if kind == "reduce_scatter" else scatters[::-1] if kind == "all_gather" else scatters + scatters[::-1]
 
 
-def _box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
+def _box(fabric: Fabric, equals: Ints, index: int) -> Ints | None:
     """[groups, rows, columns] the members as a box of the mesh of tier `index`, alike in every group; None where they are none."""
     grid = fabric.grid(index)
     assert grid is not None
@@ -152,14 +153,14 @@ def _box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
     return equals.reshape(shape) if whole else None
 
 
-def _line_scatters(box: Indices, index: int, held: int) -> list[Phase]:
+def _line_scatters(box: Ints, index: int, held: int) -> list[Phase]:
     """Reduce-scatters along the rows of a box, then along its columns; inner tiers have left 1/held of the message."""
     _, tall, wide = box.shape
     parts = ((box.reshape(-1, wide), held), (box.swapaxes(1, 2).reshape(-1, tall), held * wide))
     return [Lines(index, lines, 1 / share) for lines, share in parts if lines.shape[1] > 1]
 
 
-def _chains(fabric: Fabric, index: int, box: Indices, *, reverse: bool) -> Phase:
+def _chains(fabric: Fabric, index: int, box: Ints, *, reverse: bool) -> Phase:
     """From the first member along its row, and down every column from there; the last word is there after the farthest member's hops."""
     ends = [(part[:, :-1].reshape(len(box), -1), part[:, 1:].reshape(len(box), -1)) for part in (box[:, 0], box)]
     source, target = (np.concatenate(side, axis=1) for side in zip(*ends, strict=True))
@@ -172,7 +173,7 @@ def _chains(fabric: Fabric, index: int, box: Indices, *, reverse: bool) -> Phase
 # -- torus -----------------------------------------------------------------------------------------------------------------
 
 
-def _torus(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _torus(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1 and _is_torus(fabric, index)]
     boxes = {index: _torus_box(fabric, _equals(rows, extents, index), index) for index in used}
@@ -184,11 +185,11 @@ def _is_torus(fabric: Fabric, index: int) -> bool:
     return ways is not None and ways.wraps and topology_of(fabric.tiers[index].network).flows_relay
 
 
-def _torus_box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
+def _torus_box(fabric: Fabric, equals: Ints, index: int) -> Ints | None:
     """[groups, *extents] the members as a box of the torus of tier `index`, alike in every group; None where they are none."""
     ways, place = fabric.ways(index), fabric.positions(index, equals)
     assert ways is not None
-    along: list[Indices] = []
+    along: list[Ints] = []
     for extent in reversed(ways.shape):
         along.insert(0, place % extent)
         place = place // extent
@@ -202,7 +203,7 @@ def _torus_box(fabric: Fabric, equals: Indices, index: int) -> Indices | None:
     return equals.reshape(shape)
 
 
-def _torus_scatters(fabric: Fabric, groups: int, box: Indices, index: int, held: int) -> list[Phase]:
+def _torus_scatters(fabric: Fabric, groups: int, box: Ints, index: int, held: int) -> list[Phase]:
     """Reduce-scatters of D parts at once, each along one dimension in every phase; inner tiers have left 1/held of the message. box: of
     the equals of all groups."""
     tier, extents = fabric.tiers[index], box.shape[1:]
@@ -226,7 +227,7 @@ def _torus_scatters(fabric: Fabric, groups: int, box: Indices, index: int, held:
 # -- links of pairs --------------------------------------------------------------------------------------------------------
 
 
-def _direct(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _direct(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1]
     if not any(_has_pairs(fabric, index) for index in used):
@@ -242,7 +243,7 @@ def _has_pairs(fabric: Fabric, index: int) -> bool:
     return topology_of(fabric.tiers[index].network).pairs
 
 
-def _round_pairs(fabric: Fabric, rows: Indices, kind: str, extents: tuple[int, ...]) -> list[Phase]:
+def _round_pairs(fabric: Fabric, rows: Ints, kind: str, extents: tuple[int, ...]) -> list[Phase]:
     """Rings whose orders in the tiers where pairs have links differ, so that each pair carries as much; none where no tier in use is such,
     nor for a broadcast over several."""
     p, used = rows.shape[1], [index for index, extent in enumerate(extents) if extent > 1]
@@ -266,7 +267,7 @@ def _round_pairs(fabric: Fabric, rows: Indices, kind: str, extents: tuple[int, .
     return [Flows(source, target, load=steps / p, steps=steps, path=True, moves="rings", parts=np.concatenate(parts))]
 
 
-def _passed_on(rows: Indices, kind: str, steps: int) -> Phase:
+def _passed_on(rows: Ints, kind: str, steps: int) -> Phase:
     """Broadcast or reduce over all links of pairs in a tier: the first member and every other hand on as much to each but the first."""
     here, there = np.nonzero(~np.eye(rows.shape[1], dtype=bool))
     ends = rows[:, here[there > 0]], rows[:, there[there > 0]]
@@ -274,7 +275,7 @@ def _passed_on(rows: Indices, kind: str, steps: int) -> Phase:
     return Flows(source, target, 1 / (rows.shape[1] - 1), steps, moves=("passed on", kind))
 
 
-def _to_everyone(rows: Indices, extents: tuple[int, ...], index: int) -> tuple[Indices, Indices]:
+def _to_everyone(rows: Ints, extents: tuple[int, ...], index: int) -> tuple[Ints, Ints]:
     """[groups, p (q - 1)] source and target of what every member sends each of its equals in tier `index`."""
     box = rows.reshape(len(rows), *extents[::-1])
     others = [np.roll(box, -step, axis=len(extents) - index).reshape(rows.shape) for step in range(1, extents[index])]
@@ -284,7 +285,7 @@ def _to_everyone(rows: Indices, extents: tuple[int, ...], index: int) -> tuple[I
 # -- tree ------------------------------------------------------------------------------------------------------------------
 
 
-def _tree(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _tree(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     """The chain in a node and both trees between nodes, pipelined: one phase. Groups that are no whole nodes: a node a member."""
     chain, p = extents[0] if extents else 1, rows.shape[1]
     heads, nodes = rows[:, ::chain], p // chain
@@ -304,7 +305,7 @@ def _tree(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Ph
     return [Placed(source, target, 0.5, 1, ("trees", kind), start_s=(1 + whole) * late, both=whole, once=False)]
 
 
-def _binary_tree(nodes: int, mirror: bool) -> tuple[Indices, Indices, int]:
+def _binary_tree(nodes: int, mirror: bool) -> tuple[Ints, Ints, int]:
     """(children, their parents, root): every node but 0 has the parent with its lowest set bit moved up, or cleared where there is none
     such (NCCL's ncclGetBtree); the mirror counts from the end, or from one further on where nodes are odd."""
     child = np.arange(1, nodes, dtype=np.int64)
@@ -318,7 +319,7 @@ def _binary_tree(nodes: int, mirror: bool) -> tuple[Indices, Indices, int]:
     return nodes - 1 - child, nodes - 1 - parent, nodes - 1
 
 
-def _depth_s(fabric: Fabric, heads: Indices, child: Indices, parent: Indices) -> float:
+def _depth_s(fabric: Fabric, heads: Ints, child: Ints, parent: Ints) -> float:
     """Start-up seconds along the longest path from a node to the root, of the worst group."""
     if not child.size:
         return 0.0
@@ -338,7 +339,7 @@ def _depth_s(fabric: Fabric, heads: Indices, child: Indices, parent: Indices) ->
 # -- halving and doubling --------------------------------------------------------------------------------------------------
 
 
-def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _halving_doubling(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     """Other N than 2^k: the first N − 2^k pairs hand over to one of each first and get the result last; halves are of V there too."""
     p = rows.shape[1]
     extra, rounds = p - (1 << p.bit_length() - 1), range(p.bit_length() - 1)
@@ -353,7 +354,7 @@ def _halving_doubling(fabric: Fabric, rows: Indices, kind: str, extents: Extents
     return [Placed(idle, idle + 1, first, 1, "hand over"), *between, Placed(idle + 1, idle, last, 1, "hand back")]
 
 
-def _halves(places: Indices, j: int, crossings: Crossings | None = None) -> Phase:
+def _halves(places: Ints, j: int, crossings: Crossings | None = None) -> Phase:
     """Round j of halving: all exchange V / 2^(j + 1) with whoever is 2^j further on, or back."""
     near, far = places.reshape(-1, 2, 1 << j).swapaxes(0, 1).reshape(2, -1)
     return Placed(near, far, 0.5 ** (j + 1), 1, ("halves", j), both=True, crossings=crossings)
@@ -362,13 +363,13 @@ def _halves(places: Indices, j: int, crossings: Crossings | None = None) -> Phas
 # -- hierarchies -----------------------------------------------------------------------------------------------------------
 
 
-def _neighbours(p: int, extents: tuple[int, ...], index: int) -> Indices:
+def _neighbours(p: int, extents: tuple[int, ...], index: int) -> Ints:
     """[p] for each member the place of the next of its equals in tier `index`, in a ring."""
     box = np.arange(p).reshape(extents[::-1])
     return np.roll(box, -1, axis=len(extents) - 1 - index).reshape(-1)
 
 
-def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int, *, straight: bool = False) -> Phase:
+def _scatter(fabric: Fabric, rows: Ints, extents: tuple[int, ...], index: int, *, straight: bool = False) -> Phase:
     """Reduce-scatter or all-gather in rings over tier `index`, where pairs have links over all of them (straight: in one step); inner tiers
     have left 1/M of the message."""
     q = extents[index]
@@ -379,7 +380,7 @@ def _scatter(fabric: Fabric, rows: Indices, extents: tuple[int, ...], index: int
     return Placed(np.arange(p), _neighbours(p, extents, index), load, q - 1, ("neighbours", index), crossings=crossings)
 
 
-def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _hierarchical(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     used = [index for index, extent in enumerate(extents) if extent > 1]
     if len(used) < 2:
@@ -389,13 +390,13 @@ def _hierarchical(fabric: Fabric, rows: Indices, kind: str, extents: Extents) ->
     return _there_and_back([_scatter(fabric, rows, extents, index) for index in used], kind)
 
 
-def _equals(rows: Indices, extents: tuple[int, ...], index: int) -> Indices:
+def _equals(rows: Ints, extents: tuple[int, ...], index: int) -> Ints:
     """[groups · p/q, q] the members that differ in tier `index` alone."""
     box = rows.reshape(len(rows), *extents[::-1])
     return np.moveaxis(box, len(extents) - index, -1).reshape(-1, extents[index])
 
 
-def _in_network(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _in_network(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     assert extents is not None
     runs = _switch_runs(fabric, extents)
     if not any(adds for _, adds in runs):
@@ -430,7 +431,7 @@ def _switch_runs(fabric: Fabric, extents: tuple[int, ...]) -> list[tuple[tuple[i
     return runs
 
 
-def _switched(fabric: Fabric, rows: Indices, extents: tuple[int, ...], tiers: tuple[int, ...], *, whole: bool) -> Phase:
+def _switched(fabric: Fabric, rows: Ints, extents: tuple[int, ...], tiers: tuple[int, ...], *, whole: bool) -> Phase:
     """The run's all-reduce (whole) or its reduce-scatter or all-gather, of the 1/M of the message that inner tiers left.
 
     Tiers of one latency and energy above single accelerators are one switch, that of the outermost (node and rack of an NVL72); others
@@ -486,11 +487,11 @@ def doing(kind: str, names: Iterable[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if kind in ALGORITHMS[name].kinds] or ["ring"]
 
 
-def _next(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _next(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     return [Placed(*_in_turn(rows.shape[1]), 1.0, 1, "next", alone=True)]
 
 
-def _far(fabric: Fabric, rows: Indices, kind: str, extents: Extents) -> list[Phase]:
+def _far(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase]:
     return [Placed(np.array([0]), np.array([rows.shape[1] - 1]), 1.0, 1, "far", alone=True)]
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, on_slowest, reading, runs_of
+from rackmodel.arrays import Array, Ints
+from rackmodel.cost.network.fabric import Costs, Fabric, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import exchange_busiest, numbered
 from rackmodel.cost.network.relays import exchange_sharing, met_pairs
 from rackmodel.cost.network.topologies import hop_parts, topology_of
@@ -24,7 +25,7 @@ class ExchangeFigures:
 
     p: int
     hops: Array
-    leaving: tuple[Indices, ...]
+    leaving: tuple[Ints, ...]
     partners: Array
     starts: Array
     steps: Array
@@ -48,7 +49,7 @@ class ExchangeFigures:
         return wire, seconds[0], start[0]
 
 
-def exchange_figures(fabric: Fabric, rows: Indices, weight: Indices) -> ExchangeFigures:
+def exchange_figures(fabric: Fabric, rows: Ints, weight: Ints) -> ExchangeFigures:
     p, tiers = rows.shape[1], fabric.tiers
     common_tier(tiers, rows.min(axis=1), rows.max(axis=1))
     hops, partners, starts = (np.zeros(len(tiers)) for _ in range(3))
@@ -86,7 +87,7 @@ def exchange_figures(fabric: Fabric, rows: Indices, weight: Indices) -> Exchange
     return ExchangeFigures(p, hops, tuple(leaving), partners, starts, steps)
 
 
-def _between_pairs(inside: Indices, child: Indices, count: Indices, children: int) -> Indices:
+def _between_pairs(inside: Ints, child: Ints, count: Ints, children: int) -> Ints:
     """`ExchangeFigures.leaving` of children whose pairs have links of their own: [3, n] of distinct pairs. inside: [runs] number of the
     (group, instance) that a run of `count` members of one child belongs to, ascending."""
     found = []
@@ -99,7 +100,7 @@ def _between_pairs(inside: Indices, child: Indices, count: Indices, children: in
     return np.unique(np.stack(sums), axis=1)
 
 
-def _beside(rows: Indices, outer: Tier, row: Indices, child: Indices, below: int) -> Indices:
+def _beside(rows: Ints, outer: Tier, row: Ints, child: Ints, below: int) -> Ints:
     """Members of a group in the instance of tier `outer` that holds a child. rows: [groups, p] · row: the group · child: of `below`
     accelerators, numbered through all instances."""
     size = outer.below * outer.children
@@ -108,9 +109,7 @@ def _beside(rows: Indices, outer: Tier, row: Indices, child: Indices, below: int
     return np.asarray(count[np.searchsorted(runs, row * reach + child * below // size)])
 
 
-def _pair_hops(
-    fabric: Fabric, index: int, inside: Indices, child: Indices, count: Indices, others: Indices, weight: Indices
-) -> tuple[float, float]:
+def _pair_hops(fabric: Fabric, index: int, inside: Ints, child: Ints, count: Ints, others: Ints, weight: Ints) -> tuple[float, float]:
     """Traversals of one unit between every ordered pair of members that tier `index` joins, and the most of one pair.
 
     inside: [runs] number of the (group, instance) a run of `count` members of one child belongs to, ascending · others: members of

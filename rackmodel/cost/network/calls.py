@@ -15,12 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.going_on import within
 from rackmodel.errors import InputError
 from rackmodel.model.calls import KNOWN_EXCHANGES, KNOWN_LIBRARIES, Calls, CallTimes, GoingOn, LibraryCall
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode, ExpertExchange
 
-Array = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
 FALLBACK = "nccl"
@@ -36,7 +36,7 @@ class CallLines:
 
     slope: Array
     start: Array
-    known: NDArray[np.bool_]
+    known: Bools
 
     def seconds(self, volume: Array) -> Array:
         """[n] seconds."""

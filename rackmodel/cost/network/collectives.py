@@ -16,9 +16,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
 from rackmodel.cost.network.all_to_alls import ExchangeFigures
-from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, digest, fabric_of
+from rackmodel.cost.network.fabric import Costs, Fabric, digest, fabric_of
 from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, sample
 from rackmodel.cost.network.link_groups import Flows, PhaseTraffic, measure, priced_together
 from rackmodel.cost.network.placed import Groups
@@ -83,7 +84,7 @@ class LinkTable:
     joules_per_byte: Array
     seconds_per_byte: Array
     latency_s: Array
-    offered: NDArray[np.bool_]
+    offered: Bools
 
     def total(self, volume: ArrayLike) -> Array:
         """[D] seconds for messages of `volume` ([D] or one) bytes; an empty message costs nothing."""
@@ -104,7 +105,7 @@ class Choice:
 # -- the public calls ------------------------------------------------------------------------------------------------------
 
 
-def collective(architecture: Architecture, members: Indices, kind: str, algorithm: str = "ring") -> LinkUse:
+def collective(architecture: Architecture, members: Ints, kind: str, algorithm: str = "ring") -> LinkUse:
     """Cost of `kind` over concurrent groups. members: [groups, p] accelerators, each row in ring order (ascending is best).
 
     kind and its message V, bytes a member: all_gather (gathered size), reduce_scatter and all_to_all (size held before),
@@ -210,7 +211,7 @@ def far_send_table(
     return send_table(architecture, degrees, strides, stages, stage_stride, far=True)
 
 
-def send(architecture: Architecture, members_from: Indices, members_to: Indices) -> LinkUse:
+def send(architecture: Architecture, members_from: Ints, members_to: Ints) -> LinkUse:
     """Pairs at once, each sending V bytes from members_from[i] to members_to[i] ([n]); a pair of one accelerator is free.
 
     One transfer has one path, so both hop readings agree: T = V / bandwidth + latency of the slowest pair.
@@ -246,14 +247,14 @@ def _required(fabric: Fabric, found: Costs | None, kind: str, algorithm: str) ->
     return use_of(fabric, found)
 
 
-def _own(axes: Sequence[str], group_axes: Sequence[str]) -> NDArray[np.bool_]:
+def _own(axes: Sequence[str], group_axes: Sequence[str]) -> Bools:
     for name in group_axes:
         if name not in axes:
             raise InputError(f"the mesh has no axis '{name}'", known=axes, given=name)
     return np.array([name in group_axes for name in axes], dtype=bool)
 
 
-def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Indices, Indices]:
+def _meshes(degrees: ArrayLike, strides: ArrayLike) -> tuple[Ints, Ints]:
     both = np.asarray(degrees, dtype=np.int64), np.asarray(strides, dtype=np.int64)
     if both[0].ndim != 2 or both[0].shape != both[1].shape:
         raise InputError(f"degrees and strides must be [meshes, axes] alike, not {both[0].shape} and {both[1].shape}")
@@ -306,7 +307,7 @@ def _measured(fabric: Fabric, many: Sequence[Groups], kind: str, algorithm: str)
     return [tuple(figures[id(phase)] for phase in each) if some else (_nothing(fabric),) for each, some in zip(phases, wide, strict=True)]
 
 
-def _priced(fabric: Fabric, found: Sequence[Measured], of: Indices, copies: Array, count: Array, kind: str) -> Costs:
+def _priced(fabric: Fabric, found: Sequence[Measured], of: Ints, copies: Array, count: Array, kind: str) -> Costs:
     """[tiers, n] costs of phases one after another, and of the call (none for a send). of: [n] which of those that were `found` a column
     has, -1 = none · copies: [tiers, n] · count: [n]."""
     wire, slope, start = (np.zeros(copies.shape) for _ in range(3))
@@ -338,7 +339,7 @@ def _priced_once(fabric: Fabric, found: Measured, copies: Array, count: float, k
     return _priced(fabric, [found], np.zeros(1, dtype=np.int64), copies[:, None], np.array([count], dtype=float), kind)
 
 
-def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
+def _table(fabric: Fabric, degrees: Ints, strides: Ints, own: Bools, kind: str, algorithm: str) -> LinkTable:
     """The table of some meshes; of few it is remembered."""
     if degrees.size > MOST_KEPT:
         return _made(fabric, degrees, strides, own, kind, algorithm)
@@ -346,7 +347,7 @@ def _table(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.b
     return fabric.remember(key, lambda: _made(fabric, degrees, strides, own, kind, algorithm))
 
 
-def _made(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str, algorithm: str) -> LinkTable:
+def _made(fabric: Fabric, degrees: Ints, strides: Ints, own: Bools, kind: str, algorithm: str) -> LinkTable:
     """Every mesh as a group that stands for all, or as a few; what depends on the group alone is measured once and remembered."""
     groups = _groups_of(fabric, degrees, strides, own, kind)
     found = _measured_once(fabric, groups.distinct, kind, algorithm)
@@ -375,7 +376,7 @@ class _Regular:
         rows = fabric.measure_once(("rows", self.of), lambda: self._rows(fabric))
         return Groups(rows, np.ones(1, dtype=np.int64), self.extents, self.of)
 
-    def _rows(self, fabric: Fabric) -> Indices:
+    def _rows(self, fabric: Fabric) -> Ints:
         if self.placed is None:
             return canonical(fabric, self.extents)
         half = len(self.placed) // 2
@@ -389,12 +390,12 @@ class _Groups:
     [D]."""
 
     distinct: list[_Regular | Sample]
-    of: Indices
+    of: Ints
     copies: Array
     count: Array
 
 
-def _groups_of(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> _Groups:
+def _groups_of(fabric: Fabric, degrees: Ints, strides: Ints, own: Bools, kind: str) -> _Groups:
     """What all collectives on some meshes share, but that all-to-alls may meet others. Of few meshes it is remembered."""
     if degrees.size > MOST_KEPT:
         return _grouped(fabric, degrees, strides, own, kind)
@@ -402,7 +403,7 @@ def _groups_of(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[
     return fabric.measure_once(key, lambda: _grouped(fabric, degrees, strides, own, kind))
 
 
-def _grouped(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np.bool_], kind: str) -> _Groups:
+def _grouped(fabric: Fabric, degrees: Ints, strides: Ints, own: Bools, kind: str) -> _Groups:
     like = likeness(fabric, degrees, strides, own, kind)
     distinct, of = list[_Regular | Sample](), np.full(len(degrees), -1)
     copies, count = like.copies.astype(float), like.count.astype(float)
@@ -419,13 +420,13 @@ def _grouped(fabric: Fabric, degrees: Indices, strides: Indices, own: NDArray[np
     return _Groups(distinct, of, copies, count)
 
 
-def _placed(degrees: Indices, strides: Indices) -> Indices:
+def _placed(degrees: Ints, strides: Ints) -> Ints:
     """[D, degrees and strides] of a group's axes: 1 and 1 of those of one rank."""
     wide = degrees > 1
     return np.concatenate([np.where(wide, degrees, 1), np.where(wide, strides, 1)], axis=1)
 
 
-def _merged(degrees: Indices, strides: Indices, own: NDArray[np.bool_]) -> Iterator[tuple[Merged, Indices]]:
+def _merged(degrees: Ints, strides: Ints, own: Bools) -> Iterator[tuple[Merged, Ints]]:
     """Each distinct merged mesh, and which of the meshes come to it."""
     if len(degrees):
         parts = merged(degrees, strides, own)
@@ -434,7 +435,7 @@ def _merged(degrees: Indices, strides: Indices, own: NDArray[np.bool_]) -> Itera
             yield (degree, stride, mine), same
 
 
-def _same(keys: Indices, among: NDArray[np.bool_]) -> list[Indices]:
+def _same(keys: Ints, among: Bools) -> list[Ints]:
     """The columns of each distinct key, among some."""
     chosen = np.flatnonzero(among)
     if len(chosen) <= 1:

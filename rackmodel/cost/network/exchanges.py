@@ -16,11 +16,9 @@ from math import comb
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

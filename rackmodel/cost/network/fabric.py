@@ -10,16 +10,14 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.network.mesh_links import Grid
 from rackmodel.cost.network.relays import Ways
 from rackmodel.cost.network.topologies import topology_of
 from rackmodel.cost.network.topology import tier_offsets
 from rackmodel.model.architecture import Architecture, Tier
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Costs = tuple[Array, Array, Array]  # [tiers, n] wire bytes a byte, seconds a byte, start-up seconds
 Found = TypeVar("Found")
 
@@ -34,7 +32,7 @@ class Fabric:
     known: dict[Any, Any] = field(default_factory=dict)
     measured: dict[Any, Any] = field(default_factory=dict)
 
-    def positions(self, index: int, accelerator: Indices) -> Indices:
+    def positions(self, index: int, accelerator: Ints) -> Ints:
         """Child position in tier `index` of the child that holds each accelerator."""
         tier = self.tiers[index]
         return np.asarray(accelerator // tier.below % tier.children + self.offsets[index])
@@ -124,7 +122,7 @@ def fabric_of(architecture: Architecture) -> Fabric:
     return known[1]
 
 
-def digest(array: Indices) -> tuple[tuple[int, ...], bytes]:
+def digest(array: Ints) -> tuple[tuple[int, ...], bytes]:
     """A key for an array's contents."""
     return array.shape, blake2b(array.tobytes(), digest_size=16).digest()
 
@@ -145,17 +143,17 @@ def on_slowest(slope: Array, start_s: Array) -> tuple[Array, Array]:
     return np.where(here, slope, 0.0), np.where(here, start_s[:, None], 0.0)
 
 
-def most_of(keys: Indices) -> int:
+def most_of(keys: Ints) -> int:
     """How often the key comes that comes most often."""
     return int(np.bincount(keys).max() if _close(keys) else runs_of(keys)[1].max())
 
 
-def _close(keys: Indices) -> bool:
+def _close(keys: Ints) -> bool:
     """Whether keys lie so close that it is quicker to count all up to the last than to sort them."""
     return bool(keys.max() < 4 * len(keys))
 
 
-def runs_of(keys: Indices, weight: Indices | None = None) -> tuple[Indices, Indices]:
+def runs_of(keys: Ints, weight: Ints | None = None) -> tuple[Ints, Ints]:
     """(distinct keys, ascending; how often each comes, or its weight). A stable sort costs next to nothing on keys that ascend."""
     if weight is None and _close(keys):
         counts = np.bincount(keys)

@@ -27,7 +27,8 @@ from math import gcd, isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.network.fabric import Array, Fabric, Indices, digest
+from rackmodel.arrays import Array, Ints
+from rackmodel.cost.network.fabric import Fabric, digest
 from rackmodel.cost.network.placed import Groups
 from rackmodel.cost.network.topologies import topology_of
 from rackmodel.model.placement import Mesh, members
@@ -35,7 +36,7 @@ from rackmodel.model.placement import Mesh, members
 Flags = NDArray[np.bool_]
 
 
-def regular(fabric: Fabric, rows: Indices) -> tuple[int, ...] | None:
+def regular(fabric: Fabric, rows: Ints) -> tuple[int, ...] | None:
     """Children used at each tier, the same for every instance of every group: row.reshape(extents, outermost first) has a tier a
     dimension. None where groups differ, or where a row does not ascend."""
     p, extents, before = rows.shape[1], [], rows.shape[1]
@@ -68,10 +69,10 @@ class Likeness:
     members · alike: whether extents say all (switches), or the own strides matter as well."""
 
     exact: Flags
-    extents: Indices
-    copies: Indices
-    count: Indices
-    p: Indices
+    extents: Ints
+    copies: Ints
+    count: Ints
+    p: Ints
     alike: bool
 
 
@@ -81,7 +82,7 @@ def _meets_others(fabric: Fabric, index: int, kind: str) -> bool:
     return fabric.grid(index) is not None or (relayed and fabric.ways(index) is not None)
 
 
-def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: Flags, kind: str) -> Likeness:
+def likeness(fabric: Fabric, degrees: Ints, strides: Ints, own: Flags, kind: str) -> Likeness:
     """degrees, strides: [D, axes] of meshes with offset 0; own: [axes] whether an axis is in the group; kind: of collective, or send."""
     alike = fabric.uniform
     wide = degrees > 1
@@ -105,7 +106,7 @@ def likeness(fabric: Fabric, degrees: Indices, strides: Indices, own: Flags, kin
     return Likeness(exact, held[1:] // np.maximum(held[:-1], 1), beside[:-1], degrees[:, ~own].prod(axis=1), p, alike)
 
 
-def canonical(fabric: Fabric, extents: Sequence[int]) -> Indices:
+def canonical(fabric: Fabric, extents: Sequence[int]) -> Ints:
     """[1, p] a group with these children at each tier, the first of each."""
     row = np.zeros(1, dtype=np.int64)
     for tier, extent in zip(fabric.tiers, extents, strict=True):
@@ -116,7 +117,7 @@ def canonical(fabric: Fabric, extents: Sequence[int]) -> Indices:
 # -- meshes that do not divide ---------------------------------------------------------------------------------------------
 
 
-def merged(degrees: Indices, strides: Indices, own: Flags) -> tuple[Indices, Indices, Flags]:
+def merged(degrees: Ints, strides: Ints, own: Flags) -> tuple[Ints, Ints, Flags]:
     """([D, axes] degrees, strides, whether in the group) of axes by ascending stride, neighbours merged; what is left over is 1, 1, false.
 
     degrees, strides: [D, axes] · own: [axes]. Rows that come out equal have the same groups.
@@ -145,8 +146,8 @@ class Sample:
     that share a child with each, itself included · count: translates of each · extents: children at each tier, where all are regular ·
     apart: whether no accelerator is in two."""
 
-    rows: Indices
-    weight: Indices
+    rows: Ints
+    weight: Ints
     copies: Array
     count: int
     extents: tuple[int, ...] | None
@@ -162,7 +163,7 @@ class Sample:
         return Groups(self.rows, self.weight, self.extents, self.of, self.apart)
 
     @classmethod
-    def everyone(cls, fabric: Fabric, rows: Indices) -> Sample:
+    def everyone(cls, fabric: Fabric, rows: Ints) -> Sample:
         """Every group for itself."""
         apart = len(np.unique(rows)) == rows.size
         return cls(rows, np.ones(len(rows), dtype=np.int64), np.ones(len(fabric.tiers)), 1, regular(fabric, rows), apart)

@@ -28,10 +28,10 @@ from hashlib import blake2b
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.network.all_to_alls import ExchangeFigures, exchange_figures
-from rackmodel.cost.network.fabric import Array, Costs, Fabric, Indices, most_of, on_slowest, reading, runs_of
+from rackmodel.cost.network.fabric import Costs, Fabric, most_of, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import transfers_busiest
 from rackmodel.cost.network.placed import Groups, Moved, Placed, crossed, moved_together
 from rackmodel.cost.network.relays import transfers_sharing
@@ -46,8 +46,8 @@ class Flows:
     """source, target: [groups, edges], each edge carrying load · V in `steps` steps; the rest as of Placed · moves: None = nothing short
     tells the ends apart · parts: [edges] of the load that each carries (told apart by `moves`); None = all of it."""
 
-    source: Indices
-    target: Indices
+    source: Ints
+    target: Ints
     load: float
     steps: int
     path: bool = False
@@ -62,7 +62,7 @@ class Passes:
     """Members' links into switches that add and copy: (tier, [groups, n] who sends load · V, traversals of each) of every tier at once.
     A pass of one link is half a traversal."""
 
-    tiers: tuple[tuple[int, Indices, float], ...]
+    tiers: tuple[tuple[int, Ints, float], ...]
     load: float
     start_s: float
 
@@ -71,7 +71,7 @@ class Passes:
 class Exchange:
     """All-to-all: V / p from every member of a row to every other."""
 
-    rows: Indices
+    rows: Ints
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Lines:
     that the start-up is the longest line's hops."""
 
     tier: int
-    rows: Indices
+    rows: Ints
     load: float
 
 
@@ -108,7 +108,7 @@ class PhaseTraffic:
     shares: Array | None
 
 
-def priced_together(fabric: Fabric, phases: Sequence[PhaseTraffic], which: Indices, copies: Array, count: Array) -> Costs:
+def priced_together(fabric: Fabric, phases: Sequence[PhaseTraffic], which: Ints, copies: Array, count: Array) -> Costs:
     """[slots, tiers, n] costs of the phase in each slot of each column. which: [slots, n] its number, their count = none · of count [n]
     such groups, copies [tiers, n] of them in each child."""
     tiers = range(len(fabric.tiers))
@@ -192,7 +192,7 @@ def _moves(phase: Flows | Placed) -> Hashable:
     return phase.alone, _digest(phase.source), _digest(phase.target)
 
 
-def phased(rows: Indices, phase: Placed) -> Flows:
+def phased(rows: Ints, phase: Placed) -> Flows:
     """The same, flow by flow, of some groups [groups, p]."""
     source, target = rows[:, phase.here], rows[:, phase.there]
     if phase.both:
@@ -200,7 +200,7 @@ def phased(rows: Indices, phase: Placed) -> Flows:
     return Flows(source, target, phase.load, phase.steps, phase.path, phase.start_s, phase.alone, phase.moves)
 
 
-def _digest(part: Indices) -> bytes:
+def _digest(part: Ints) -> bytes:
     """Short for an array."""
     return blake2b(repr(part.shape).encode() + part.tobytes(), digest_size=16).digest()
 
@@ -237,7 +237,7 @@ def _moved(fabric: Fabric, groups: Groups, phase: Flows) -> Moved:
     return hops, flows, own, starts, counts
 
 
-def _most(fabric: Fabric, index: int, phase: Flows, here: NDArray[np.bool_], unit: int, *, apart: bool = False) -> float:
+def _most(fabric: Fabric, index: int, phase: Flows, here: Bools, unit: int, *, apart: bool = False) -> float:
     """Most of the flows `here` over the same links of `unit` accelerators in tier `index`; apart: of one group."""
     if apart and phase.alone:
         return 1.0
@@ -248,7 +248,7 @@ def _most(fabric: Fabric, index: int, phase: Flows, here: NDArray[np.bool_], uni
     return float(max(most_of(place) for place in places))
 
 
-def _places(fabric: Fabric, index: int, source: Indices, target: Indices, unit: int) -> list[Indices]:
+def _places(fabric: Fabric, index: int, source: Ints, target: Ints, unit: int) -> list[Ints]:
     """Of both ends of flows the place whose links they take: the `unit` accelerators there, and where pairs of children have links of their
     own the child at the other end too."""
     tier = fabric.tiers[index]
@@ -258,7 +258,7 @@ def _places(fabric: Fabric, index: int, source: Indices, target: Indices, unit: 
     return [here // unit * tier.children + there // tier.below % tier.children for here, there in ends]
 
 
-def _most_flows(fabric: Fabric, index: int, a: Indices, b: Indices, parts: Array) -> float:
+def _most_flows(fabric: Fabric, index: int, a: Ints, b: Ints, parts: Array) -> float:
     """Flows at the busiest child of a tier, or pair of children, or where they relay on the busiest links. parts: [edges] of a flow that
     each is."""
     tier, grid = fabric.tiers[index], fabric.grid(index)
@@ -288,7 +288,7 @@ def _lines(fabric: Fabric, phase: Lines) -> PhaseTraffic:
     return PhaseTraffic(phase.load * (p - 1) / p, hops, flows, np.ones_like(hops), np.ones_like(hops), 1, np.zeros_like(hops), start, None)
 
 
-def _fewest(fabric: Fabric, index: int, groups: Groups, here: NDArray[np.bool_], phase: Flows) -> int:
+def _fewest(fabric: Fabric, index: int, groups: Groups, here: Bools, phase: Flows) -> int:
     """Fewest members of its own group beside an end of an edge that is `here`, in a child of tier `index`."""
     below = fabric.tiers[index].below
     reach, runs, count = fabric.measure_once(("members", groups.of, index), lambda: _members(groups.rows // below))
@@ -297,13 +297,13 @@ def _fewest(fabric: Fabric, index: int, groups: Groups, here: NDArray[np.bool_],
     return int(min(count[end].min() for end in ends))
 
 
-def _members(child: Indices) -> tuple[int, Indices, Indices]:
+def _members(child: Ints) -> tuple[int, Ints, Ints]:
     """(children of a group at most, key of each child of each group with a member, members there). child: [groups, p] of every member."""
     reach = int(child.max()) + 1
     return reach, *runs_of((np.arange(len(child))[:, None] * reach + child).reshape(-1))
 
 
-def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> PhaseTraffic:
+def _passes(fabric: Fabric, weight: Ints, phase: Passes) -> PhaseTraffic:
     hops, flows, efficiency, own = (kind(len(fabric.tiers)) for kind in (np.zeros, np.zeros, np.ones, np.ones))
     for index, sources, traversals in phase.tiers:
         tier = fabric.tiers[index]
@@ -315,7 +315,7 @@ def _passes(fabric: Fabric, weight: Indices, phase: Passes) -> PhaseTraffic:
     return PhaseTraffic(phase.load, hops, flows, own, efficiency, 1, np.zeros_like(hops), phase.start_s, None)
 
 
-def _shares(counts: Indices) -> Array:
+def _shares(counts: Ints) -> Array:
     """Distinct rows of [groups, tiers] counts as shares of their sums, in sorted order, so that the order of the groups does not matter."""
     key = np.zeros(counts.shape[0], dtype=np.int64)
     for column in counts.T:

@@ -17,10 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from rackmodel.arrays import Array, Ints
 
 
 @dataclass(frozen=True)
@@ -35,9 +33,9 @@ class Grid:
 class Spans:
     """What runs straight: along line `line` from place `start` to place `end`, `weight` messages."""
 
-    line: Indices
-    start: Indices
-    end: Indices
+    line: Ints
+    start: Ints
+    end: Ints
     weight: Array
 
     def busiest(self, length: int) -> float:
@@ -53,14 +51,14 @@ class Spans:
         return most
 
 
-def transfers_busiest(grid: Grid, instance: Indices, source: Indices, target: Indices, weight: Array) -> float:
+def transfers_busiest(grid: Grid, instance: Ints, source: Ints, target: Ints, weight: Array) -> float:
     """Most messages on one directed link when weight[i] of them go from place source[i] to target[i] of a mesh, all at once."""
     (r, c), (down, right) = np.divmod(source, grid.columns), np.divmod(target, grid.columns)
     along = Spans(instance * grid.rows + r, c, right, weight).busiest(grid.columns)
     return max(along, Spans(instance * grid.columns + right, r, down, weight).busiest(grid.rows))
 
 
-def exchange_busiest(grid: Grid, owner: Indices, instance: Indices, place: Indices, count: Indices) -> float:
+def exchange_busiest(grid: Grid, owner: Ints, instance: Ints, place: Ints, count: Ints) -> float:
     """Most messages on one directed link when every member of a group in a mesh sends one to every other.
 
     owner: [n] group and mesh, as one number, of `count` members at `place` of mesh `instance`.
@@ -70,7 +68,7 @@ def exchange_busiest(grid: Grid, owner: Indices, instance: Indices, place: Indic
     return max(along, _crossing(owner, instance * grid.columns + c, r, count).busiest(grid.rows))
 
 
-def numbered(keys: Indices) -> tuple[Indices, Indices]:
+def numbered(keys: Ints) -> tuple[Ints, Ints]:
     """(distinct keys, ascending; which of them each is). Keys that ascend need no sort."""
     if not np.any(keys[1:] < keys[:-1]):
         new = np.concatenate([[True], keys[1:] > keys[:-1]])[: len(keys)]
@@ -83,7 +81,7 @@ def numbered(keys: Indices) -> tuple[Indices, Indices]:
     return ranked[new], which
 
 
-def _crossing(owner: Indices, line: Indices, place: Indices, count: Indices) -> Spans:
+def _crossing(owner: Ints, line: Ints, place: Ints, count: Ints) -> Spans:
     """Messages over each gap between neighbouring places of a group, on each of its lines: members of the line on one side times
     members of the group on the other, either way."""
     group = numbered(owner)[1]
@@ -118,7 +116,7 @@ class SpanningTree:
     farthest: float
 
 
-def trees(grid: Grid, unit: Indices, instance: Indices, place: Indices) -> SpanningTree:
+def trees(grid: Grid, unit: Ints, instance: Ints, place: Ints) -> SpanningTree:
     """Every unit from the edge to every child that needs it: unit[i] at `place` of mesh `instance` (each pair once)."""
     r, c = np.divmod(place, grid.columns)
     owner = numbered(unit * (int(instance.max()) + 1) + instance)[1]
@@ -150,11 +148,11 @@ def trees(grid: Grid, unit: Indices, instance: Indices, place: Indices) -> Spann
     return SpanningTree(float(np.minimum(by_rows, by_columns).sum()), busiest, float(hops.max()))
 
 
-def _sums(owner: Indices, figure: Indices) -> Indices:
+def _sums(owner: Ints, figure: Ints) -> Ints:
     return np.bincount(owner, figure).astype(np.int64)
 
 
-def _spans(*parts: tuple[Indices, Indices, Indices]) -> Spans:
+def _spans(*parts: tuple[Ints, Ints, Ints]) -> Spans:
     line, start, end = (np.concatenate(side) for side in zip(*parts, strict=True))
     return Spans(line, start, end, np.ones(len(line)))
 
@@ -163,13 +161,13 @@ def _spans(*parts: tuple[Indices, Indices, Indices]) -> Spans:
 class _Held:
     """The lines (columns or rows) that each unit is needed on, ascending, and the first and last place on each: [lines]."""
 
-    owner: Indices
-    line: Indices
-    low: Indices
-    high: Indices
+    owner: Ints
+    line: Ints
+    low: Ints
+    high: Ints
 
     @classmethod
-    def of(cls, owner: Indices, line: Indices, place: Indices, reach: int) -> _Held:
+    def of(cls, owner: Ints, line: Ints, place: Ints, reach: int) -> _Held:
         key = owner * reach + line
         order = np.argsort(key, kind="stable")
         first = np.flatnonzero(np.diff(key[order], prepend=-1))
@@ -177,21 +175,21 @@ class _Held:
         return cls(*found, np.minimum.reduceat(place[order], first), np.maximum.reduceat(place[order], first))
 
     @cached_property
-    def first(self) -> Indices:
+    def first(self) -> Ints:
         """[units] where the lines of each begin."""
         return np.flatnonzero(np.diff(self.owner, prepend=-1))
 
     @property
-    def ends(self) -> tuple[Indices, Indices]:
+    def ends(self) -> tuple[Ints, Ints]:
         """[units] first and last line of each."""
         return self.line[self.first], self.line[np.append(self.first[1:], len(self.line)) - 1]
 
-    def through(self, place: Indices) -> tuple[Indices, Indices]:
+    def through(self, place: Ints) -> tuple[Ints, Ints]:
         """First and last place of each line, with the unit's own `place` [units] between them."""
         mine = place[self.owner]
         return np.minimum(self.low, mine), np.maximum(self.high, mine)
 
-    def spread(self, mesh: Indices, reach: int) -> Indices:
+    def spread(self, mesh: Ints, reach: int) -> Ints:
         """[units] one line of each; units of a mesh with as many lines between the same ends take them evenly, one alone the middle."""
         (low, high), wide = self.ends, np.bincount(self.owner)
         like = numbered(((mesh * reach + low) * reach + high) * (reach + 1) + wide)[1]

@@ -15,11 +15,12 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.network.fabric import Array, Fabric, Indices
+from rackmodel.arrays import Array, Ints
+from rackmodel.cost.network.fabric import Fabric
 from rackmodel.cost.network.mesh_links import numbered
 from rackmodel.cost.network.topology import common_tier
 
-Moved = tuple[Array, Array, Array, Array, Indices]
+Moved = tuple[Array, Array, Array, Array, Ints]
 """[tiers] hops, flows, own and start-up, [groups, tiers] transfers of a phase, as `link_groups.PhaseTraffic` has them."""
 
 Crossings = tuple[tuple[int, int], ...]
@@ -33,8 +34,8 @@ class Groups:
     """rows: [groups, p] members · weight: [groups] how many each stands for · extents: children at each tier of each, where all are
     regular · of: what tells them apart from others · apart: whether no accelerator is in two."""
 
-    rows: Indices
-    weight: Indices
+    rows: Ints
+    weight: Ints
     extents: tuple[int, ...] | None
     of: Hashable
     apart: bool = True
@@ -50,8 +51,8 @@ class Placed:
     each tier (`crossed`), None = it is not known.
     """
 
-    here: Indices
-    there: Indices
+    here: Ints
+    there: Ints
     load: float
     steps: int
     moves: Hashable
@@ -108,10 +109,10 @@ class _Cells:
     begin · child: [cells] where it lies, of `reach` children · held: [cells] members · shared: whether cells of one of the distinct groups
     lie under the same child."""
 
-    of: Indices
-    begin: Indices
-    child: Indices
-    held: Indices
+    of: Ints
+    begin: Ints
+    child: Ints
+    held: Ints
     reach: int
     shared: bool
 
@@ -120,16 +121,16 @@ class _Members:
     """Members of distinct groups, one after another. all: [members] accelerators · begin: [distinct groups] where those of each begin ·
     owner: [members] number of the group · owners: [distinct groups + 1] of the first group of each."""
 
-    def __init__(self, distinct: Sequence[Indices]) -> None:
+    def __init__(self, distinct: Sequence[Ints]) -> None:
         self.numbers = {id(rows): number for number, rows in enumerate(distinct)}
         count, size = np.array([rows.shape for rows in distinct]).T
         self.all = np.concatenate([rows.reshape(-1) for rows in distinct])
         self.begin = np.cumsum(count * size) - count * size
         self.owner, self.owners = np.repeat(np.arange(count.sum()), np.repeat(size, count)), np.cumsum([0, *count])
-        self._within: dict[int, Indices] = {}
+        self._within: dict[int, Ints] = {}
         self._cells: dict[int, _Cells] = {}
 
-    def within(self, size: int) -> Indices:
+    def within(self, size: int) -> Ints:
         """[members] the child of `size` accelerators that each is in."""
         if size not in self._within:
             self._within[size] = self.all // size
@@ -153,19 +154,19 @@ class _Sent:
     all lanes] members · ends: how many leave each, and where that is not the same how many enter it · child: the same, or None where no
     two cells of a lane lie under one child: number of the child, of `reach` a lane."""
 
-    first: Indices
-    held: Indices
-    ends: list[Indices]
-    child: Indices | None = None
+    first: Ints
+    held: Ints
+    ends: list[Ints]
+    child: Ints | None = None
     reach: int = 1
 
     @property
-    def of_cell(self) -> Indices:
+    def of_cell(self) -> Ints:
         """[lanes] most that leave a cell, or enter it."""
         return np.asarray(np.max([np.maximum.reduceat(each, self.first) for each in self.ends], axis=0))
 
     @property
-    def of_child(self) -> Array | Indices:
+    def of_child(self) -> Array | Ints:
         """[lanes] most that leave a child, or enter it."""
         if self.child is None:
             return self.of_cell
@@ -173,7 +174,7 @@ class _Sent:
         return np.asarray(np.max(under, axis=(0, 2)))
 
     @property
-    def fewest(self) -> Indices:
+    def fewest(self) -> Ints:
         """[lanes] fewest members of a cell that some leave or enter; of a lane without flows whatever."""
         crossed = np.where(np.max(self.ends, axis=0) > 0, self.held, self.held.max())
         return np.asarray(np.minimum.reduceat(crossed, self.first))
@@ -226,7 +227,7 @@ class _Batch:
         parts = np.split(counts, first[1:])
         return [(hops[lane], flows[lane], own[lane], starts[lane], parts[lane]) for lane in range(lanes)]
 
-    def _joined(self, source: Indices, target: Indices) -> NDArray[np.int8]:
+    def _joined(self, source: Ints, target: Ints) -> NDArray[np.int8]:
         """[flows] the tier that joins both ends, -1 where they are one."""
         members = self.members.all
         apart = members[source] != members[target]
@@ -264,7 +265,7 @@ class _Batch:
         return _Sent(first, cells.held[cell], [out + back] if self.both else [out, back], child, cells.reach)
 
 
-def _ends(rows: Indices, phase: Placed, begin: int) -> list[Indices]:
+def _ends(rows: Ints, phase: Placed, begin: int) -> list[Ints]:
     """[groups · edges] numbers of the members at both ends, of groups whose members begin at `begin`."""
     first = begin + rows.shape[1] * np.arange(len(rows))[:, None]
     return [(first + places).reshape(-1) for places in (phase.here, phase.there)]

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from rackmodel.arrays import Array, Ints
+
 CHUNK = 1 << 20  # pairs at once
 
 
@@ -41,14 +40,14 @@ class Ways:
         return 2 * direction if links > 1 else max(leaving, entering)
 
 
-def transfers_sharing(ways: Ways, links: int, instance: Indices, source: Indices, target: Indices, weight: Array) -> float:
+def transfers_sharing(ways: Ways, links: int, instance: Ints, source: Ints, target: Ints, weight: Array) -> float:
     """Most messages on a child's links when weight[i] of them go from place source[i] to target[i] of instance[i], all at once."""
     loads = _Loads(ways, int(instance.max()) + 1)
     loads.add(instance, source, target, weight)
     return ways.sharing(loads.read(), links)
 
 
-def exchange_sharing(ways: Ways, links: int, owner: Indices, instance: Indices, place: Indices, count: Indices) -> float:
+def exchange_sharing(ways: Ways, links: int, owner: Ints, instance: Ints, place: Ints, count: Ints) -> float:
     """Most messages on a child's links when every member of a group in an instance sends one to every other.
 
     owner: [n] group and instance, as one number, ascending, of `count` members at `place`.
@@ -59,7 +58,7 @@ def exchange_sharing(ways: Ways, links: int, owner: Indices, instance: Indices, 
     return ways.sharing(loads.read(), links)
 
 
-def met_pairs(owner: Indices) -> Iterator[tuple[Indices, Indices]]:
+def met_pairs(owner: Ints) -> Iterator[tuple[Ints, Ints]]:
     """All ordered pairs of entries with the same owner, some at a time. owner: [n], ascending."""
     first, of_run = np.flatnonzero(np.diff(owner, prepend=-1)), np.cumsum(np.diff(owner, prepend=-1) != 0) - 1
     wide = np.diff(first, append=len(owner))[of_run]  # entries of its owner, for each
@@ -79,7 +78,7 @@ class _Loads:
         self.lines = [instances * children // extent for extent in ways.shape]
         self.change = [np.zeros((2, many * (extent + 1))) for many, extent in zip(self.lines, ways.shape, strict=True)]
 
-    def add(self, instance: Indices, source: Indices, target: Indices, weight: Array) -> None:
+    def add(self, instance: Ints, source: Ints, target: Ints, weight: Array) -> None:
         """weight[i] messages from place source[i] to target[i] of instance[i]."""
         here, inner = source, 1
         for number in reversed(range(len(self.ways.shape))):
@@ -97,7 +96,7 @@ class _Loads:
             here = here + (b - a) * inner
             inner *= extent
 
-    def _span(self, number: int, way: int, begin: Indices, start: Indices, length: Indices, weight: Array) -> None:
+    def _span(self, number: int, way: int, begin: Ints, start: Ints, length: Ints, weight: Array) -> None:
         """Weight on `length` links from place `start`, round the end of the line where it is that far."""
         extent, change = self.ways.shape[number], self.change[number][way]
         end = start + length

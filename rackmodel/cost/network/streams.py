@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.collectives import LinkUse, use_of
-from rackmodel.cost.network.fabric import Fabric, Indices, digest, fabric_of, on_slowest, reading
+from rackmodel.cost.network.fabric import Fabric, digest, fabric_of, on_slowest, reading
 from rackmodel.cost.network.mesh_links import numbered
 from rackmodel.cost.network.topologies import Spread, topology_of
 from rackmodel.cost.network.topology import attached_tier
@@ -21,7 +22,7 @@ from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Network
 
 
-def stream(architecture: Architecture, source_level: str, destinations: Indices | Sequence[Indices], kind: str = "broadcast") -> LinkUse:
+def stream(architecture: Architecture, source_level: str, destinations: Ints | Sequence[Ints], kind: str = "broadcast") -> LinkUse:
     """V bytes of each shard from the memory at `source_level` to every accelerator that needs it, or reduced back into it.
 
     destinations: [p] one shard, [shards, p], or an array for each shard. The source is an ancestor of the accelerators (it feeds its
@@ -55,7 +56,7 @@ class Attached:
     used: int
 
 
-def _price_stream(fabric: Fabric, source: Attached, shard: Indices, target: Indices, kind: str) -> LinkUse:
+def _price_stream(fabric: Fabric, source: Attached, shard: Ints, target: Ints, kind: str) -> LinkUse:
     wire, slope, start = (np.zeros(len(fabric.tiers)) for _ in range(3))
     feeding = source.count
     for index in range(source.tier, -1, -1) if target.size else ():
@@ -88,7 +89,7 @@ def _links(fabric: Fabric, source: Attached, index: int, feeding: int) -> tuple[
 
 
 def _fan(
-    fabric: Fabric, source: Attached, index: int, unit: Indices, child: Indices, links: tuple[int, int], *, combined: bool
+    fabric: Fabric, source: Attached, index: int, unit: Ints, child: Ints, links: tuple[int, int], *, combined: bool
 ) -> tuple[float, float, float]:
     """Units from (or to) the head of tier `index` to its children: traversals, seconds a byte on the busiest edge, start-ups.
 

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture, Level, Tier
 
-Indices = NDArray[np.int64]
 
-
-def common_tier(tiers: Sequence[Tier], a: Any, b: Any) -> Indices:
+def common_tier(tiers: Sequence[Tier], a: Any, b: Any) -> Ints:
     """Index of the tier whose network joins accelerators a and b (their lowest common ancestor's); −1 where a equals b.
 
     Raises InputError where none does.

@@ -12,11 +12,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.tasks import Bucketed
 from rackmodel.model.profile import Buckets
 from rackmodel.model.workload import Workload
 
-Array = NDArray[np.float64]
 Count = NDArray[np.int64]
 
 

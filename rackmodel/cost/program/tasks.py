@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.going_on import MostSummed, within
 from rackmodel.model.conversion import Step
 from rackmodel.model.einsum import Access
@@ -63,7 +64,7 @@ class Touched:
     chance: float
     tokens: tuple[tuple[int, tuple[int, ...]], ...]
 
-    def at(self, degrees: Degrees) -> NDArray[np.float64]:
+    def at(self, degrees: Degrees) -> Array:
         """[n] expected share of the experts."""
         tokens = np.ones(degrees.shape[:-1])
         for size, axes in self.tokens:
@@ -97,11 +98,11 @@ class Volume(HashedOnce):
         """Whether there is nothing to move (in any of them, where `total` is one for each mesh)."""
         return not (self.total.any() if isinstance(self.total, np.ndarray) else self.total)
 
-    def at(self, degrees: Degrees) -> NDArray[np.float64]:
+    def at(self, degrees: Degrees) -> Array:
         """[n] bytes for each mesh, the micro-batches last of its degrees."""
         return self._moved(self.total / _product(degrees, self.axes), degrees)
 
-    def _moved(self, share: NDArray[np.float64], degrees: Degrees) -> NDArray[np.float64]:
+    def _moved(self, share: Array, degrees: Degrees) -> Array:
         """Of a share, what is moved of it."""
         if self.touched is not None:
             share = share * self.touched.at(degrees)
@@ -113,11 +114,11 @@ class Volume(HashedOnce):
             share = share * (_product(degrees, self.others) - 1)
         return np.asarray(share * (1.0 - 1.0 / degrees[..., -1]) if self.again else share, dtype=np.float64)
 
-    def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
+    def fullest(self, degrees: Degrees) -> Array:
         """[n] bytes of the accelerator that has most: it sets the pace, and the room that is needed."""
         return self.both(degrees)[1]
 
-    def both(self, degrees: Degrees) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def both(self, degrees: Degrees) -> tuple[Array, Array]:
         """[n] bytes of one accelerator in the mean, and of the fullest: one array where they are the same."""
         share = self.at(degrees)
         if not self.cuts:
@@ -135,7 +136,7 @@ class Volume(HashedOnce):
         return share, np.where(more, self._moved(whole, degrees), share)
 
 
-def excess(cuts: tuple[Cut, ...], degrees: Degrees) -> NDArray[np.float64]:
+def excess(cuts: tuple[Cut, ...], degrees: Degrees) -> Array:
     """[n] how many times the mean the fullest accelerator has: the product of ceil(size / degree) degree / size, and of what crowds have;
     1 where all divide."""
     more = np.ones(degrees.shape[:-1])
@@ -145,13 +146,13 @@ def excess(cuts: tuple[Cut, ...], degrees: Degrees) -> NDArray[np.float64]:
     return more
 
 
-def _on_all(figure: Any, degrees: Degrees) -> NDArray[np.float64]:
+def _on_all(figure: Any, degrees: Degrees) -> Array:
     """[n] a figure of all meshes, or of each."""
     shape = degrees.shape[:-1]
     return np.asarray(figure) if np.shape(figure) == shape else np.full(shape, figure, dtype=np.float64)
 
 
-def _product(degrees: Degrees, axes: tuple[int, ...]) -> NDArray[np.int64]:
+def _product(degrees: Degrees, axes: tuple[int, ...]) -> Ints:
     """[n] product of the degrees of some axes."""
     if not axes:
         return np.ones(degrees.shape[:-1], dtype=np.int64)
@@ -322,7 +323,7 @@ class LocalOp(HashedOnce):
             return self.kernels - goes_on.astype(np.int64)
         return self.kernels - 1 if self.joined else self.kernels
 
-    def experts(self, degrees: Degrees) -> NDArray[np.float64]:
+    def experts(self, degrees: Degrees) -> Array:
         """[n] experts of the fullest accelerator that it works on one by one; 1 where it knows none."""
         found = np.ones(degrees.shape[:-1])
         for size, axes in self.each:
@@ -356,7 +357,7 @@ class LocalOp(HashedOnce):
         """What it writes first, as the ledger calls it."""
         return self.writes[0].name
 
-    def points(self, degrees: Degrees) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def points(self, degrees: Degrees) -> tuple[Array, Array]:
         """[n] points of one accelerator's exact share, and of the fullest: ceil(size / degree) for each index."""
         exact: Any = self.density
         fullest: Any = self.density
@@ -372,11 +373,11 @@ class LocalOp(HashedOnce):
             fullest = fullest * excess(self.cuts, degrees)
         return _on_all(exact, degrees), _on_all(fullest, degrees)
 
-    def exact(self, degrees: Degrees) -> NDArray[np.float64]:
+    def exact(self, degrees: Degrees) -> Array:
         """[n] points of one accelerator's exact share."""
         return self.points(degrees)[0]
 
-    def fullest(self, degrees: Degrees) -> NDArray[np.float64]:
+    def fullest(self, degrees: Degrees) -> Array:
         """[n] points of the fullest accelerator."""
         return self.points(degrees)[1]
 
@@ -472,15 +473,15 @@ class Held:
     level: str = ""
     over: tuple[int, ...] = ()
 
-    def at(self, degrees: Degrees) -> NDArray[np.float64]:
+    def at(self, degrees: Degrees) -> Array:
         """[n] bytes of the fullest accelerator for each mesh."""
         return self._there(self.volume.fullest(degrees), degrees)
 
-    def mean(self, degrees: Degrees) -> NDArray[np.float64]:
+    def mean(self, degrees: Degrees) -> Array:
         """[n] bytes of an accelerator in the mean."""
         return self._there(self.volume.at(degrees), degrees)
 
-    def _there(self, size: NDArray[np.float64], degrees: Degrees) -> NDArray[np.float64]:
+    def _there(self, size: Array, degrees: Degrees) -> Array:
         return np.asarray(np.where(_product(degrees, self.over) > 1, size, 0.0)) if self.over else size
 
 

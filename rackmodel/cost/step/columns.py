@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from rackmodel.arrays import Ints
+
 PIECE = 4096  # columns priced at once, with all their rows in memory
 
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.bound import Sends, StepBound, compose
 from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
 from rackmodel.cost.step.bounds.figures import HELD, Figures, Holding, figures
@@ -39,8 +39,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.room import room_of
 from rackmodel.model.schedules import SPLIT, runs_as
 from rackmodel.model.workload import Section
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +266,7 @@ class ExactStep:
         clock: Clock | None = self.__dict__.get("clock")
         return 0 if clock is None or clock.kept is None else clock.passes
 
-    def jobs_of(self, structure: Structure, which: NDArray[np.int64]) -> StepJobs:
+    def jobs_of(self, structure: Structure, which: Ints) -> StepJobs:
         """The step of some columns under a cut, a schedule and micro-batches of their own: what was priced is shared. The parts, the
         overlap, and whether the schedule splits the backward pass, are this step's."""
         known: dict[int, tuple[LaneJob, ...]] = {}
@@ -286,7 +284,7 @@ class ExactStep:
             tied_s=self.jobs.tied_s[which],
         )
 
-    def bytes_of(self, structure: Structure, which: NDArray[np.int64]) -> Array:
+    def bytes_of(self, structure: Structure, which: Ints) -> Array:
         """[columns] bytes on the fullest device of such a step."""
         sections = tuple(_holding(cost, which) for cost in self.priced_layers)
         return np.asarray(memory_of(sections, structure.cut, structure.schedule, self.columns.micro_batches[which])[0][0])
@@ -333,7 +331,7 @@ def seconds_of(steps: Sequence[ExactStep], room: int = 0) -> list[Array]:
     return [step.seconds() if step.staged else next(together) for step in steps]
 
 
-def _holding(cost: LayerItems, which: NDArray[np.int64]) -> Holding:
+def _holding(cost: LayerItems, which: Ints) -> Holding:
     """What a layer holds on some columns, [1, columns] each."""
     none = np.zeros((1, len(which)))
     return Holding(cost.section.layer, {what: picked(cost.held[what], which) + none if what in cost.held else none for what in HELD})

@@ -15,16 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.clock.critical_path import HOST, Path, critical_paths
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.hand_overs import Place
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import PASSES
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class TaskSeconds:
@@ -51,12 +48,12 @@ class TaskSeconds:
         return np.array([x for x, _, _ in self.items], dtype=np.int64)
 
     @cached_property
-    def once(self) -> NDArray[np.bool_]:
+    def once(self) -> Bools:
         """[items] whether each happens once a step."""
         return np.array([item.once for _, _, item in self.items], dtype=bool)
 
     @cached_property
-    def forward(self) -> NDArray[np.bool_]:
+    def forward(self) -> Bools:
         """[items] whether another stage waits for it in the forward phase."""
         return np.array([item.phase_of_bubble == "forward" for _, _, item in self.items], dtype=bool)
 
@@ -203,7 +200,7 @@ class Asked:
 
     tasks: TaskSeconds
     structure: Structure
-    which: NDArray[np.int64]
+    which: Ints
     some: int
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.program.tasks import Program
 from rackmodel.cost.program.tied import tied_weights
@@ -31,8 +31,6 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.schedules import FOLDED
 from rackmodel.model.workload import Section, Workload
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MOST_HANDED_ON = 4_096  # columns whose tasks' prices are kept
 FEW_COLUMNS, FEW_PLANS = 2048, 48  # of a group whose priced layers are kept
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.tasks import Task, Volume, local
 from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.program.wanted import sharded_over
@@ -24,8 +24,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Place = tuple[int, int]
 
 

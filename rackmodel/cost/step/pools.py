@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.cost.network.collectives import send
 from rackmodel.cost.step.cut import Cut
@@ -21,8 +20,6 @@ from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.placement import members
 from rackmodel.model.plan import Plan
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Parts = tuple[tuple[int, Plan], ...]
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.tied import STATE
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import plan_of
@@ -22,8 +22,6 @@ from rackmodel.cost.step.tasks.items import Item
 from rackmodel.model.plan import Plan
 from rackmodel.model.result import Repetition
 from rackmodel.model.workload import Section
-
-Array = NDArray[np.float64]
 
 
 def useful_flop(step: ExactStep) -> float:

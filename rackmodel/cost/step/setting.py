@@ -6,16 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.going_on import MostSummed
 from rackmodel.cost.inside.roofline import LocalPricer, roofline_rows
 from rackmodel.cost.network.asked import plainly
 from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.model.architecture import Architecture
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +25,7 @@ class Setting:
     inside: LocalPricer = roofline_rows
     algorithms: tuple[str, ...] = ("ring",)
     calls: MachineCalls | None = None
-    called: NDArray[np.bool_] | None = None
+    called: Bools | None = None
     variation: Array | float = 0.0
     library: Array | float = 1.0
     links: Array | float = 1.0

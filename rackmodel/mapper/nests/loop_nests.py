@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.nest_view import nest_machine, nest_name, nest_problem
-from rackmodel.cost.inside.roofline import Array, Row, roofline_rows
+from rackmodel.cost.inside.roofline import Row, roofline_rows
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Task
 from rackmodel.cost.step.tasks.fused_kernels import numbered
 from rackmodel.cost.step.tasks.layer_inside import PricedLayer

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from rackmodel.cost.inside.roofline import Array, Row
+from rackmodel.arrays import Array
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Component
 from rackmodel.mapper.nests.nested import Nested
 from rackmodel.nests.problem import NestMachine

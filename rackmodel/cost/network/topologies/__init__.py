@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Parts, Spread, Topology
+from rackmodel.arrays import Ints
+from rackmodel.cost.network.topologies.base import FanTraffic, Parts, Spread, Topology
 from rackmodel.cost.network.topologies.mesh import MeshTopology
 from rackmodel.cost.network.topologies.point_to_point import PointToPoint
 from rackmodel.cost.network.topologies.ring import Ring
@@ -33,13 +34,13 @@ def topology_of(network: Network) -> Topology:
     return TABLE[network.topology]
 
 
-def hop_count(network: Network, children: int, a: Any, b: Any) -> Indices:
+def hop_count(network: Network, children: int, a: Any, b: Any) -> Ints:
     """Traversals between child positions a and b (arrays that broadcast); 0 where they are equal. children: n of a ring."""
     here, there = np.broadcast_arrays(np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64))
     return np.asarray(np.where(here == there, 0, topology_of(network).hops(network, children, here, there)))
 
 
-def ring_hop_count(network: Network, children: int, a: Any, b: Any) -> Indices:
+def ring_hop_count(network: Network, children: int, a: Any, b: Any) -> Ints:
     """`hop_count` between neighbours of an algorithm's ring, or the two ends of a send (1 on a `ring`, as the rack paper counts)."""
     here, there = np.broadcast_arrays(np.asarray(a, dtype=np.int64), np.asarray(b, dtype=np.int64))
     return np.asarray(np.where(here == there, 0, topology_of(network).neighbour_hops(network, children, here, there)))

@@ -9,14 +9,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.mesh_links import Grid
 from rackmodel.cost.network.relays import Ways
 from rackmodel.model.architecture import Network
 
-Indices = NDArray[np.int64]
-Parts = list[tuple[Indices, Indices]]
+Parts = list[tuple[Ints, Ints]]
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,8 @@ class Spread:
     where it feeds the network from above · up, down: links at the head and at a child · in_use: children in use.
     """
 
-    unit: Indices
-    child: Indices
+    unit: Ints
+    child: Ints
     children: int
     offset: int
     combined: bool
@@ -39,12 +38,12 @@ class Spread:
     in_use: int
 
     @property
-    def instance(self) -> Indices:
+    def instance(self) -> Ints:
         """[n] the instance of the level."""
         return self.child // self.children
 
     @property
-    def place(self) -> Indices:
+    def place(self) -> Ints:
         """[n] the child's position."""
         return self.child % self.children + self.offset
 
@@ -79,10 +78,10 @@ class Topology(ABC):
         return self.uniform and not self.pairs
 
     @abstractmethod
-    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """Traversals between positions a and b, alike in shape; what it says where they are equal is not read."""
 
-    def neighbour_hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def neighbour_hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """Traversals between neighbours of an algorithm's ring, or the two ends of a send; as `hops`, a != b."""
         return self.hops(network, children, a, b)
 
@@ -118,16 +117,16 @@ class Topology(ABC):
         return FanTraffic(float(hops.sum()), edges, float(hops.max()))
 
 
-def differs(extent: int) -> Indices:
+def differs(extent: int) -> Ints:
     """[extent, extent] one hop between any two."""
     return 1 - np.eye(extent, dtype=np.int64)
 
 
-def line(extent: int) -> Indices:
+def line(extent: int) -> Ints:
     """[extent, extent] hops along a line."""
     return np.asarray(np.abs(np.arange(extent)[:, None] - np.arange(extent)))
 
 
-def shorter_way(apart: Indices, extent: int) -> Indices:
+def shorter_way(apart: Ints, extent: int) -> Ints:
     """Hops round a ring of `extent` between places this far apart."""
     return np.minimum(apart, extent - apart)

@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import Indices, Parts, Topology, line
+from rackmodel.arrays import Ints
+from rackmodel.cost.network.topologies.base import Parts, Topology, line
 from rackmodel.model.architecture import Network
 
 
@@ -15,10 +16,10 @@ class GridTopology(Topology):
     """Base of what has a `shape`."""
 
     @abstractmethod
-    def along(self, apart: Indices, extent: int) -> Indices:
+    def along(self, apart: Ints, extent: int) -> Ints:
         """Traversals between places that are `apart` along one dimension of this extent."""
 
-    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """Σ over dimensions."""
         total = np.zeros_like(a)
         for extent in reversed(shape_of(network)):

@@ -3,9 +3,10 @@ whatever children relay (cost/network/relays)."""
 
 from __future__ import annotations
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.mesh_links import Grid, trees
 from rackmodel.cost.network.relays import Ways
-from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Spread
+from rackmodel.cost.network.topologies.base import FanTraffic, Spread
 from rackmodel.cost.network.topologies.grid import GridTopology, shape_of
 from rackmodel.model.architecture import Network
 
@@ -15,7 +16,7 @@ class MeshTopology(GridTopology):
 
     name = "mesh"
 
-    def along(self, apart: Indices, extent: int) -> Indices:
+    def along(self, apart: Ints, extent: int) -> Ints:
         """Step by step."""
         return apart
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.relays import Ways
-from rackmodel.cost.network.topologies.base import Indices, Parts, Topology, line, shorter_way
+from rackmodel.cost.network.topologies.base import Parts, Topology, line, shorter_way
 from rackmodel.model.architecture import Network
 
 
@@ -15,11 +16,11 @@ class Ring(Topology):
     name = "ring"
     flows_relay = False  # one link for each pair, as neighbour_hops has it
 
-    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """The short way round."""
         return shorter_way(np.abs(a - b), children)
 
-    def neighbour_hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def neighbour_hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """1 wherever the two children sit: the rack paper counts one link for each edge of the logical ring and for each pair of a send
         (its formulas have no distance inside a network). A physical ring with distances is a torus of shape [n, 1]."""
         return np.ones_like(a)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import Indices
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.topologies.grid import GridTopology
 
 
@@ -13,6 +13,6 @@ class RowColumn(GridTopology):
 
     name = "row_column"
 
-    def along(self, apart: Indices, extent: int) -> Indices:
+    def along(self, apart: Ints, extent: int) -> Ints:
         """One hop to any place of the line."""
         return (apart > 0).astype(np.int64)

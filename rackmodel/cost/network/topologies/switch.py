@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import Indices, Parts, Topology, differs
+from rackmodel.arrays import Ints
+from rackmodel.cost.network.topologies.base import Parts, Topology, differs
 from rackmodel.model.architecture import Network
 
 
@@ -15,7 +16,7 @@ class Switch(Topology):
     uniform = True
     adds = True
 
-    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """1."""
         return np.ones_like(a)
 

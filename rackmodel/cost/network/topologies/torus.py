@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.network.relays import Ways
-from rackmodel.cost.network.topologies.base import Indices, shorter_way
+from rackmodel.cost.network.topologies.base import shorter_way
 from rackmodel.cost.network.topologies.grid import GridTopology, shape_of
 from rackmodel.model.architecture import Network
 
@@ -13,7 +14,7 @@ class Torus(GridTopology):
 
     name = "torus"
 
-    def along(self, apart: Indices, extent: int) -> Indices:
+    def along(self, apart: Ints, extent: int) -> Ints:
         """The short way round."""
         return shorter_way(apart, extent)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackmodel.cost.network.topologies.base import FanTraffic, Indices, Parts, Spread, Topology, differs
+from rackmodel.arrays import Ints
+from rackmodel.cost.network.topologies.base import FanTraffic, Parts, Spread, Topology, differs
 from rackmodel.model.architecture import Network
 
 
@@ -13,7 +14,7 @@ class Tree(Topology):
 
     name = "tree"
 
-    def hops(self, network: Network, children: int, a: Indices, b: Indices) -> Indices:
+    def hops(self, network: Network, children: int, a: Ints, b: Ints) -> Ints:
         """Up to the common node and down again."""
         levels = np.zeros_like(a)
         while np.any(a != b):
@@ -54,7 +55,7 @@ def tree_depth(leaves: int, fanout: int) -> int:
     return depth
 
 
-def tree_edge_loads(shard: Indices, leaf: Indices, fanout: int, depth: int) -> list[Indices]:
+def tree_edge_loads(shard: Ints, leaf: Ints, fanout: int, depth: int) -> list[Ints]:
     """Shards each edge of a tree carries when shard[i] goes to (or comes from) leaf[i], combined where paths meet.
 
     One array for each height 0 (edges to the leaves) … depth (the root's uplink): loads of the edges in use. The sum over

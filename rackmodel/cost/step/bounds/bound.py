@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.cut_rows import CutRows, least_of
 from rackmodel.cost.step.bounds.device_times import Layers, longest
 from rackmodel.cost.step.bounds.figures import AnyFigures
@@ -29,8 +29,6 @@ from rackmodel.cost.step.bounds.memory import memory_of
 from rackmodel.cost.step.bounds.paths import MOVED, Paths, total
 from rackmodel.cost.step.cut import Cut
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 ROUNDING = 1e-12  # taken off: the clock sums the same path in another order
 
 

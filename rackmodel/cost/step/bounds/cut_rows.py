@@ -11,13 +11,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.cut import Cut
 from rackmodel.model.schedules import SPLIT, TABLE, runs_as
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Counts = tuple[tuple[int, Array], ...]
 """(section, layers of it) of the sections of which some row has layers."""
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import AnyFigures, some
 from rackmodel.model.profile import ProfileSpec
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 LANES = (
     *("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home"),
     *("lead", "lag", "lag_apart", "forward_wait", "backward_wait"),

@@ -8,12 +8,10 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.tasks.layer_cost import LayerCost
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 HELD = ("weights", "gradients", "optimizer", "kv_cache", "activations", "working", "remade", "gathered", "host", "host in flight")
 
 

@@ -16,15 +16,13 @@ from functools import lru_cache, reduce
 from operator import add
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import AnyFigures, Holding, some
 from rackmodel.cost.step.clock.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.cost.step.cut import Cut
 from rackmodel.model.schedules import runs_as
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 IN_FLIGHT = ("activations", "host in flight")
 BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once
 

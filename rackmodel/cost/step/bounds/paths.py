@@ -14,12 +14,11 @@ from itertools import product
 from operator import add
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.bounds.cut_rows import Counts, CutRows, Devices
 from rackmodel.cost.step.bounds.device_times import NONE, DeviceTimes, Layers, longest, shortest
 
-Array = NDArray[np.float64]
 MOVED = frozenset({"forward_gather", "backward_gather", "reduce", "forward_reduce", "spread", "tail", "up", "home"})
 """Figures of what lanes beside the device move."""
 

@@ -15,8 +15,8 @@ from functools import cached_property
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.clock.max_plus import Matrix, applied, chain, identity, power
 from rackmodel.cost.step.clock.pass_plan import HANDS, LAYER_PASSES, PassPlan, pass_name, pass_plan
 from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, WEIGHT
@@ -25,8 +25,6 @@ from rackmodel.cost.step.clock.wave_run import WIDE, Ended, Waiting, run_togethe
 from rackmodel.cost.step.tasks.jobs import PASSES, LayerPass
 from rackmodel.model.schedules import SPLIT, TABLE, device_of, lane_of
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 FORWARDS = ("first", "forward")
 MANY = 1_000_000  # passes that run together: their arrays take about a hundred bytes each
 Steps = tuple[tuple[Step, int], ...]  # layer passes in the order in which they run, each so many times in a row

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from operator import add
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.clock.clock import Clock, StepJobs, Timeline, pieces, run_size
 from rackmodel.cost.step.clock.max_plus import NEVER, Matrix
 from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, RELEASE, WHOLE, Waves, waves
@@ -22,7 +22,6 @@ from rackmodel.cost.step.clock.timelines import timelines
 from rackmodel.cost.step.clock.wave_run import run_together
 from rackmodel.cost.step.tasks.jobs import LaneJob
 
-Array = NDArray[np.float64]
 SEND, UPDATE, TIED = "send", "update", "tied"
 KEPT = 200_000  # passes whose states are kept at once, about a hundred bytes each
 HOST = -1

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Bools, Ints
 from rackmodel.cost.step.clock.pipeline_orders import AWAIT, BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
 from rackmodel.cost.step.tasks.jobs import PASSES
 
-Ints = NDArray[np.int64]
 Kind = tuple[int, str]  # virtual stage, name of the pass
 LAYER_PASSES: dict[str, tuple[str, ...]] = {
     **{name: (name,) for name in PASSES},
@@ -104,7 +103,7 @@ def _kinds(total: Waves, runs: Ints, micro_batches: int) -> tuple[list[Kind], In
     return [(stage, name) for stage in virtual for name in names], total.virtual[runs] * len(names) + 2 * kind + ends
 
 
-def _following(device: Ints, mine: Ints, busy: NDArray[np.bool_], stages: int) -> tuple[Ints, Ints]:
+def _following(device: Ints, mine: Ints, busy: Bools, stages: int) -> tuple[Ints, Ints]:
     """(the kind of the next pass with something to do on the same device, [stages] that of its first); -1 for none."""
     by_device, none = np.argsort(device, kind="stable"), len(mine)
     here, kinds = device[by_device], np.append(mine[by_device], -1)

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.step.clock.folded_orders import KINDS, folded_order
 from rackmodel.errors import InputError
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, SPLIT, TABLE, device_of, lane_of
 
-Ints = NDArray[np.int64]
 FORWARD, BACKWARD, WEIGHT, WHOLE, AWAIT, RELEASE = KINDS
 
 

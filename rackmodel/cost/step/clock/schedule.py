@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.clock.clock import Clock, StepJobs
 from rackmodel.cost.step.clock.pass_plan import LAYER_PASSES, pass_name
 from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, RELEASE, WEIGHT, WHOLE, Waves, waves
@@ -20,8 +20,6 @@ from rackmodel.cost.step.clock.stage_state import Run, Step, Times, in_a_row
 from rackmodel.cost.step.clock.staged import StagedJobs, staged_visits
 from rackmodel.cost.step.tasks.jobs import DEVICE, SPREAD, WEIGHTS, LaneJob
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 SENDS = ("send forward", "send backward")
 HOST = "host"
 NO_SECTION = -1
@@ -244,7 +242,7 @@ class _Again:
                     found.append(self._some(here, "send", word, arrivals - sends, arrivals))
         return found
 
-    def _some(self, here: NDArray[np.bool_], kind: str, lane: str, start: Array, end: Array, **own: Any) -> Spans:
+    def _some(self, here: Bools, kind: str, lane: str, start: Array, end: Array, **own: Any) -> Spans:
         stage, batch = (some[self.runs[here]] for some in (self.plan.device, self.plan.micro_batch))
         return Spans(kind=kind, lane=lane, stage=stage, start=start[here], end=end[here], micro_batch=batch, **own)
 

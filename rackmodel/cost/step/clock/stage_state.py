@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.clock.max_plus import NEVER, identity
 from rackmodel.cost.step.tasks.jobs import DEVICE, LANES, SPREAD, WEIGHTS, LaneJob, LayerPass
 
-Array = NDArray[np.float64]
 Step = tuple[int, str]  # section, name of the pass
 Run = tuple[Step, LayerPass]  # a layer's pass with its name in the step
 T = TypeVar("T")

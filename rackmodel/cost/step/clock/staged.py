@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, waves
 from rackmodel.cost.step.tasks.jobs import DEVICE, Lanes, roles_of
 from rackmodel.cost.step.tasks.timed_task import TimedTask
 from rackmodel.model.schedules import SPLIT
 
-Array = NDArray[np.float64]
 SENDS = ("send forward", "send backward")
 
 

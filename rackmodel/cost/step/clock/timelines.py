@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.step.clock.clock import Clock, Timeline, pieces, run_size
 from rackmodel.cost.step.clock.wave_run import Waiting, run_together
 
-Ints = NDArray[np.int64]
 MOST = 500_000  # passes that run together, and whose states are kept: about a hundred bytes each
 WIDE = 1024  # passes of a wave that run together: there are as many waves as in the longest of them
 

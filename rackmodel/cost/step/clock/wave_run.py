@@ -13,14 +13,12 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.clock.max_plus import NEVER
 from rackmodel.cost.step.clock.pass_plan import PassPlan
 from rackmodel.cost.step.clock.pipeline_orders import by_number
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 TURNS = 6  # waves whose matrices are kept
 WIDE = 256  # passes of a wave that run together: more do not stay in the processor's cache
 

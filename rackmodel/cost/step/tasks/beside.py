@@ -11,16 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rackmodel.arrays import Ints
 from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.step.tasks.layer_tasks import LayerTasks
 from rackmodel.cost.step.tasks.layers import LayerPricer
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

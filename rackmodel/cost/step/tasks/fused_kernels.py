@@ -14,17 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.items import Item, Priced
 from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.model.profile import Host, Overlap
 
-Array = NDArray[np.float64]
 
-
-def numbered(tasks: Sequence[Task], firsts: Sequence[Mapping[str, str]]) -> dict[int, NDArray[np.int64]]:
+def numbered(tasks: Sequence[Task], firsts: Sequence[Mapping[str, str]]) -> dict[int, Ints]:
     """Kernels among a layer's tasks. firsts: of each column, what a fused operation writes → what the first of its kernel writes."""
     forward = [(n, task.local_op) for n, task in enumerate(tasks) if task.phase == "forward" and task.kind == "op"]
     place = {local_op.written: n for n, local_op in forward if local_op is not None and local_op.writes}

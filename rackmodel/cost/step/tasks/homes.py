@@ -10,14 +10,11 @@ All rows are of the whole machine: a home is one, whoever streams from it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row, slowest
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.model.architecture import Architecture
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 def home_traffic(architecture: Architecture, level: str, tensor: str, action: str, size: Array) -> Row:
@@ -33,7 +30,7 @@ def home_traffic(architecture: Architecture, level: str, tensor: str, action: st
     return Row(tensor, level, "memory", action, size, "byte", size * energy, seconds)
 
 
-def adds_by_tier(architecture: Architecture, groups: Indices) -> Array:
+def adds_by_tier(architecture: Architecture, groups: Ints) -> Array:
     """[tiers + 1] adds of one element of every shard, at each network above the accelerators and, last, at the home.
 
     groups: [shards, p] accelerators whose parts of a shard's sum meet. A network that does not add passes every part on, to the next

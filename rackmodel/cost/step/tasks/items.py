@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, LazyRows, ShapedRows
 from rackmodel.cost.step.tasks.timed_task import TimedTask
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class PickedRows(LazyRows):

@@ -11,14 +11,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.cost.step.tasks.timed_task import TimedTask
 from rackmodel.model.profile import Overlap, ProfileSpec
 
-Array = NDArray[np.float64]
 DEVICE, WEIGHTS, REDUCTIONS, UP, HOME = "device", "weights", "reductions", "up", "home"
 SPREAD = "spread"  # the head of the lane of weights: what is gathered there once, before all else (rule 6)
 LANES = (DEVICE, WEIGHTS, REDUCTIONS, UP, HOME, SPREAD)
@@ -27,7 +26,7 @@ BACK = ("backward", "last")
 REDUCE = ("reduce_scatter", "all_reduce", "all_to_all")
 
 
-def picked(figure: Array | float, which: NDArray[np.int64]) -> Array:
+def picked(figure: Array | float, which: Ints) -> Array:
     """A figure of some mappings: one for each, or one for all."""
     values = np.asarray(figure, dtype=np.float64)
     return values[which] if values.size > 1 else values
@@ -47,7 +46,7 @@ class LaneJob:
     feeds: bool = False
     reduces: bool = False
 
-    def pick(self, which: NDArray[np.int64]) -> LaneJob:
+    def pick(self, which: Ints) -> LaneJob:
         """The same of some mappings (what `replace` does, quickly: there are many)."""
         return LaneJob(
             lane=self.lane,
@@ -80,7 +79,7 @@ class LayerPass:
     def __bool__(self) -> bool:
         return bool(self.ahead or self.body or np.any(self.host_s))
 
-    def pick(self, which: NDArray[np.int64], known: dict[int, tuple[LaneJob, ...]]) -> LayerPass:
+    def pick(self, which: Ints, known: dict[int, tuple[LaneJob, ...]]) -> LayerPass:
         """The same of some mappings. known: lists of jobs that were picked, which passes that share them go on sharing."""
 
         def some(jobs: tuple[LaneJob, ...]) -> tuple[LaneJob, ...]:

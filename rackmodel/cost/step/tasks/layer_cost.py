@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import picked
 from rackmodel.cost.step.tasks.items import Item, some
 from rackmodel.model.workload import Section
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 STATE = ("weights", "gradients", "optimizer", "gathered")
 
 

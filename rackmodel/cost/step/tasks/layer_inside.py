@@ -9,10 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from rackmodel.cost.inside.roofline import Array, LocalPricer
+from rackmodel.arrays import Array, Bools
+from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.program.tasks import Degrees, Task
 from rackmodel.cost.step.tasks.windows import Kernels
 from rackmodel.model.architecture import Architecture
@@ -33,7 +31,7 @@ class PricedLayer:
     degrees: Degrees
     host: Host
     overlap: Overlap
-    piped: NDArray[np.bool_]
+    piped: Bools
 
     @property
     def device_alone(self) -> bool:

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import picked
 from rackmodel.cost.program.tasks import Program
 from rackmodel.cost.step.tasks.items import Priced
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 HeldBytes = tuple[dict[str, Array], dict[str, Array], dict[str, Array]]
 """Of a layer, as of LayerCost: held, home and held_mean."""
 

@@ -21,8 +21,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.recompute import recompute_of
@@ -44,8 +44,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Taken = TypeVar("Taken")
 BACKWARD = ("backward", "recompute", "weight")
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from rackmodel.arrays import Array, Bools, Ints
+
 LINK_FIGURES = ("wire_bytes_per_byte", "joules_per_byte", "seconds_per_byte", "latency_s")
 
 
@@ -42,7 +41,7 @@ class LinkArrays:
         """Some of the columns, which may come again."""
         return LinkArrays(self.levels, *(getattr(self, f)[:, which] for f in LINK_FIGURES))
 
-    def replaced(self, where: NDArray[np.bool_], other: LinkArrays) -> LinkArrays:
+    def replaced(self, where: Bools, other: LinkArrays) -> LinkArrays:
         """With another's figures in some columns."""
         if where.all():
             return other

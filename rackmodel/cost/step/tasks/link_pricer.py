@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.network.asked import Question
 from rackmodel.cost.network.collectives import (
     LinkTable,
@@ -32,9 +32,6 @@ from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class LinkPricer:
@@ -61,13 +58,13 @@ class LinkPricer:
         """What the networks above say to a question."""
         return self.setting.ask(self.architecture, question, *given)
 
-    def calling(self, where: NDArray[np.bool_], volume: Array) -> NDArray[np.bool_]:
+    def calling(self, where: Bools, volume: Array) -> Bools:
         """[n] of some columns those whose profile calls a library for what they send."""
         here = where & (volume > 0)
         return here if self.setting.called is None else here & self.setting.called
 
     @property
-    def prompting(self) -> NDArray[np.bool_]:
+    def prompting(self) -> Bools:
         """[n] whether a step has prompts: it does but where a decoder's sequences have one new token each."""
         serving = self.workload.serving
         return np.full(self.n, serving is None or bool(np.any(self.workload.sizes[serving.new] > 1)))
@@ -112,7 +109,7 @@ class LinkPricer:
         use: LinkUse = self.ask(send, here, there)
         return use
 
-    def groups(self, task: Task) -> list[NDArray[np.int64]]:
+    def groups(self, task: Task) -> list[Ints]:
         """[groups, p] members of a collective on each distinct mesh."""
         names = tuple(self.plan.axes[axis] for axis in task.axes)
         return [members(self.mesh(i, task.stage), names) for i in self.firsts]
@@ -142,7 +139,7 @@ class LinkPricer:
         wire, joules = (tuple(figure / stages for figure in side) for side in (use.wire_bytes_per_byte, use.joules_per_byte))
         return replace(use, wire_bytes_per_byte=wire, joules_per_byte=joules)
 
-    def streaming(self, task: Task, mesh: Mesh) -> NDArray[np.int64]:
+    def streaming(self, task: Task, mesh: Mesh) -> Ints:
         """[shards, p] accelerators that a stream feeds, or that feed it."""
         placed = list(zip(self.plan.axes[: self.spatial], task.layout, strict=False))
         shards = tuple(name for name, p in placed if is_shard(p))

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Ints
 from rackmodel.cost.inside.kernels import roles_of
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import Degrees, Flow, LocalOp, Operand, Task
@@ -43,9 +43,7 @@ Known = dict[tuple[int, int, str], tuple[LocalOp, Hashable | None]]
 """Of operations that many programs share (by id, stage and phase): what each has in common with those that run as one with it."""
 
 
-def run_as_one(
-    tasks: Sequence[Task], workload: Workload, merged: Merged, known: Known | None = None
-) -> tuple[Taken, dict[int, NDArray[np.int64]]]:
+def run_as_one(tasks: Sequence[Task], workload: Workload, merged: Merged, known: Known | None = None) -> tuple[Taken, dict[int, Ints]]:
     """(what runs as one; number of a product that runs as one with others → [1] number of the first of them, as windows take kernels).
     known: of other programs under these facts."""
     products = _first_of([_known_alike(task, merged.apart, known) for task in tasks]) if merged.projections else {}
@@ -131,7 +129,7 @@ def _backward(local_op: LocalOp) -> bool:
 
 
 def _columns(local_op: LocalOp) -> tuple[str, ...]:
-    """Indices that a product of activations and a weight has from the weight alone, in whichever pass; none where it is no such product, or
+    """Ints that a product of activations and a weight has from the weight alone, in whichever pass; none where it is no such product, or
     one of many whose operands are not dealt out to them (heads'; experts' are)."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
     if roles is None or (roles[0] and not np.all(np.asarray(local_op.density) < 1)):

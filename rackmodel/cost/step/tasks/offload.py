@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.columns import Columns
@@ -33,7 +33,6 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Host
 from rackmodel.model.workload import Workload
 
-Array = NDArray[np.float64]
 SUM_SO_FAR = ("gradients", "read", "backward")
 COPIES = {
     "weights": (

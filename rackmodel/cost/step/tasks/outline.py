@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.step.tasks.items import launched
 from rackmodel.cost.step.tasks.jobs import DEVICE, launches, roles_of
@@ -25,7 +25,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
 
-Array = NDArray[np.float64]
 MOVING = frozenset({"gather", "reduce", "tail", "spread", "update"})
 """Roles of what the lane of weights moves, and of the optimizer."""
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.roofline import LocalPricer
@@ -31,8 +31,6 @@ from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import Pace
 from rackmodel.model.workload import Workload
-
-Array = NDArray[np.float64]
 
 SEQUENCES = 64
 """Of a batch on one accelerator: as many as make launches nothing; what a step has beside them it has in proportion."""

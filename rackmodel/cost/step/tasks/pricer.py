@@ -12,8 +12,8 @@ from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.network.algorithms import doing
 from rackmodel.cost.program.buckets import call_part
@@ -34,8 +34,6 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Buckets
 from rackmodel.model.workload import Workload
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 MANY = 64  # columns of which some are likely to leave an operation the same shape
 HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the columns goes on from
 
@@ -214,7 +212,7 @@ class Pricer(LinkPricer):
         row = Row(task.tensor, task.level, "memory", task.action, size, "byte", size * energy, seconds, seconds)
         return [row], seconds
 
-    def _distinct(self, task: Task) -> NDArray[np.int64]:
+    def _distinct(self, task: Task) -> Ints:
         """[n] different shards under a task's layout."""
         spread = [axis for axis, p in enumerate(task.layout[: self.spatial]) if is_shard(p)]
         return np.asarray(self.degrees[:, spread].prod(axis=1))
@@ -336,7 +334,7 @@ class Pricer(LinkPricer):
         return replace(offer, latency_s=offer.latency_s * part + np.where(outermost, copied, 0.0))
 
 
-def slowest_of(accelerators: NDArray[np.int64]) -> Array:
+def slowest_of(accelerators: Ints) -> Array:
     """[n] standard deviations by which the slowest of so many lies from the middle: the expected largest of normal values (Blom 1958)."""
     counts, which = np.unique(accelerators, return_inverse=True)
     return np.array([NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0 for count in counts])[which]

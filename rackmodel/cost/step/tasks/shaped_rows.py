@@ -9,12 +9,9 @@ from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.roofline import Row, picked
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class LazyRows(Sequence[Row]):
@@ -126,7 +123,7 @@ class RowsOnShapes:
         return found
 
     @cached_property
-    def computes(self) -> NDArray[np.bool_]:
+    def computes(self) -> Bools:
         """[rows] whether a row is of what computes."""
         return np.array([row.component == "compute" for row in self.rows], dtype=bool)
 

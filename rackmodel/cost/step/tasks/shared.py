@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rackmodel.cost.inside.roofline import Array, LocalPricer, Row
+from rackmodel.arrays import Array, Ints
+from rackmodel.cost.inside.roofline import LocalPricer, Row
 from rackmodel.cost.network.asked import Conversations, plainly
 from rackmodel.cost.program.tasks import Degrees, LocalOp, Program
 from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
@@ -88,7 +88,7 @@ class _Remembered:
         """Rows and duration [n], as the pricer's."""
         return self._once(local_op, degrees, None, lambda: self.pricer(architecture, local_op, degrees))
 
-    def on_all(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees, count: NDArray[np.int64]) -> Rows:
+    def on_all(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees, count: Ints) -> Rows:
         """The same with the amounts and joules of `count` [n] accelerators, which do it at once."""
 
         def all_of_them() -> Rows:
@@ -97,7 +97,7 @@ class _Remembered:
 
         return self._once(local_op, degrees, count, all_of_them)
 
-    def _once(self, local_op: LocalOp, degrees: Degrees, count: NDArray[np.int64] | None, price: Callable[[], Rows]) -> Rows:
+    def _once(self, local_op: LocalOp, degrees: Degrees, count: Ints | None, price: Callable[[], Rows]) -> Rows:
         if len(degrees) > WIDE or any(isinstance(size, np.ndarray) for _, size, _ in local_op.space):  # sizes of these very degrees
             return price()
         key = self.machine, local_op, degrees.shape, degrees.tobytes(), None if count is None else count.tobytes()

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from rackmodel.arrays import Array
 from rackmodel.cost.program.tasks import Task
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

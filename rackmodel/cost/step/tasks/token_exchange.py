@@ -19,8 +19,8 @@ from itertools import product
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds, ranks_reached
 from rackmodel.cost.network.fabric import fabric_of
 from rackmodel.cost.program.sent_tokens import SentTokens, sent_tokens
@@ -29,8 +29,6 @@ from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.model.architecture import Tier
 from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED, ExchangeMode
-
-Array = NDArray[np.float64]
 
 
 def exchanged(pricer: LinkPricer, task: Task, volume: Array, ring: LinkArrays, otherwise: LinkArrays) -> LinkArrays:
@@ -104,7 +102,7 @@ def relayed(pricer: LinkPricer, task: Task, sent: SentTokens, otherwise: LinkArr
     )
 
 
-def _parts(pricer: LinkPricer, groups: Sequence[NDArray[np.int64]], size: int) -> Array:
+def _parts(pricer: LinkPricer, groups: Sequence[Ints], size: int) -> Array:
     """[n] runs of `size` accelerators that hold a group."""
     return pricer.on_columns([len(np.unique(group // size)) for group in groups])
 

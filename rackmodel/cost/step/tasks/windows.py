@@ -15,13 +15,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.program.tasks import Task
 from rackmodel.model.profile import Overlap, Window
 
-Array = NDArray[np.float64]
-Kernels = Mapping[int, NDArray[np.int64]]
+Kernels = Mapping[int, Ints]
 """Number of a task → [n] number of the first task of its kernel, of tasks that some column has fused."""
 
 
@@ -80,7 +79,7 @@ class _Windows:
         return self._members[partner]
 
     @cached_property
-    def _firsts(self) -> NDArray[np.int64]:
+    def _firsts(self) -> Ints:
         """[tasks, n] the kernels."""
         return np.stack(list(self.kernels.values()))
 

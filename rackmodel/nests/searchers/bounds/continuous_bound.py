@@ -17,7 +17,7 @@ from math import ceil, exp, inf, log, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram, Exponentials, Room, Rooms
 from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
@@ -39,9 +39,9 @@ class Transfer:
     tensor: int
     parent: int
     child: int
-    entered: Floats
-    served: Floats
-    crossed: tuple[Floats, ...]
+    entered: Array
+    served: Array
+    crossed: tuple[Array, ...]
     words: float
 
 
@@ -152,18 +152,18 @@ class Relaxed:
         self.index: dict[tuple[object, ...], int] = {}
         self.low: list[float] = []
         self.high: list[float] = []
-        self.terms: list[tuple[Floats, float]] = []
+        self.terms: list[tuple[Array, float]] = []
         self.constant = 0.0
         self.savings: list[Saving] = []
         self._variables()
-        self.rows: list[tuple[Floats, float]] = []
+        self.rows: list[tuple[Array, float]] = []
         self.copy_rows: dict[int, int] = {}
         self._nesting()
         self._parts()
         self._priced(nest.prices)
         rows, shifts = zip(*self.terms, strict=True) if self.terms else ([self._sum()], [-700.0])
         self.kept = [i for i, (row, _) in enumerate(self.rows) if row.any()]
-        self.stacked: Floats = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
+        self.stacked: Array = np.array([self.rows[i][0] for i in self.kept]).reshape(-1, len(self.index))
         self.objective, self.rooms = Exponentials(np.array(rows), np.array(shifts)), list(self._rooms())
         self.stacked_rooms = Rooms.of(self.rooms, len(self.index))
 
@@ -211,14 +211,14 @@ class Relaxed:
         most = space.sizes[r] / self.nest.leaf[r]
         return log(max(1.0, most if level.fan.linear else min(most, level.fan.size)))
 
-    def _sum(self, *keys: tuple[tuple[object, ...], float]) -> Floats:
+    def _sum(self, *keys: tuple[tuple[object, ...], float]) -> Array:
         row = np.zeros(len(self.index))
         for key, factor in keys:
             if key in self.index:
                 row[self.index[key]] += factor
         return row
 
-    def _tile(self, level: int, r: int, version: int) -> tuple[Floats, float]:
+    def _tile(self, level: int, r: int, version: int) -> tuple[Array, float]:
         """A tile's logarithm as (row, constant); level 0: the whole rank, past the memories: the leaf."""
         if level == 0:
             return self._sum(), log(self.space.sizes[r])
@@ -226,7 +226,7 @@ class Relaxed:
             return self._sum(), log(self.nest.leaf[r])
         return self._sum((("tile", level, r, version), 1.0)), 0.0
 
-    def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
+    def _pieces(self, level: int, r: int, version: int) -> tuple[Array, float]:
         """The logarithm of the number of tiles of a rank, at least."""
         row, constant = self._tile(level, r, version)
         return -row, log(self.space.sizes[r]) - constant
@@ -309,12 +309,12 @@ class Relaxed:
                 if any(each):
                     self._moved(one.tensor, level, each, row, one.words)
 
-    def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
+    def _moved(self, t: int, level: int, each: tuple[float, float], row: Array, words: float) -> None:
         """Words at a price, and at another (<= 0) of those of them that are fresh in the instances of a level."""
         self._term(each[0], row, words)
         self._save(t, each[1], level)
 
-    def _words(self, t: int, child: int) -> tuple[Floats, float]:
+    def _words(self, t: int, child: int) -> tuple[Array, float]:
         """Logarithm of the words of a tensor that enter a level, at least; of a sum of indices its longest rank."""
         space = self.space
         row = self._sum()
@@ -325,10 +325,10 @@ class Relaxed:
             row, words = row + more, words + fixed
         return row, words
 
-    def _shared(self, t: int, parent: int, child: int) -> Floats:
+    def _shared(self, t: int, parent: int, child: int) -> Array:
         return self._sum(*((("served", f, t), -1.0) for f in range(parent, child)))
 
-    def _term(self, price: float, row: Floats, words: float) -> None:
+    def _term(self, price: float, row: Array, words: float) -> None:
         if price > 0 and row.any():
             self.terms.append((row, words + log(price)))
         elif price > 0:
@@ -340,7 +340,7 @@ class Relaxed:
             fans = tuple(f for f in self.nest.fans if f < level)
             self.savings.append(Saving(-price * self.space.terms[t].whole, fans))
 
-    def copies_of(self, saving: Saving) -> Floats:
+    def copies_of(self, saving: Saving) -> Array:
         """Row of the logarithm of the copies."""
         return self._sum(*((("copies", f), 1.0) for f in saving.fans))
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.arrays import Array, Ints, Number
 
 
-def exponentials(powers: Floats) -> Floats:
+def exponentials(powers: Array) -> Array:
     """exp of powers, those that are beyond what numbers hold at its ends."""
     return np.asarray(np.exp(np.minimum(np.maximum(powers, -700.0), 300.0)))
 
@@ -22,10 +22,10 @@ def exponentials(powers: Floats) -> Floats:
 class Exponentials:
     """sum_i exp(rows_i z + shift_i)."""
 
-    rows: Floats
-    shift: Floats
+    rows: Array
+    shift: Array
 
-    def at(self, z: Floats) -> Floats:
+    def at(self, z: Array) -> Array:
         """[terms] at some numbers."""
         return exponentials(self.rows @ z + self.shift)
 
@@ -35,7 +35,7 @@ class Room:
     """A sum of exponentials that is at most constant + slope z, which is more than 0 wherever z may be."""
 
     terms: Exponentials
-    slope: Floats
+    slope: Array
     constant: Number
 
 
@@ -45,8 +45,8 @@ class Rooms:
 
     terms: Exponentials
     begins: Ints
-    slope: Floats
-    constant: Floats
+    slope: Array
+    constant: Array
 
     @classmethod
     def of(cls, rooms: Sequence[Room], numbers: int) -> Rooms:
@@ -58,7 +58,7 @@ class Rooms:
         begins = np.cumsum([0, *sizes])[:-1]
         return cls(Exponentials(rows, shift), begins, slope, np.array([float(room.constant) for room in rooms]))
 
-    def taken(self, z: Floats) -> tuple[Floats, Floats]:
+    def taken(self, z: Array) -> tuple[Array, Array]:
         """([rooms, numbers] slope of the logarithm of what a room takes of what there is, [rooms] that logarithm)."""
         if not len(self.begins):
             return self.slope, self.constant
@@ -73,13 +73,13 @@ class ConvexProgram:
     """terms, slope, constant: of the objective · rooms: what must hold · rows, limits: rows z <= limits · low, high: the box."""
 
     terms: Exponentials
-    slope: Floats
+    slope: Array
     constant: float
     rooms: Rooms
-    rows: Floats
-    limits: Floats
-    low: Floats
-    high: Floats
+    rows: Array
+    limits: Array
+    low: Array
+    high: Array
 
     @property
     def shape(self) -> tuple[object, ...]:

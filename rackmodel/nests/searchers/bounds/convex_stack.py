@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram, exponentials
 
 MISSED, FAR = 10.0, 1e3  # what a miss of 1 costs, in units of the scale; the largest miss
@@ -76,7 +76,7 @@ class Entries:
 
     row: Ints
     column: Ints
-    value: Floats
+    value: Array
 
     def pick(self, which: Ints, layout: Layout, programs: int) -> Entries:
         """Of some programs."""
@@ -92,11 +92,11 @@ class Place:
     """Where programs are. z: numbers · terms: of the objective · shares: of what each term takes of its room · there: what there is of a
     room · over: constraints, at most 0."""
 
-    z: Floats
-    terms: Floats
-    shares: Floats
-    there: Floats
-    over: Floats
+    z: Array
+    terms: Array
+    shares: Array
+    there: Array
+    over: Array
 
     def pick(self, which: Ints | Bools) -> Place:
         """Of some programs."""
@@ -109,16 +109,16 @@ class Stack:
 
     layout: Layout
     entries: Entries
-    shift: Floats
-    limits: Floats
-    constant: Floats
-    slope: Floats
-    base: Floats
-    low: Floats
-    high: Floats
+    shift: Array
+    limits: Array
+    constant: Array
+    slope: Array
+    base: Array
+    low: Array
+    high: Array
 
     @classmethod
-    def of(cls, programs: Sequence[ConvexProgram], scales: Floats) -> Stack:
+    def of(cls, programs: Sequence[ConvexProgram], scales: Array) -> Stack:
         """programs: of one shape."""
         layout = Layout.of(programs[0])
         rows = np.zeros((len(programs), layout.rows, layout.numbers))
@@ -162,7 +162,7 @@ class Stack:
         return rows, rows.T, csc_array((e.value[one] * e.value[other], place, pairs), shape=(programs * k * k, programs * self.layout.rows))
 
     @cached_property
-    def _of_rooms(self) -> tuple[Ints, Ints, Floats]:
+    def _of_rooms(self) -> tuple[Ints, Ints, Array]:
         """Of all entries of rooms' terms: (which term of all programs, its place among [programs, rooms, numbers], value)."""
         layout, e = self.layout, self.entries
         program, row = np.divmod(e.row, layout.rows)
@@ -172,7 +172,7 @@ class Stack:
         return program[on] * len(layout.room_of) + term, place, e.value[on]
 
     @cached_property
-    def _of_slopes(self) -> tuple[Ints, Ints, Floats]:
+    def _of_slopes(self) -> tuple[Ints, Ints, Array]:
         """The same of their slopes: (which room of all programs, place, value)."""
         layout, e = self.layout, self.entries
         program, row = np.divmod(e.row, layout.rows)
@@ -180,23 +180,23 @@ class Stack:
         room = program[on] * layout.rooms + row[on] - layout.of_rooms.stop
         return room, room * layout.numbers + e.column[on], e.value[on]
 
-    def _taken(self, place: Place) -> tuple[Floats, Floats]:
+    def _taken(self, place: Place) -> tuple[Array, Array]:
         """[programs, rooms, numbers] slopes of the logarithms of (what rooms take, that of what there is)."""
         shape = len(self.base), self.layout.rooms, self.layout.numbers
         (term, at, value), (room, there, slope) = self._of_rooms, self._of_slopes
-        taken: Floats = np.bincount(at, weights=value * place.shares.ravel()[term], minlength=prod(shape)).astype(np.float64)
+        taken: Array = np.bincount(at, weights=value * place.shares.ravel()[term], minlength=prod(shape)).astype(np.float64)
         left = np.bincount(there, weights=slope / place.there.ravel()[room], minlength=prod(shape))
         return taken.reshape(shape), np.asarray(taken - left).reshape(shape)
 
-    def _along(self, change: Floats) -> Floats:
+    def _along(self, change: Array) -> Array:
         """[programs, rows] X z."""
         return np.asarray(self._matrices[0] @ change.ravel()).reshape(len(self.base), -1)
 
-    def _by_room(self, each: Floats) -> Floats:
+    def _by_room(self, each: Array) -> Array:
         """[programs, rooms] sums over a room's terms."""
         return np.add.reduceat(each, self.layout.begins, axis=1) if self.layout.rooms else each
 
-    def at(self, z: Floats) -> Place:
+    def at(self, z: Array) -> Place:
         """What there is at some numbers."""
         layout, rows = self.layout, self._along(z)
         each = exponentials(rows[:, layout.linear : layout.of_rooms.stop] + self.shift)
@@ -205,7 +205,7 @@ class Stack:
         over = np.concatenate([rows[:, : layout.linear] - self.limits, np.log(total / there), z - self.high, self.low - z], axis=1)
         return Place(z, terms, taken / total[:, layout.room_of], there, over - INSIDE)
 
-    def back(self, place: Place, force: Floats, terms: Floats | None = None) -> Floats:
+    def back(self, place: Place, force: Array, terms: Array | None = None) -> Array:
         """[programs, numbers] what forces on the constraints that are no ends of the box come to, and on the objective's terms."""
         layout = self.layout
         rooms = force[:, layout.linear : layout.own]
@@ -213,20 +213,20 @@ class Stack:
         rows = [force[:, : layout.linear], terms, rooms[:, layout.room_of] * place.shares, -rooms / place.there]
         return np.asarray(self._matrices[1] @ np.concatenate(rows, axis=1).ravel()).reshape(place.z.shape)
 
-    def ahead(self, place: Place, move: Floats) -> Floats:
+    def ahead(self, place: Place, move: Array) -> Array:
         """[programs, constraints] how they change along a move, to first order."""
         layout, rows = self.layout, self._along(move)
         rooms = self._by_room(place.shares * rows[:, layout.of_rooms]) - rows[:, layout.of_rooms.stop :] / place.there
         return np.concatenate([rows[:, : layout.linear], rooms, move, -move], axis=1)
 
-    def curve(self, place: Place, weights: Floats, multipliers: Floats) -> Floats:
+    def curve(self, place: Place, weights: Array, multipliers: Array) -> Array:
         """[programs, numbers, numbers], the upper half: of the Lagrangian, and the squares of the constraints' slopes, weighted."""
         layout, k = self.layout, self.layout.numbers
         rooms, own = slice(layout.linear, layout.own), layout.own
         force = multipliers[:, rooms]
         shares = np.where(layout.several[layout.room_of], force[:, layout.room_of] * place.shares, 0.0)
         rows = [weights[:, : layout.linear], place.terms, shares, force / place.there**2]
-        found: Floats = np.asarray(self._matrices[2] @ np.concatenate(rows, axis=1).ravel()).reshape(len(self.base), k, k)
+        found: Array = np.asarray(self._matrices[2] @ np.concatenate(rows, axis=1).ravel()).reshape(len(self.base), k, k)
         if layout.rooms:
             taken, slopes = self._taken(place)
             full = np.concatenate([slopes, taken[:, layout.several]], axis=1)
@@ -236,7 +236,7 @@ class Stack:
         found[:, at, at] += LEAST * (1.0 + found[:, at, at])
         return found
 
-    def tangent(self, place: Place, multipliers: Floats, slope: Floats) -> Floats:
+    def tangent(self, place: Place, multipliers: Array, slope: Array) -> Array:
         """[programs] lower bounds: the ends of the box need no multipliers, over which the tangent is least. slope: of the objective and of
         the other constraints times their multipliers."""
         own, z = self.layout.own, place.z
@@ -245,16 +245,16 @@ class Stack:
         return np.asarray(value + (multipliers[:, :own] * (place.over[:, :own] + INSIDE)).sum(axis=1) + least)
 
 
-def _wider(values: Floats, last: float) -> Floats:
+def _wider(values: Array, last: float) -> Array:
     """With another number at the end."""
     return np.concatenate([values, np.full((len(values), 1), last)], axis=1)
 
 
-def _shifts(program: ConvexProgram, scale: float) -> Floats:
+def _shifts(program: ConvexProgram, scale: float) -> Array:
     return np.concatenate([program.terms.shift - log(scale), program.rooms.terms.shift])
 
 
-def squared(rows: Floats, weights: Floats) -> Floats:
+def squared(rows: Array, weights: Array) -> Array:
     """[programs, k, k] sum over rows of their outer squares, weighted; in runs so short that one is worth no second thread to the library
     of matrices: threads that wait for each other take longer than these small products."""
     step = max(1, PRODUCT // rows.shape[-1] ** 2)

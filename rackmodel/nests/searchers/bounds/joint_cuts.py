@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram
 from rackmodel.nests.searchers.bounds.convex_stack import squared
 from rackmodel.nests.searchers.bounds.joint_program import JointProgram
@@ -41,11 +41,11 @@ class Cut:
 class Nearness:
     """The constraints near a program's numbers. gap: of what is known, that the bound is below it."""
 
-    def __init__(self, program: JointProgram, ranges: Ranges, made: ConvexProgram, at: Floats, gap: float, scale: float) -> None:
+    def __init__(self, program: JointProgram, ranges: Ranges, made: ConvexProgram, at: Array, gap: float, scale: float) -> None:
         self.program, self.ranges, self.made, self.at, self.gap, self.scale = program, ranges, made, at, gap, scale
 
     @cached_property
-    def give(self) -> Floats:
+    def give(self) -> Array:
         """M^-1."""
         made, z = self.made, self.at
         rows, left = [made.rows], [made.limits - made.rows @ z]
@@ -111,7 +111,7 @@ class Nearness:
         return float((self.program.nest.weights.joule * self.program.objective.at(self.at) / self.scale).sum())
 
 
-def misses(over: Floats, rows: Floats, give: Floats) -> Floats:
+def misses(over: Array, rows: Array, give: Array) -> Array:
     """[rows] how far the numbers are from keeping rows that they exceed by `over`, squared, where they give so much; as good as never where
     none of them counts in it."""
     return np.asarray(over**2 / np.maximum(((rows @ give) * rows).sum(axis=1), NEVER))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.searchers.bounds.continuous_bound import ContinuousNest, Saving
 from rackmodel.nests.searchers.bounds.continuous_program import Exponentials
 from rackmodel.nests.searchers.bounds.joint_ranges import Ranges, Weights
@@ -60,7 +60,7 @@ class Net:
 
     level: int
     each: float
-    row: Floats
+    row: Array
     words: float
     fans: tuple[int, ...]
     at: int

@@ -16,7 +16,7 @@ from math import exp, log, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.bounds.continuous_bound import Copies, Saving
 from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram, Exponentials, Room, Rooms
 from rackmodel.nests.searchers.bounds.joint_nest import JointNest, Net, Port
@@ -37,7 +37,7 @@ class JointProgram(JointRows):
 
     def __init__(self, nest: JointNest, orders: Sequence[tuple[int, ...]], free: frozenset[int] = frozenset()) -> None:
         self.known_lines: dict[object, list[Row]] = {}
-        self.known_edges: dict[object, tuple[Floats, Floats]] = {}
+        self.known_edges: dict[object, tuple[Array, Array]] = {}
         self.known_words: dict[object, tuple[list[Room], Rooms]] = {}
         self.known_rooms: dict[object, Rooms] = {}
         self.known_before: dict[object, Ints] = {}
@@ -107,7 +107,7 @@ class JointProgram(JointRows):
         return self.known_before[on]
 
     # -- energy
-    def _moved(self, t: int, level: int, each: tuple[float, float], row: Floats, words: float) -> None:
+    def _moved(self, t: int, level: int, each: tuple[float, float], row: Array, words: float) -> None:
         """Words that enter a level, or that it serves, cost a number of their own but for the fresh ones."""
         fans = tuple(f for f in self.nest.fans if f < level)
         free = [at for i, on in enumerate(self.nest.owed) if on == level and (at := self.index.get(("net", level, i), -1)) >= 0]
@@ -133,7 +133,7 @@ class JointProgram(JointRows):
         yield Room(Exponentials((net.row - of)[None], shift + log(least)), gain, unit * least)
 
     # -- times
-    def _term(self, price: float, row: Floats, words: float) -> None:
+    def _term(self, price: float, row: Array, words: float) -> None:
         if self.whose is None:
             super()._term(price, row, words)
         elif price > 0:  # of a port: words that no tile changes are a term too, or a port's time less these might be below 0
@@ -151,7 +151,7 @@ class JointProgram(JointRows):
         savings = tuple(replace(saving, each=saving.each / unit) for saving in self.savings)
         return Port(port.level, Exponentials(np.array(rows), shift), fullest, savings)
 
-    def _of_fullest(self, level: int, t: int, row: Floats) -> tuple[Floats, float]:
+    def _of_fullest(self, level: int, t: int, row: Array) -> tuple[Array, float]:
         """(row, constant) of what the fullest instance of a level has of words of a tensor."""
         above = self._above(level)
         share = row + self._sum(*((("waves", f), 1.0) for f in above if f in self.linear))
@@ -217,7 +217,7 @@ class JointProgram(JointRows):
         """What is whole in a mapping, tiles aside."""
         return [key for key in self.index if key[0] in WHOLE and key[0] != "tile"]
 
-    def fresh(self, ranges: Ranges, z: Floats, value: float) -> Iterator[tuple[float, tuple[int, ...]]]:
+    def fresh(self, ranges: Ranges, z: Array, value: float) -> Iterator[tuple[float, tuple[int, ...]]]:
         """(what a copy of the output saves of a bound of `value`, or of a time, the fans whose copies count): all that chords bound."""
         for net in self.nets:
             copies = exp(min(700.0, float(self.copies_of(Saving(1.0, net.fans)) @ z)))
@@ -230,7 +230,7 @@ class JointProgram(JointRows):
             for saving in port.savings:
                 yield saving.each / self._instances(port.level, ranges), saving.fans
 
-    def _box(self, ranges: Ranges) -> tuple[Floats, Floats]:
+    def _box(self, ranges: Ranges) -> tuple[Array, Array]:
         low, high = np.array(self.low), np.array(self.high)
         for key, ends in ranges.whole.items():
             if (at := self.index.get(key, -1)) >= 0:
@@ -273,7 +273,7 @@ class JointProgram(JointRows):
             self.known_rooms[on] = Rooms.of([*self.rooms, *some, *compute], len(self.index))
         return self.known_rooms[on]
 
-    def _costs(self, ranges: Ranges) -> tuple[Exponentials, Floats, float]:
+    def _costs(self, ranges: Ranges) -> tuple[Exponentials, Array, float]:
         """Terms, slope and constant of a E + b T."""
         weights = self.nest.weights
         slope, constant = self._sum((("time",), weights.second * weights.seconds)), self.constant * weights.joule
@@ -299,7 +299,7 @@ class JointProgram(JointRows):
         stacked = np.concatenate([self.stacked, rows])
         return ConvexProgram(terms, slope, constant, self.kept_within(ranges), stacked, np.concatenate([ends, more]), *self._box(ranges))
 
-    def _ragged(self, ranges: Ranges) -> tuple[Floats, Floats]:
+    def _ragged(self, ranges: Ranges) -> tuple[Array, Array]:
         """(rows, limits) of what ragged edges cost."""
         rows, limits = [], []
         for key in (*(("tile", *tile) for tile in self.tiles), *(("rounds", f, r) for r, f in self.dealt.items())):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from math import log, prod
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.searchers.bounds.continuous_bound import Relaxed
 from rackmodel.nests.searchers.bounds.joint_nest import JointNest
 from rackmodel.nests.searchers.bounds.joint_ranges import Key
@@ -96,7 +96,7 @@ class JointRows(Relaxed):
                 node = self.orders[child].index(t) if child < self.space.depth else 0
                 yield t, parent, child, self.versions[child][0][node][r] if child < self.space.depth else 0
 
-    def _pieces(self, level: int, r: int, version: int) -> tuple[Floats, float]:
+    def _pieces(self, level: int, r: int, version: int) -> tuple[Array, float]:
         if level in (0, self.space.depth):
             return (self._sum((("leaves", r), 1.0)) if level else self._sum()), 0.0
         return self._sum((("pieces", level, r, version), 1.0)), 0.0
@@ -120,7 +120,7 @@ class JointRows(Relaxed):
         alone: list[Key] = [("served", f, t) for t, lacked in enumerate(self.nest.lacks) if lacked == [r]]
         return [key for key in (*alone, ("share", f, r)) if key in self.index]
 
-    def _more(self, outer: tuple[Floats, float], inner: tuple[Floats, float], share: Floats | None = None) -> None:
+    def _more(self, outer: tuple[Array, float], inner: tuple[Array, float], share: Array | None = None) -> None:
         """There are no fewer inner pieces than outer ones, times what shares them."""
         row = outer[0] - inner[0] if share is None else outer[0] - inner[0] + share
         self.rows.append((row, inner[1] - outer[1]))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, product
 from math import ceil, exp, floor, inf, log
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.bounds.continuous_bound import Saving
 from rackmodel.nests.searchers.bounds.joint_cuts import Cut, Nearness
@@ -235,7 +235,7 @@ class JointSearch:
             made = [Node.of(node.program, node.ranges.narrowed(cut.key, part), scale, node.ascent, ordered) for part in cut.parts]
         return [one for one in made if one is not None]
 
-    def starts(self, most: int) -> list[tuple[JointProgram, Floats]]:
+    def starts(self, most: int) -> list[tuple[JointProgram, Array]]:
         """Programs of given orders with numbers that are near those of some nodes, from the lowest to those next to what is known, as the
         lowest may hold no mapping: of each the orders that miss least."""
         below = [node for node in self.nodes if node.ascent.value < self.known] or self.nodes[:1]
@@ -243,7 +243,7 @@ class JointSearch:
         found = [self._likely(node)[: -(-most // len(nodes))] for node in nodes]
         return [one for some in found for one in some][:most]
 
-    def filled(self, most: int) -> list[tuple[JointProgram, Floats]]:
+    def filled(self, most: int) -> list[tuple[JointProgram, Array]]:
         """The same near the lowest nodes where the units of the widest fan are all at work, or nearly, the lowest first: ways to share them
         out to the ranks lie far apart, and the lowest programs between them."""
         levels, ranks = self.space.machine.levels, range(len(self.space.ranks))
@@ -263,7 +263,7 @@ class JointSearch:
         below = sorted((node for node in some if node.ascent.value < self.known), key=lambda node: node.ascent.value)
         return [self._likely(node)[0] for node in below[:most]]
 
-    def _likely(self, node: Node) -> list[tuple[JointProgram, Floats]]:
+    def _likely(self, node: Node) -> list[tuple[JointProgram, Array]]:
         near, levels = node.near(self.known), sorted(node.program.free)
         found = []
         for orders in product(*(self.space.orders(level) for level in levels)):

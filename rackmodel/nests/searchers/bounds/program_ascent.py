@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram
 from rackmodel.nests.searchers.bounds.convex_stack import Place, Stack
 
@@ -35,12 +35,12 @@ TINY = 1e-30  # slack and multipliers
 class Inside:
     """Numbers, slacks and multipliers of the constraints."""
 
-    z: Floats
-    slack: Floats
-    multipliers: Floats
+    z: Array
+    slack: Array
+    multipliers: Array
 
     @property
-    def left(self) -> Floats:
+    def left(self) -> Array:
         """Slack x multipliers."""
         return np.asarray((self.slack * self.multipliers).sum(axis=-1))
 
@@ -57,7 +57,7 @@ class Ascent:
     def __init__(self, program: ConvexProgram, scale: float, floor: float = -inf, like: Ascent | None = None) -> None:
         self.program, self.scale = program, scale
         self.floor, self.own, self.rounds, self.tight, self.ended = floor, -inf, 0, False, False
-        self.at: Floats = program.low + START * (program.high - program.low)
+        self.at: Array = program.low + START * (program.high - program.low)
         self.inside: Inside | None = None
         self.warm: Inside | None = None
         self.begin = like.warm if like is not None and like.program.shape == program.shape else None
@@ -140,7 +140,7 @@ class _Round:
             self.now = _stepped(self.stack, place, slope, now)
             self.taken += 1
 
-    def _note(self, bounds: Floats, left: Floats) -> None:
+    def _note(self, bounds: Array, left: Array) -> None:
         """Bounds that are higher, places where others may begin."""
         for i, (at, bound) in enumerate(zip(self.live.tolist(), bounds.tolist(), strict=True)):
             ascent = self.ascents[at]
@@ -160,7 +160,7 @@ def _cold(stack: Stack) -> Inside:
     return Inside(z, slack, np.full_like(slack, FIRST))
 
 
-def _stepped(stack: Stack, place: Place, slope: Floats, now: Inside) -> Inside:
+def _stepped(stack: Stack, place: Place, slope: Array, now: Inside) -> Inside:
     """After a step towards slope of the Lagrangian = 0, constraints + slack = 0, and slack x multipliers = what is aimed for."""
     own, k = stack.layout.own, stack.layout.numbers
     slack, multipliers = now.slack, now.multipliers
@@ -168,7 +168,7 @@ def _stepped(stack: Stack, place: Place, slope: Floats, now: Inside) -> Inside:
     factors = _factors(stack.curve(place, weights, multipliers))
     slope = slope + multipliers[:, own : own + k] - multipliers[:, own + k :]
 
-    def towards(aim: Floats | float) -> Inside:
+    def towards(aim: Array | float) -> Inside:
         """Changes."""
         pull = (aim - slack * multipliers + multipliers * open_) / slack
         force = slope + stack.back(place, pull) + pull[:, own : own + k] - pull[:, own + k :]
@@ -193,13 +193,13 @@ def _stepped(stack: Stack, place: Place, slope: Floats, now: Inside) -> Inside:
     )
 
 
-def _far(now: Inside, change: Inside, most: float) -> Floats:
+def _far(now: Inside, change: Inside, most: float) -> Array:
     """[programs, 1] how far all slacks and multipliers may go and stay above 0, at most 1."""
     shrink = np.maximum((-change.slack / now.slack).max(axis=1), (-change.multipliers / now.multipliers).max(axis=1))
     return np.asarray(np.minimum(1.0, most / np.maximum(shrink, 1e-300)))[:, None]
 
 
-def _factors(curves: Floats) -> list[Any]:
+def _factors(curves: Array) -> list[Any]:
     """Of every matrix, whose upper half is given and is overwritten, its Cholesky factor; None where rounding has left it without one."""
     from scipy.linalg.lapack import dpotrf
 
@@ -207,7 +207,7 @@ def _factors(curves: Floats) -> list[Any]:
     return [factor if info == 0 else None for factor, info in made]
 
 
-def _solved(factors: list[Any], right: Floats) -> Floats:
+def _solved(factors: list[Any], right: Array) -> Array:
     """[programs, k] answers; 0 where there is none."""
     from scipy.linalg.lapack import dpotrs
 

@@ -9,7 +9,7 @@ from math import ceil, factorial, inf, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Ints
+from rackmodel.arrays import Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestMachine, NestProblem

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Bools, Floats, Number
+from rackmodel.arrays import AnyArray, Array, Bools, Number
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally
 from rackmodel.nests.searchers.ragged.ragged_costs import RaggedCosts
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
     time: bool = False
 
 
-Figures = Mapping[Figure, Floats]  # [rows] of a rank
+Figures = Mapping[Figure, Array]  # [rows] of a rank
 LEAST, MOST = 0, 1
 
 
@@ -103,7 +103,7 @@ class ChainCosts(RaggedCosts):
             capacity, v = space.capacity(level), self.machine.levels[level]
             if capacity is None or not self.orders[level]:
                 continue
-            used: Floats = np.zeros(self.count)
+            used: Array = np.zeros(self.count)
             for t in self.orders[level]:
                 tile = [self._figure(r, Figure("tile", self.position[level, t])) if on else np.ones(1) for r, on in enumerate(space.has[t])]
                 used = used + space.terms[t].room(tile.__getitem__, v.buffers * v.bits(space.tensors[t]))

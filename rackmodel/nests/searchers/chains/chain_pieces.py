@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.nests.arrays import Ints
+from rackmodel.arrays import Ints
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from math import factorial, inf, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
+from rackmodel.arrays import AnyArray, Array, Bools, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, better
@@ -125,7 +125,7 @@ class ChainSearch:
             known[r] = chains[r].ends()
         return _Join(self, costs, [chains[r] for r in ranks])
 
-    def keys(self, costs: ChainCosts) -> tuple[Floats, Floats]:
+    def keys(self, costs: ChainCosts) -> tuple[Array, Array]:
         """([rows] least primary, secondary key), inf where nothing fits."""
         self.cells += costs.count
         self.work += costs.count + CALL
@@ -193,11 +193,11 @@ class _Join:
                 found.append(other)
         return np.vstack(found)
 
-    def _keys(self, groups: Ints) -> tuple[Floats, Floats]:
+    def _keys(self, groups: Ints) -> tuple[Array, Array]:
         ends = [tree.ends(groups[:, r]) for r, tree in enumerate(self.trees)]
         return self.search.keys(self.costs.of(ends, len(groups)))
 
-    def _whole(self, groups: Ints, first: Floats, second: Floats) -> tuple[Ints, Floats, Floats]:
+    def _whole(self, groups: Ints, first: Array, second: Array) -> tuple[Ints, Array, Array]:
         """Those of more than one mapping; of the others the best are taken."""
         one = np.all([tree.spread[groups[:, r]] < 0 for r, tree in enumerate(self.trees)], axis=0)
         left = np.flatnonzero(one)

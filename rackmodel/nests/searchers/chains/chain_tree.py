@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.chains.chain_costs import Figure, Figures
 
 
@@ -14,12 +14,12 @@ class ChainTree:
     """figures: of every chain. low, high: [groups, figures] · spread: [groups] of the logarithms of the widest figure, -1 for one chain ·
     child: [groups] number of the first half, the other one is the next; 0 where there is none yet."""
 
-    def __init__(self, figures: Mapping[Figure, Floats]) -> None:
+    def __init__(self, figures: Mapping[Figure, Array]) -> None:
         self.names = list(figures)
-        self.values: Floats = np.array(list(figures.values())).T
+        self.values: Array = np.array(list(figures.values())).T
         chains = len(self.values)
         self.low, self.high = np.zeros((2, 2 * chains, len(self.names)))
-        self.spread: Floats = np.zeros(2 * chains)
+        self.spread: Array = np.zeros(2 * chains)
         self.child: Ints = np.zeros(2 * chains, dtype=np.int64)
         self.rows: list[Ints] = []
         self._add(np.arange(chains))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.searchers.chains.chain_costs import LEAST, MOST, ChainCosts, Figure, Figures
 from rackmodel.nests.searchers.chains.chain_pieces import Pieces, stacked
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -29,7 +29,7 @@ class ChainList(NamedTuple):
     """figures: of every chain · tiles: [chains, nodes] outer → inner · parts: [chains, 2 x fans], x and y of every fan ·
     whole: whether none was left out for its bound."""
 
-    figures: dict[Figure, Floats]
+    figures: dict[Figure, Array]
     tiles: Ints
     parts: Ints
     whole: bool
@@ -236,8 +236,8 @@ class RankWalk:
     # -- what can become of rows
     def ends(self) -> tuple[Figures, Figures]:
         """([rows] least, most) of every figure, of any chain that goes on from a row."""
-        low: dict[Figure, Floats] = {}
-        high: dict[Figure, Floats] = {}
+        low: dict[Figure, Array] = {}
+        high: dict[Figure, Array] = {}
         for figure, ends in self.asked.items():
             if figure in self.columns:
                 low[figure] = high[figure] = self.columns[figure].astype(float)
@@ -250,7 +250,7 @@ class RankWalk:
                 low[figure] = np.full(len(self.now), float(self.least if figure.kind == "tile" else 1))
         return low, high
 
-    def _least(self, figure: Figure) -> Floats:
+    def _least(self, figure: Figure) -> Array:
         """Pieces are no fewer than now; of leaves each has so many at least. What is covered is shared by those that are left out."""
         now, ahead = self._now(figure), self._ahead(figure, True)
         if figure.kind == "cover":
@@ -259,13 +259,13 @@ class RankWalk:
             return now.count.astype(float)
         return np.asarray((now.number * np.ceil(-(-now.extents // self.leaf) / ahead)).sum(axis=1))
 
-    def _most(self, figure: Figure) -> Floats:
+    def _most(self, figure: Figure) -> Array:
         """What is covered is no more than now; of pieces with loops left out no more than instances, and than the size (a ragged tile may
         have more of them than ceil(size / leaf))."""
         now = self._now(figure)
         if figure.kind == "cover":
             return now.cover.astype(float)
-        most: Floats = np.full(len(self.now), float(self.size))
+        most: Array = np.full(len(self.now), float(self.size))
         return np.minimum(most, now.count * self._ahead(figure, False)) if figure.time else most
 
     def _now(self, figure: Figure) -> Pieces:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.arrays import Array, Ints, Number
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests.arrays import Floats, Ints, Number
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, better
@@ -94,7 +94,7 @@ class HomeSearch:
         self.cells = self.tried = 0
         self.effort = q.effort.part()
         self.need = inf
-        self.by_order: dict[int, Floats] = {}  # vector → [2, orders] bounds of the key
+        self.by_order: dict[int, Array] = {}  # vector → [2, orders] bounds of the key
         self.cache: dict[Any, TileLists] = {}
 
     @cached_property
@@ -112,29 +112,29 @@ class HomeSearch:
         splits = prod(comb(e + n, n) for s in self.original.sizes.values() for _, e in factorize(s))
         return float(factorial(n)) * splits * len(self.vectors)
 
-    def shared(self, vectors: Ints) -> list[Floats]:
+    def shared(self, vectors: Ints) -> list[Array]:
         """Per tensor: cores that work with one word, for vectors [..., ranks]."""
         return [np.prod(vectors[..., ~self.has[t]], axis=-1).astype(float) for t in range(len(self.tensors))]
 
     # -- bounds
-    def bounds(self) -> tuple[Floats, Floats]:
+    def bounds(self) -> tuple[Array, Array]:
         """Lower bounds of the key of every vector (primary [S], tie-break [S]); inf where nothing can fit."""
         first, second, used = self._least(self.vectors, self.vectors)
         self.need = min(self.need, float(used.min(initial=inf)))
         return first, second
 
-    def range_bounds(self, low: Ints, high: Ints) -> tuple[Floats, Floats]:
+    def range_bounds(self, low: Ints, high: Ints) -> tuple[Array, Array]:
         """The same of every vector with parts between `low` and `high` [B, ranks]."""
         if self.best is not None:
             self.effort.spend(len(low))
         first, second, _ = self._least(low, high)
         return first, second
 
-    def _least(self, low: Ints, high: Ints) -> tuple[Floats, Floats, Floats]:
+    def _least(self, low: Ints, high: Ints) -> tuple[Array, Array, Array]:
         """(primary, tie-break, bits of the fullest core) [B] at least, of vectors with parts between `low` and `high`."""
         cover = -(-self.sizes // high)
         ends: list[tuple[Moved, ...]] = []
-        used: Floats = np.zeros(len(low))
+        used: Array = np.zeros(len(low))
         copies = [self.shared(parts) for parts in ((low,) if low is high else (low, high))]
         for t, of in enumerate(zip(*copies, strict=True)):
             ever = np.prod(cover[:, self.has[t]], axis=1, dtype=float)
@@ -182,7 +182,7 @@ class HomeSearch:
         if self.note != EVERY and not self.perfect:
             self._unlisted(*listed)
 
-    def _unlisted(self, vectors: Ints, first: Floats, second: Floats) -> None:
+    def _unlisted(self, vectors: Ints, first: Array, second: Array) -> None:
         """Vectors that are not among those that were listed (with bounds of their keys): what ranges of parts leave."""
         limits = [[fan if r else 1 for r in on] for fan, on in zip((self.grid.x, self.grid.y), self.on, strict=True)]
         most = [min(int(n), x * y) for n, x, y in zip(self.sizes, *limits, strict=True)]
@@ -213,7 +213,7 @@ class HomeSearch:
         """Could keys of these bounds be better than the best?"""
         return np.isfinite(first) if self.best is None else better((first, second), self.best[0])
 
-    def _in_order(self, queue: Ints, first: Floats, second: Floats) -> Iterator[int]:
+    def _in_order(self, queue: Ints, first: Array, second: Array) -> Iterator[int]:
         """Vectors of the queue whose bound still beats the best, while there are such."""
         for i in queue:
             if self.best is not None and first[i] > self.best[0][0] * (1 + TIE):
@@ -222,7 +222,7 @@ class HomeSearch:
                 self.tried += 1
                 yield int(i)
 
-    def tightened(self, picks: Ints) -> Floats:
+    def tightened(self, picks: Ints) -> Array:
         """[2, P] lower bounds of the key of vectors `picks`: of every run of a list, the least of each figure. Kept by order."""
         bounds = np.full((2, len(self.orders), len(picks)), inf)
         at_work = np.where(self.idle, -self.vectors, self.vectors)[picks]
@@ -257,13 +257,13 @@ class HomeSearch:
             self.cache[key] = joined(parts, has)
         return self.cache[key]
 
-    def keys(self, picks: Ints, order: Order, lists: list[TileLists]) -> tuple[Floats, Floats]:
+    def keys(self, picks: Ints, order: Order, lists: list[TileLists]) -> tuple[Array, Array]:
         """(primary, tie-break) over [P, choices of class 0, class 1, ...]; inf where it does not fit.
         lists: per class, with a leading axis of the vectors `picks`."""
         dims = len(self.signatures)
         shape = (len(picks), *(c.cover.shape[1] for c in lists))
 
-        def along(k: int, values: Floats) -> Floats:
+        def along(k: int, values: Array) -> Array:
             return values.reshape([len(picks)] + [-1 if a == k else 1 for a in range(dims)])
 
         cover = [along(k, c.cover) for k, c in enumerate(lists)]
@@ -306,7 +306,7 @@ class HomeSearch:
                 cost = evaluate(self.original, self.m, mapping, home=self.home)
                 self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
 
-    def mapping(self, i: int, order: Order, tiles: list[Floats]) -> NestMapping:
+    def mapping(self, i: int, order: Order, tiles: list[Array]) -> NestMapping:
         """The mapping in the original ranks. tiles: per rank, its tile at every node."""
         outer, inner = self.m.levels
         part = Unmerge(self.space.groups, self.space.original.sizes)

@@ -10,14 +10,14 @@ from math import inf
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.problem import NestFan
 
 BOXES = 400_000  # ranges taken apart
 POINTS = 1000  # vectors met
 AT_ONCE = 1024
-Bounds = Callable[[Ints, Ints], tuple[Floats, Floats]]  # (fewest parts [B, ranks], most) → (primary, tie-break) [B]
-Beats = Callable[[Floats, Floats], Bools]
+Bounds = Callable[[Ints, Ints], tuple[Array, Array]]  # (fewest parts [B, ranks], most) → (primary, tie-break) [B]
+Beats = Callable[[Array, Array], Bools]
 Layout = tuple[Bools, Ints, Ints]  # ranks of which more are laid out than are at work, parts on X, on Y
 
 

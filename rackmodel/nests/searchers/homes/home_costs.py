@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Number
+from rackmodel.arrays import Array, Number
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.mapspace.prices import BitPrices, Component, components, energy_prices
 from rackmodel.nests.searchers.mapspace.word_terms import Tally, TallyPrices, tally_prices
@@ -27,7 +27,7 @@ class Moved:
     once: Number
     fullest: Number
     ever: Number
-    shared: Floats
+    shared: Array
 
 
 @dataclass(frozen=True)

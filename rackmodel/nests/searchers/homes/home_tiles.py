@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.mapspace.list_axes import divisors
 
 TILES = 48  # tiles of a rank beyond which a thinned list is tried
@@ -30,18 +30,18 @@ class TileLists:
     """n choices of a class. tile, all, once: [n, nodes] (products over its ranks) · cover: [n] · picks: [n, ranks, nodes]
     tiles of every node · exact: no choice of least cost is missing."""
 
-    tile: Floats
-    all: Floats
-    once: Floats
-    cover: Floats
-    picks: Floats
+    tile: Array
+    all: Array
+    once: Array
+    cover: Array
+    picks: Array
     exact: bool = True
 
     def at(self, rows: Ints) -> "TileLists":
         """The choices `rows` (along the first axis)."""
         return self.each(lambda values: values[rows])
 
-    def each(self, change: Callable[[Floats], Floats]) -> "TileLists":
+    def each(self, change: Callable[[Array], Array]) -> "TileLists":
         """Every figure changed alike."""
         return TileLists(change(self.tile), change(self.all), change(self.once), change(self.cover), change(self.picks), self.exact)
 
@@ -159,7 +159,7 @@ def stacked(lists: list[TileLists]) -> TileLists:
     """Lists of one class with a leading axis, the shorter ones padded by their last choice, empty ones by zeros."""
     most = max(len(c.cover) for c in lists)
 
-    def stack(rows: list[Floats]) -> Floats:
+    def stack(rows: list[Array]) -> Array:
         found = np.zeros((len(rows), most, *rows[0].shape[1:]))
         for to, row in zip(found, rows, strict=True):
             to[: len(row)], to[len(row) :] = row, row[-1:] if len(row) else 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Ints
+from rackmodel.arrays import Bools, Ints
 from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.mapspace.list_axes import divisors
 from rackmodel.nests.searchers.mapspace.spatial_vectors import idle_vectors

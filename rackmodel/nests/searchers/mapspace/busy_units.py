@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.problem import NestMachine
 
 LISTED = 4096  # of a side: a longer one may be dealt any number up to its own
 EXACT = 2.0**53  # of a tile's points: a larger one may fill any side
 
 
-def most_busy(machine: NestMachine, points: Floats) -> Floats:
+def most_busy(machine: NestMachine, points: Array) -> Array:
     """[tiles] units, of tiles of so many atoms."""
     values, where = np.unique(points, return_inverse=True)
-    busy: Floats = np.ones(len(values))
+    busy: Array = np.ones(len(values))
     for level in machine.levels:
         for side in (level.fan.x, level.fan.y):
             busy = busy * [_dealt(float(n), side, level.fan.linear) for n in values]

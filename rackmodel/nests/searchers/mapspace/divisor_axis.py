@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.mapspace.tile_axis import TileAxis
 
@@ -51,7 +51,7 @@ def _coarse_power(base: int, exponent: int, most: int) -> tuple[int, int]:
     return base ** (exponent // steps), steps
 
 
-def _least_so_far(array: Floats, axis: int) -> None:
+def _least_so_far(array: Array, axis: int) -> None:
     """array[i] = min(array[..i]) along an axis, in place: a digit has few values, so that slices of a large array are the faster way."""
     if array.size < SLICED:
         np.minimum.accumulate(array, axis=axis, out=array)
@@ -84,7 +84,7 @@ class DivisorAxis(TileAxis):
         return DivisorAxis(size, [(base, int(n)) for (base, _), n in zip(self.factors, digits, strict=False) if n])
 
     @cached_property
-    def count(self) -> Floats:
+    def count(self) -> Array:
         """[n] tiles of the whole rank."""
         return (self.size // self.tile).astype(float)
 
@@ -97,7 +97,7 @@ class DivisorAxis(TileAxis):
         """As `below`, with the inner tiles taken from a coarser (boxed) axis."""
         return np.asarray(self.tile[None, :] % inner.tile[:, None] == 0)
 
-    def zeta(self, array: Floats, axis: int) -> Floats:
+    def zeta(self, array: Array, axis: int) -> Array:
         """min over the divisors of every cell, along one numpy axis; a new array."""
         shape = array.shape
         least = array.copy()

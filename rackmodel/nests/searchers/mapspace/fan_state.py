@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.mapspace.prices import BitPrices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally, tally_prices
@@ -49,19 +49,19 @@ class FanState:
 class Crossing(NamedTuple):
     """A FanState under every spatial vector of a fan: sig [S], served [S, T], hops [S, T, levels], hop_sig [S, levels]."""
 
-    sig: Floats
-    served: Floats
-    hops: Floats
-    hop_sig: Floats
+    sig: Array
+    served: Array
+    hops: Array
+    hop_sig: Array
 
 
 class Coefficients(NamedTuple):
     """Price [S, T] of a word that enters a level, price [S, T] of a word the parent serves before dividing by the copies,
     and what fresh outputs save [S]."""
 
-    fill: Floats
-    serve: Floats
-    credit: Floats
+    fill: Array
+    serve: Array
+    credit: Array
 
 
 def start(space: Space) -> FanState:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.mapspace.divisor_axis import factorize
 from rackmodel.nests.searchers.mapspace.tile_axis import TileAxis
@@ -66,11 +66,11 @@ class ListAxis(TileAxis):
         self.index = {int(v): i for i, v in enumerate(self.tile)}
 
     @cached_property
-    def count(self) -> Floats:
+    def count(self) -> Array:
         """[n] tiles of the whole rank, the ragged one included."""
         return (-(-self.size // self.tile)).astype(float)
 
-    def served(self, spatial: Ints) -> Floats:
+    def served(self, spatial: Ints) -> Array:
         """[S, n] groups of s tiles."""
         return (-(-self.size // (spatial[:, None] * self.tile[None, :]))).astype(float)
 
@@ -81,7 +81,7 @@ class ListAxis(TileAxis):
         nest[:, self.top] = True
         return nest
 
-    def zeta(self, array: Floats, axis: int) -> Floats:
+    def zeta(self, array: Array, axis: int) -> Array:
         """Least value over the tiles that nest in each one, along one numpy axis; a new array."""
         moved = np.moveaxis(array, axis, 0)
         out = np.stack([moved[self.below[:, j]].min(axis=0) for j in range(len(self))])
@@ -96,7 +96,7 @@ class ListAxis(TileAxis):
         unit, rest = divmod(int(self.units[x]), s)
         return [self.index[unit * self.leaf]] if rest == 0 and unit * self.leaf in self.index else []
 
-    def shift(self, array: Floats, axis: int, s: int) -> Floats:
+    def shift(self, array: Array, axis: int, s: int) -> Array:
         """[x] least value over the tiles x / s may be."""
         if s == 1:
             return array
@@ -170,7 +170,7 @@ class BucketAxis(ListAxis):
         """[inner, outer] True where some inner tile is no larger than some outer one."""
         return np.triu(np.ones((len(self), len(self)), dtype=bool))
 
-    def zeta(self, array: Floats, axis: int) -> Floats:
+    def zeta(self, array: Array, axis: int) -> Array:
         """Least value over the buckets up to each one."""
         return np.minimum.accumulate(array, axis=axis)
 
@@ -181,7 +181,7 @@ class BucketAxis(ListAxis):
         fits = [i for i in range(x + 1) if (s - 1) * int(self.low[i]) < int(self.tile[x])]
         return fits[-1:]
 
-    def shift(self, array: Floats, axis: int, s: int) -> Floats:
+    def shift(self, array: Array, axis: int, s: int) -> Array:
         """[x] least value over the tiles x / s may be."""
         if s == 1:
             return array

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
+from rackmodel.arrays import AnyArray, Array, Bools, Ints
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.tile_axis import TileAxis
 
@@ -58,7 +58,7 @@ class OrderPlan:
         self.priced = {(r, self.versions[j][r]) for j, t in enumerate(order) for r in ranks if not space.has[t, r] or space.affine[t, r]}
         self.axis = self._choose_axes({r for r, _ in fixed})
         self.fixed = fixed
-        self.words: dict[int, Floats] = {}  # of a node, where every tile may enter; filled as prices ask
+        self.words: dict[int, Array] = {}  # of a node, where every tile may enter; filled as prices ask
 
     @cached_property
     def left(self) -> tuple[list[Ints], list[int]]:
@@ -126,16 +126,16 @@ class OrderPlan:
             return None
         return np.broadcast_to(reduce(np.logical_and, parts), [len(a) for a in self.axis])
 
-    def _footprint(self) -> Floats:
+    def _footprint(self) -> Array:
         """Joint array of bits used by the level's tiles: sum of buffers x bits x words of each node's tile."""
         v, space = self.space.machine.levels[self.level], self.space
-        total: Floats = np.zeros([1] * len(self.axes_of))
+        total: Array = np.zeros([1] * len(self.axes_of))
         for j, t in enumerate(self.order):
             low = {r: self._low(r, self.versions[j][r]) for r in range(len(space.ranks)) if space.has[t, r]}
             total = total + space.terms[t].room(low.__getitem__, v.buffers * v.bits(space.tensors[t]))
         return total
 
-    def _low(self, r: int, version: int) -> Floats:
+    def _low(self, r: int, version: int) -> Array:
         """Size that a footprint counts for a version of rank r, along its joint axis."""
         i = self.position[r, version]
         return self.shaped(self.axis[i].low, i).astype(float)

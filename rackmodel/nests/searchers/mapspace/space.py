@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rackmodel.arrays import Bools, Ints
 from rackmodel.errors import RackmodelError
-from rackmodel.nests.arrays import Bools, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.problem import NestMachine, NestProblem, index_term
 from rackmodel.nests.searchers.mapspace.divisor_axis import DivisorAxis

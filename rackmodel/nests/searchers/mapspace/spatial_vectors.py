@@ -12,7 +12,7 @@ from math import inf
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Ints
+from rackmodel.arrays import Bools, Ints
 from rackmodel.nests.problem import NestFan
 
 Vector = dict[str, int]  # rank → parts, ranks at 1 left out

@@ -7,7 +7,7 @@ list_axes). `aligned` says which: with divisors, tile counts of nested splits mu
 from abc import ABC, abstractmethod
 from functools import cached_property
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.problem import NestFan
 
 
@@ -26,7 +26,7 @@ class TileAxis(ABC):
 
     @cached_property
     @abstractmethod
-    def count(self) -> Floats:
+    def count(self) -> Array:
         """[n] tiles of the whole rank."""
 
     @cached_property
@@ -39,7 +39,7 @@ class TileAxis(ABC):
         """As `below`, with the inner tiles taken from a coarser (boxed) axis."""
 
     @abstractmethod
-    def zeta(self, array: Floats, axis: int) -> Floats:
+    def zeta(self, array: Array, axis: int) -> Array:
         """[...] least value over the tiles that nest in each one, along one numpy axis; a new array."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from rackmodel.nests.arrays import Number
+from rackmodel.arrays import Number
 from rackmodel.nests.problem import NestMachine, NestTensor
 from rackmodel.nests.searchers.mapspace.prices import BitPrices
 

@@ -14,7 +14,7 @@ from math import exp, factorial, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers.bounds.joint_program import JointProgram
@@ -244,7 +244,7 @@ def known_start(space: Space, best: Best, draws: Draws) -> Drawn | None:
     return draws.at(plan, plan.row(best[1]))
 
 
-def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn | None:
+def _near(space: Space, program: JointProgram, z: Array, draws: Draws) -> Drawn | None:
     """The mapping next to a program's numbers."""
     plan = draws.plan(space, program.orders[1:])
 
@@ -259,7 +259,7 @@ def _near(space: Space, program: JointProgram, z: Floats, draws: Draws) -> Drawn
     return min((one for one in near if one is not None), key=lambda one: one.near, default=None)
 
 
-def next_to(draws: Draws, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
+def next_to(draws: Draws, plan: RaggedPlan, ratios: Array) -> Drawn | None:
     """The best drawn around ratios that are real numbers; where none of them fits, those, rounded, the largest made smaller."""
     found = draws.near(plan, ratios)
     return draws.at(plan, _within(plan, np.floor(ratios + SLOWER).astype(np.int64))) if found is None else found

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Floats, Number
+from rackmodel.arrays import AnyArray, Array, Number
 from rackmodel.nests.problem import NestTensor, index_term
 from rackmodel.nests.searchers.mapspace.prices import components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -142,16 +142,16 @@ class RaggedCosts(ABC):
         return self.end if child == self.space.depth else self.position[child, t]
 
     # -- costs
-    def cost(self, timed: bool) -> tuple[Floats, list[Floats]]:
+    def cost(self, timed: bool) -> tuple[Array, list[Array]]:
         """([rows] joules, [rows] seconds of every component); timed: whether seconds are asked for."""
         return self.joules(), [self.seconds(i) for i in range(len(self.charges))] if timed else []
 
-    def joules(self) -> Floats:
+    def joules(self) -> Array:
         """[rows] of everything."""
         p = self.space.problem
         return np.broadcast_to(p.macs * p.density * self.machine.compute.j_per_mac + self._priced(0), self.count)
 
-    def seconds(self, component: int) -> Floats:
+    def seconds(self, component: int) -> Array:
         """[rows] of a port, or of the compute, which is the last."""
         if component + 1 < len(self.charges):
             return np.asarray(self._priced(component + 1) / components(self.machine)[component].bandwidth)
@@ -161,7 +161,7 @@ class RaggedCosts(ABC):
 
     def _priced(self, charge: int) -> Number:
         """Joules of everything (0), or bits of the fullest instance of a port (from 1 on)."""
-        total: Floats = np.zeros(self.count)
+        total: Array = np.zeros(self.count)
         for t, parent, child, each, hop in self.charges[charge]:
             for tally, price in each.words.items():
                 level = child if tally in CHILDS else parent

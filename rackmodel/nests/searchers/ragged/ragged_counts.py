@@ -11,12 +11,12 @@ from math import inf, prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.arrays import Array, Ints, Number
 from rackmodel.nests.searchers.mapspace.word_terms import Tally
 from rackmodel.nests.searchers.ragged.ragged_costs import RaggedCosts
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan
 
-Pieces = tuple[Floats, Floats]  # [pieces, chains] extents, how many of each
+Pieces = tuple[Array, Array]  # [pieces, chains] extents, how many of each
 
 
 class RaggedCounts(RaggedCosts):
@@ -27,7 +27,7 @@ class RaggedCounts(RaggedCosts):
         self.plan, self.rows = plan, rows.astype(np.float64)
         self.laid = [[plan.laid(self.rows, f, r) for r in range(len(self.space.ranks))] for f in range(self.space.depth)]
         self.alike = [plan.alike(rows, r) for r in range(len(self.space.ranks))]
-        self.chain: list[list[tuple[Floats, int | None]]] = [[] for _ in self.space.ranks]
+        self.chain: list[list[tuple[Array, int | None]]] = [[] for _ in self.space.ranks]
         for level in range(self.space.depth):
             for r, chain in enumerate(self.chain):
                 first = self.alike[r][0]
@@ -38,9 +38,9 @@ class RaggedCounts(RaggedCosts):
         self.charges = plan.charges
         self._tallied: dict[tuple[Tally, int, int, int, bool], Number] = {}
         self._some: dict[tuple[int, int, frozenset[int], bool], Pieces] = {}
-        self._known: dict[tuple[int, int, frozenset[int], bool, bool], Floats] = {}
+        self._known: dict[tuple[int, int, frozenset[int], bool, bool], Array] = {}
 
-    def _entry(self, level: int, r: int) -> Floats:
+    def _entry(self, level: int, r: int) -> Array:
         """Tile that a level's instances receive."""
         if level == self.space.depth:
             return np.full(len(self.rows), float(self.plan.space.leaf[r]))
@@ -49,7 +49,7 @@ class RaggedCounts(RaggedCosts):
         return self._entry(level + 1, r) * self.laid[level][r]
 
     # -- pieces of a rank
-    def pieces(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Floats:
+    def pieces(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Array:
         """[rows] pieces of a rank after so many splits."""
         return self._after(r, depth, first, first_time, False)
 
@@ -65,11 +65,11 @@ class RaggedCounts(RaggedCosts):
         copies = prod((self.laid[fan][r] for r, rank in enumerate(self.space.ranks) if rank not in ranks), start=np.ones(1))
         return None if bool((copies <= width).all()) else np.where(copies <= width, inf, width)
 
-    def _cuts(self, r: int) -> tuple[list[tuple[Floats, int | None]], list[int], list[frozenset[int]]]:
+    def _cuts(self, r: int) -> tuple[list[tuple[Array, int | None]], list[int], list[frozenset[int]]]:
         """(splits of a rank that cut anything, how many of them are among the first so many splits, the fans among the first so many of
         them)."""
-        least: Floats = np.full(len(self.alike[r][0]), float(self.space.sizes[r]))
-        found, among = list[tuple[Floats, int | None]](), [0]
+        least: Array = np.full(len(self.alike[r][0]), float(self.space.sizes[r]))
+        found, among = list[tuple[Array, int | None]](), [0]
         for tile, fan in self.chain[r]:
             if (tile < least).any():
                 found.append((tile, fan))
@@ -78,7 +78,7 @@ class RaggedCounts(RaggedCosts):
         fans = [frozenset(fan for _, fan in found[:n] if fan is not None) for n in range(len(found) + 1)]
         return found, among, fans
 
-    def _after(self, r: int, depth: int, first: Collection[int], first_time: bool, covered: bool) -> Floats:
+    def _after(self, r: int, depth: int, first: Collection[int], first_time: bool, covered: bool) -> Array:
         """[rows] pieces, or what they cover; fans of `first` keep their largest piece."""
         _, among, fans = self.cuts[r]
         number = among[depth]
@@ -109,11 +109,11 @@ class RaggedCounts(RaggedCosts):
         return found
 
 
-def _largest(pieces: Pieces, tile: Floats) -> Pieces:
+def _largest(pieces: Pieces, tile: Array) -> Pieces:
     return np.minimum(pieces[0], tile), pieces[1]
 
 
-def _split(pieces: Pieces, tile: Floats) -> Pieces:
+def _split(pieces: Pieces, tile: Array) -> Pieces:
     """Every piece in whole tiles and a rest."""
     extent, n = pieces
     full = np.floor(extent / tile)

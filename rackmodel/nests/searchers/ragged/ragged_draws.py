@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.arrays import Array, Ints, Number
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -75,7 +75,7 @@ class Draws:
         plan = self.plan(one.plan.space, orders)
         return self.at(plan, plan.row_of(one.plan, one.row))
 
-    def near(self, plan: RaggedPlan, ratios: Floats) -> Drawn | None:
+    def near(self, plan: RaggedPlan, ratios: Array) -> Drawn | None:
         """The best that is drawn around ratios that are real numbers; None where none of them fits."""
         rows = self._rows(plan, ratios, np.inf, np.inf)
         if not len(rows):
@@ -134,7 +134,7 @@ class Draws:
         fit = plan.roomy(rows)
         return some_of(rows, fit), of[fit]
 
-    def _rows(self, plan: RaggedPlan, ratios: Floats, most: float, near: float) -> Ints:
+    def _rows(self, plan: RaggedPlan, ratios: Array, most: float, near: float) -> Ints:
         random = self.random
         shape = DRAWN, len(ratios)
         on = random.random(shape) < random.choice(SHARES, size=(DRAWN, 1))
@@ -143,7 +143,7 @@ class Draws:
         rows, _ = self.worth(plan, whole, max(most, near), np.zeros(DRAWN, dtype=np.int64))
         return rows if len(rows) <= COUNTED else some_of(rows, np.sort(random.permutation(len(rows))[:COUNTED]))
 
-    def keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
+    def keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Array, Array]:
         """([rows] primary keys, [rows] keys they are drawn by)."""
         several = [self._keys(plan, rows[i : i + TOGETHER]) for i in range(0, len(rows), TOGETHER)]
         if len(several) == 1:
@@ -151,7 +151,7 @@ class Draws:
         keys, nears = (np.concatenate([np.zeros(0), *(one[k] for one in several)]) for k in (0, 1))
         return keys, nears
 
-    def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Floats, Floats]:
+    def _keys(self, plan: RaggedPlan, rows: Ints) -> tuple[Array, Array]:
         """([rows] primary keys, [rows] keys they are drawn by)."""
         if not len(rows):
             return np.zeros(0), np.zeros(0)
@@ -161,7 +161,7 @@ class Draws:
             return np.asarray(self.objective.key(energy, 0.0)[0]), np.asarray(self.objective.key(energy, 0.0)[0])
         return self._keyed(energy, times)
 
-    def better(self, plan: RaggedPlan, rows: Ints, keys: Floats, nears: Floats) -> tuple[Ints, Floats, Floats]:
+    def better(self, plan: RaggedPlan, rows: Ints, keys: Array, nears: Array) -> tuple[Ints, Array, Array]:
         """(numbers of rows, their keys, keys they are drawn by): all rows that have a lower one of either than theirs of keys, nears. What
         their tiles alone cost leaves most of the others out."""
         on = np.arange(len(rows))
@@ -172,7 +172,7 @@ class Draws:
         self.cells += len(rows) - len(on)
         return on, *self.keys(plan, rows[on])
 
-    def _keyed(self, energy: Number, times: Sequence[Floats]) -> tuple[Floats, Floats]:
+    def _keyed(self, energy: Number, times: Sequence[Array]) -> tuple[Array, Array]:
         """([rows] keys, [rows] keys they are drawn by)."""
         slowest = np.maximum(np.max(times, axis=0), 1e-300)
         near = slowest * sum((t / slowest) ** POWER for t in times) ** (1 / POWER)

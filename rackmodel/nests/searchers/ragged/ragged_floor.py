@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.arrays import Array, Ints, Number
 from rackmodel.nests.searchers.mapspace.prices import components
 from rackmodel.nests.searchers.mapspace.word_terms import Tally
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan
@@ -30,7 +30,7 @@ class RaggedFloor:
         p, compute = self.space.problem, self.space.machine.compute
         return p.macs * p.density * compute.j_per_mac + self._priced(0)
 
-    def seconds(self) -> Floats:
+    def seconds(self) -> Array:
         """[rows] at least."""
         found, levels = self.plan.seconds(self.rows), self.space.machine.levels
         for i, port in enumerate(components(self.space.machine)):

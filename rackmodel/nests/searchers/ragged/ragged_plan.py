@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
+from rackmodel.arrays import AnyArray, Array, Bools, Ints
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.searchers.mapspace.order_plan import node_versions
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -99,7 +99,7 @@ class RaggedPlan:
     def shrunk(self, rows: Ints) -> Ints:
         """[rows, numbers] with every tile as small as the number of pieces of a whole tile around it allows."""
         rows = rows.copy(order="K")
-        real: Floats = np.asarray(rows, dtype=float, order="F")  # quotients of whole numbers this small are exact enough to be rounded up
+        real: Array = np.asarray(rows, dtype=float, order="F")  # quotients of whole numbers this small are exact enough to be rounded up
         for r, i, outer, above in self._inwards(rows):
             group = product_of(real, above) if above else 1
             loops = np.ceil(outer / (real[:, i] * group))
@@ -120,17 +120,17 @@ class RaggedPlan:
             loops[i] = np.ceil(outer / product_of(rows, [i, *above]))[0]
         return loops
 
-    def _inwards(self, rows: Ints) -> Iterator[tuple[int, int, Floats, list[int]]]:
+    def _inwards(self, rows: Ints) -> Iterator[tuple[int, int, Array, list[int]]]:
         """(rank, number of a tile, [rows] the extent around it as it is by then, numbers of the parts between), each rank outer → inner."""
         for r, chain in enumerate(self._chains):
-            outer: Floats = np.full(len(rows), float(self.space.sizes[r]))
+            outer: Array = np.full(len(rows), float(self.space.sizes[r]))
             outermost = self.tiles[chain[-1][0]].level
             above = [q for q, part in enumerate(self.parts, len(self.tiles)) if part.rank == r and part.fan < outermost]
             for i, between in reversed(chain):
                 yield r, i, outer, above
                 outer, above = rows[:, i].astype(float), between
 
-    def ratios_of(self, row: Ints | Floats) -> Floats:
+    def ratios_of(self, row: Ints | Array) -> Array:
         """The ratios of a row, as real numbers of 1 at least."""
         ratios = np.array(row, dtype=float)
         for r, chain in enumerate(self._chains):
@@ -171,17 +171,17 @@ class RaggedPlan:
             capacity = space.capacity(f)
             if capacity is None or not self.orders[f]:
                 continue
-            used: Floats = np.zeros(len(rows))
+            used: Array = np.zeros(len(rows))
             for j, t in enumerate(self.orders[f]):
                 tiles = [self.tile(rows, f, j, r).astype(float) for r in range(len(space.ranks))]
                 used = used + space.terms[t].room(tiles.__getitem__, level.buffers * level.bits(space.tensors[t]))
             found &= used <= capacity
         return found
 
-    def seconds(self, rows: Ints) -> Floats:
+    def seconds(self, rows: Ints) -> Array:
         """[rows] least seconds of the compute; of ratios, too."""
         space, c = self.space, self.space.machine.compute
-        cycles: Floats = np.ones(len(rows))
+        cycles: Array = np.ones(len(rows))
         for r, (size, u) in enumerate(zip(space.sizes, space.leaf, strict=True)):
             parts = product_of(rows, [q for q, p in enumerate(self.parts, len(self.tiles)) if p.rank == r])
             cycles = cycles * (np.ceil(-(-size // u) / parts) * u)

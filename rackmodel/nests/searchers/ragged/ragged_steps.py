@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from rackmodel.nests.arrays import Ints
+from rackmodel.arrays import Ints
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.ragged.ragged_draws import Drawn, Draws, Key
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan
 
@@ -18,7 +18,7 @@ TURNS = 3  # at most
 
 def shared_ratios(
     plan: RaggedPlan, merged: Space, tile: Callable[[int, int, int], float], laid: Callable[[int, int], float]
-) -> Iterator[Floats]:
+) -> Iterator[Array]:
     """Ratios of a plan's tiles and parts. tile: (level, node, merged rank) → its size · laid: (fan, merged rank) → its parts."""
     turns = max(sum(plan.space.problem.sizes[r] > 1 for r in parts) for parts in merged.groups.values())
     for turn in range(min(TURNS, max(1, turns))):
@@ -34,7 +34,7 @@ class _Shares:
         several = ((g, parts, [p for p in parts if self.sizes[p] > 1]) for g, parts in enumerate(merged.groups.values()))
         self.group = {r: (g, _turned(some, turn)) for g, parts, some in several for r in parts}
 
-    def ratios(self) -> Floats:
+    def ratios(self) -> Array:
         """Of every number of the plan."""
         row = [self._tile(t.level, t.first, self.ranks[t.rank]) for t in self.plan.tiles]
         given = dict[tuple[int, str], float]()

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.regions.region_branch import Above, Branch, Made
@@ -180,6 +180,6 @@ class RegionBelow:
         return [made for made in found if made is not None]
 
 
-def value_at(values: Floats, cell: Sequence[int]) -> float:
+def value_at(values: Array, cell: Sequence[int]) -> float:
     """Of an array over some of the joint axes, the value at a cell."""
     return float(values[tuple(i if n > 1 else 0 for i, n in zip(cell, values.shape, strict=True))])

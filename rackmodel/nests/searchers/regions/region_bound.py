@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import Key, NestObjective, better
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem
@@ -120,7 +120,7 @@ def _vectors(problem: NestProblem, below: NestMachine) -> Ints | None:
 def _of_an_array(problem: NestProblem, below: NestMachine, vectors: Ints) -> Least:
     """Least joules beside the MACs, and least seconds, of a memory above an array: groups counted as ceil(D / (parts x leaf))."""
     level, leaf = below.levels[0], np.array([below.compute.atom.get(r, 1) for r in problem.sizes])
-    groups: Floats = np.ceil(np.array(list(problem.sizes.values())) / (vectors * leaf))
+    groups: Array = np.ceil(np.array(list(problem.sizes.values())) / (vectors * leaf))
     reads, writes = np.zeros(len(vectors)), np.zeros(len(vectors))
     for t in problem.tensors:
         words = float(t.tile_words(problem.sizes)) * level.bits(t)
@@ -128,7 +128,7 @@ def _of_an_array(problem: NestProblem, below: NestMachine, vectors: Ints) -> Lea
         reads, writes = reads + moved - words * t.is_output, writes + moved * t.is_output
     cycles = np.prod(groups, axis=1) * np.prod(leaf) * problem.density / below.compute.macs_per_s
     if level.write_bandwidth_bits_per_s is None:
-        port: Floats = (reads + writes) / level.bandwidth_bits_per_s
+        port: Array = (reads + writes) / level.bandwidth_bits_per_s
     else:
         port = np.maximum(reads / level.bandwidth_bits_per_s, writes / level.write_bandwidth_bits_per_s)
     spent = reads * level.read_j_per_bit + writes * level.write_j_per_bit
@@ -226,11 +226,11 @@ class RelaxedBranch(Branch):
 
     fed: float | None = None
 
-    def _seconds(self) -> Floats:
+    def _seconds(self) -> Array:
         once = self.problem.macs * self.problem.density / self.machine.compute.macs_per_s
         return np.asarray(np.broadcast_to(once * self.times, [len(axis) for axis in self.space.axes]))
 
-    def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
+    def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Array:
         """As of any branch; what crosses between the levels passes the port of each."""
         if port is None or self.fed is None or port < len(self.ports) - 1:
             return super().least(prefix, reserved, port)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import NestCost, evaluate
 from rackmodel.nests.mapping import NestMapping
@@ -121,8 +121,8 @@ class Floored(NamedTuple):
     """What lines said of every tile of the shared ranks: the blends that there were, the least, and up to which key it was asked for."""
 
     blends: list[Blend]
-    least: Floats
-    most: Floats
+    least: Array
+    most: Array
 
 
 class Branch:
@@ -140,7 +140,7 @@ class Branch:
         self.roomy = replace(self.machine, levels=(first, replace(level, capacity_bits=None), *inner))  # what lies above is checked apart
         self.constant = self.problem.macs * self.problem.density * self.machine.compute.j_per_mac
         self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
-        self.below: dict[object, Floats] = {}
+        self.below: dict[object, Array] = {}
         self.merged = merged_ranks(self.problem, (), self.machine.compute.atom, self.ranks)
         self.whole = {g: prod(self.problem.sizes[r] for r in parts) for g, parts in self.ranks.items()}
         self.own = [[n for n, parts in enumerate(self.ranks.values()) if parts[0] in merged] for merged in self.merged.values()]
@@ -156,7 +156,7 @@ class Branch:
         self.charges: dict[Prefix, list[tuple[int, str]]] = {}  # of a prefix, its tensors on the member's account
         self.blends: dict[NestObjective, MemberBlends] = {}
 
-    def _seconds(self) -> Floats:
+    def _seconds(self) -> Array:
         """[tiles of the shared ranks] least seconds of the compute, of all runnings below a core's tile."""
         p, compute, space = self.problem, self.machine.compute, self.space
         own = [r for r in range(len(space.axes)) if r not in space.lacks[self.i]]
@@ -188,7 +188,7 @@ class Branch:
         self.spaces[:] = self.spaces or [space]
         return space
 
-    def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Floats:
+    def least(self, prefix: Prefix, reserved: float, port: int | None = None) -> Array:
         """[tiles of the shared ranks] least joules of all runnings below a core's tile, private ranks whole; or bits of a port."""
         key = (self.on_chip(prefix), reserved, port)
         if key not in self.below:
@@ -204,10 +204,10 @@ class Branch:
             self.leasts[key] = float(self.least(prefix, reserved).min())
         return self.leasts[key]
 
-    def _values(self, table: CostTable) -> Floats:
+    def _values(self, table: CostTable) -> Array:
         """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole; inf where a tile leaves less of a rank
         than an instruction needs, which the product that the table merges it into does not say."""
-        found: Floats = table.value(1, start(table.space))[self._cells(table.space)]
+        found: Array = table.value(1, start(table.space))[self._cells(table.space)]
         region, atom = self.space, self.machine.compute.atom
         for g, axis, count in zip(region.shared, region.axes, region.counts, strict=True):
             needs = prod(atom.get(rank, 1) for rank in self.ranks.get(g, ()))
@@ -278,7 +278,7 @@ class Branch:
         known = self.beyond.least(case, aim)
         return known if known > most else max(known, self._met(above, case, aim, most)[0].key * case.runs)
 
-    def floor(self, prefix: Prefix, aim: NestObjective, taken: float, once: tuple[float, ...], most: Floats) -> Floats:
+    def floor(self, prefix: Prefix, aim: NestObjective, taken: float, once: tuple[float, ...], most: Array) -> Array:
         """[tiles of the shared ranks] key that no branch below a core's tile is below, all runnings together, joules above left out; as
         close as lines are where it is no more than `most`, -inf where that is. once: bits of every port above at least."""
         bits, blends = tuple(0.0 for _ in once) if self.space.lacks[self.i] else once, self._blends(aim).blends

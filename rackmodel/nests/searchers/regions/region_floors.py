@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats
+from rackmodel.arrays import Array, Bools
 from rackmodel.nests.objective import TIE, Key, NestObjective
 from rackmodel.nests.searchers.mapspace.prices import BitPrices
 from rackmodel.nests.searchers.regions.region_below import WHOLE
@@ -23,9 +23,7 @@ def words_once(space: RegionSpace, names: list[str], prices: BitPrices) -> float
     return sum((whole * price + saved for whole, price, saved in each), 0.0)
 
 
-def lined_keys(
-    branches: list[Branch], prefix: Prefix, aim: NestObjective, best: Key, apart: list[Floats], hope: list[Bools]
-) -> list[Floats]:
+def lined_keys(branches: list[Branch], prefix: Prefix, aim: NestObjective, best: Key, apart: list[Array], hope: list[Bools]) -> list[Array]:
     """Per span, by its core's tile: the sum of the keys of its members, joules of the prefix left out. apart: keys of all spans together,
     as joules and seconds say apart · hope: tiles that are looked at, which may be better than `best`."""
     apart = [np.array(whole) for whole in apart]  # of a core that no loop cuts, too: a number by itself is no array to write into

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.mapspace.fan_state import start
 from rackmodel.nests.searchers.mapspace.prices import energy_prices
@@ -70,9 +70,9 @@ class SliceLines:
         busy = np.ones(())
         for classes, clusters in zip(search.classes, self.clusters, strict=True):
             busy = np.multiply.outer(busy, np.array([classes[cluster[0]][0] for cluster in clusters]))
-        self.compute: Floats = np.asarray(search.compute_time(busy))  # of groups
+        self.compute: Array = np.asarray(search.compute_time(busy))  # of groups
         self.tables: dict[Blend, CostTable] = {}
-        self.values: dict[tuple[object, Group | None], Floats] = {}
+        self.values: dict[tuple[object, Group | None], Array] = {}
         self.times: dict[Group, tuple[float, list[float]]] = {}
         self.vectors: dict[Group, Allowed] = {}
 
@@ -107,7 +107,7 @@ class SliceLines:
                 )
                 heappush(heap, (max(key, float(closer)), group, step + 1))
 
-    def floor(self, tiles: tuple[Ints, ...], above: Spent, most: Floats) -> Floats:
+    def floor(self, tiles: tuple[Ints, ...], above: Spent, most: Array) -> Array:
         """[n] keys that no branch below each of many tiles is below, of one running: as `least`, but for the times of the ports."""
         blends, groups = self.shared.blends[::-1], [*product(*self.clusters)]
         joules = self._at(self.search.energy, None, tiles) + self.search.constant + above.joules

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.mapspace.prices import energy_prices
@@ -35,27 +35,27 @@ class Priced(NamedTuple):
     """Every tile of a prefix: lower bounds of joules and seconds, what the prefix costs by member, what statistics and operations between
     cost that run again."""
 
-    energy: Floats
-    seconds: Floats
-    prefix: list[Floats]
-    running: tuple[Floats, Floats]
+    energy: Array
+    seconds: Array
+    prefix: list[Array]
+    running: tuple[Array, Array]
 
 
 class Cells(NamedTuple):
     """Tiles of a core by number [n, shared ranks], and what its members spend at least: joules, seconds [n]."""
 
     tiles: Ints
-    energy: Floats
-    seconds: Floats
+    energy: Array
+    seconds: Array
 
 
 class Floor(NamedTuple):
     """Of each span's own members: joules and seconds that nothing is below, by its core's tile [tiles of the shared ranks], and keys of
     both together, once lines said them."""
 
-    energy: list[Floats]
-    seconds: list[Floats]
-    keys: list[Floats] | None = None
+    energy: list[Array]
+    seconds: list[Array]
+    keys: list[Array] | None = None
 
 
 class RegionSearch(RegionBelow):
@@ -79,7 +79,7 @@ class RegionSearch(RegionBelow):
         super().__init__(space, aim, effort, best, branches)
         self.prices = energy_prices(self.region.machines[0])
         self.cores = range(len(space.loops.spans))
-        self.rooms: dict[frozenset[str], Floats] = {}
+        self.rooms: dict[frozenset[str], Array] = {}
         self.asked = [self._asked(k) for k in self.cores]
         self.least = 0.0  # that the objective is not below, whatever the loops: nests whose tiles loops cut are nests of whole tiles
         self.open = 0.0  # that what was left open is not below, where the effort ended
@@ -158,12 +158,12 @@ class RegionSearch(RegionBelow):
         hope = [better((first, second), self.best.key) & np.isfinite(first) for first, second in keys]
         return floor._replace(keys=lined_keys(self.branches, prefix, self.aim, self.best.key, [first for first, _ in keys], hope))
 
-    def _figures(self, floor: Floor, together: Callable[[list[Floats]], list[Floats]]) -> tuple[list[Floats], list[Floats]]:
+    def _figures(self, floor: Floor, together: Callable[[list[Array]], list[Array]]) -> tuple[list[Array], list[Array]]:
         """Joules and seconds of spans together; where energy alone counts its joules stand for both."""
         energy = together(floor.energy)
         return energy, energy if self.aim.energy_only else together(floor.seconds)
 
-    def _with_within(self, own: list[Floats]) -> list[Floats]:
+    def _with_within(self, own: list[Array]) -> list[Array]:
         """Per span, by its core's tile: the least sum of what is its own and of all spans within it, their cores within it."""
         within = list(own)
         for k in reversed(self.cores[1:]):
@@ -171,7 +171,7 @@ class RegionSearch(RegionBelow):
             within[around] = within[around] + self._least_within(within[k])
         return within
 
-    def _all_together(self, own: list[Floats]) -> list[Floats]:
+    def _all_together(self, own: list[Array]) -> list[Array]:
         """Per span, by its core's tile: the least sum over all spans of what is each one's own, cores within one another."""
         within = self._with_within(own)
         whole = within[:1]
@@ -182,13 +182,13 @@ class RegionSearch(RegionBelow):
             whole.append(within[k] + self._least_around(rest))
         return whole
 
-    def _least_within(self, values: Floats) -> Floats:
+    def _least_within(self, values: Array) -> Array:
         """[tiles of the shared ranks] the least of all tiles that nest in one."""
         for r, axis in enumerate(self.space.axes):
             values = axis.zeta(values, r)
         return values
 
-    def _least_around(self, values: Floats) -> Floats:
+    def _least_around(self, values: Array) -> Array:
         """[tiles of the shared ranks] the least of all tiles that one nests in."""
         for r, axis in enumerate(self.space.axes):
             lines = np.moveaxis(values, r, 0)
@@ -209,11 +209,11 @@ class RegionSearch(RegionBelow):
                 again = again | ~whole
         return grid & again if loops.again and len(loops.spans) == 1 else grid
 
-    def _room(self, prefix: Prefix, branch: Branch) -> Floats:
+    def _room(self, prefix: Prefix, branch: Branch) -> Array:
         """[tiles of the shared ranks] bits at least while a member runs: tiles above are no smaller than its core's."""
         names = frozenset((*(n for k in branch.around for n in prefix[k]), *self.space.loops.live(branch.i)))
         if names not in self.rooms:
-            zero: Floats = np.zeros([len(a) for a in self.space.axes])
+            zero: Array = np.zeros([len(a) for a in self.space.axes])
             self.rooms[names] = np.asarray(sum((self.space.core_room[n] for n in sorted(names)), zero))
         return self.rooms[names]
 
@@ -234,7 +234,7 @@ class RegionSearch(RegionBelow):
         slowest = sum((self._slowest(branch, prefix, above) for branch in self.branches), seconds)
         return Priced(energy + joules, slowest, own, (joules, seconds))
 
-    def _slowest(self, branch: Branch, prefix: Prefix, above: PrefixTiles) -> Floats:
+    def _slowest(self, branch: Branch, prefix: Prefix, above: PrefixTiles) -> Array:
         """Seconds of a member at least."""
         slowest = above.exits(branch.seconds, branch.span)
         if not self.aim.energy_only:
@@ -266,7 +266,7 @@ class RegionSearch(RegionBelow):
                 self.open = least
                 raise
 
-    def _hopeful(self, floor: Floor, once: Floats) -> list[Cells]:
+    def _hopeful(self, floor: Floor, once: Array) -> list[Cells]:
         """Per core: the tiles that may be better than the best, others at their least. once: joules of the prefix at least."""
         found, lined = [], [np.zeros(())] * len(floor.energy)
         if floor.keys is not None:
@@ -345,7 +345,7 @@ class RegionSearch(RegionBelow):
         return new
 
     def _try(
-        self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], keys: list[Floats], held: Bools, missed: float
+        self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Array], keys: list[Array], held: Bools, missed: float
     ) -> None:
         """The cells that have room, best bound first, until none is better than the best. What lines leave of one is looked at where none
         has a lower bound. missed: the least key of other cells, which are open where the effort ends."""
@@ -372,7 +372,7 @@ class RegionSearch(RegionBelow):
             raise
         self.best.bounded += waiting.unseen
 
-    def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Floats], cell: tuple[int, ...]) -> RegionCandidate:
+    def _candidate(self, prefix: Prefix, above: PrefixTiles, priced: Priced, used: list[Array], cell: tuple[int, ...]) -> RegionCandidate:
         places, tiles = [], above.node_tiles(cell)
         for branch, own, taken in zip(self.branches, priced.prefix, used, strict=True):
             mine = branch.charged(prefix)

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestTensor
@@ -91,18 +91,18 @@ class RegionSpace:
         return found
 
     @cached_property
-    def counts(self) -> list[Floats]:
+    def counts(self) -> list[Array]:
         """Per shared rank, number of its tiles of every size, along its own axis of an array over all shared ranks."""
         dims = len(self.axes)
         return [a.count.reshape([-1 if k == r else 1 for k in range(dims)]) for r, a in enumerate(self.axes)]
 
     @cached_property
-    def core_room(self) -> dict[str, Floats]:
+    def core_room(self) -> dict[str, Array]:
         """[tiles of the shared ranks, 1 where they do not matter] bits of level 1 of a tensor's tile."""
         low = np.meshgrid(*(a.low.astype(float) for a in self.axes), indexing="ij", sparse=True)
         return {name: np.asarray(term.room(low.__getitem__, self.widths[name])) for name, term in self.terms.items()}
 
-    def times(self, i: int) -> Floats:
+    def times(self, i: int) -> Array:
         """[tiles of the shared ranks, 1 where they do not matter] how often member i runs."""
         return np.asarray(prod((self.counts[r] for r in self.lacks[i]), start=np.ones([1] * len(self.axes))))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import AnyArray, Bools, Floats, Ints
+from rackmodel.arrays import AnyArray, Array, Bools, Ints
 from rackmodel.nests.region import RunningRows
 from rackmodel.nests.searchers.mapspace.prices import BitPrices
 from rackmodel.nests.searchers.regions.region_prefixes import Prefix
@@ -26,8 +26,8 @@ from rackmodel.nests.searchers.regions.region_space import RegionSpace
 class RegionTiles(NamedTuple):
     """All tiles of one prefix: bits of level 1 taken while each member runs, at least and in fact (rows of statistics)."""
 
-    least: list[Floats]
-    used: list[Floats]
+    least: list[Array]
+    used: list[Array]
 
 
 class PrefixTiles:
@@ -44,8 +44,8 @@ class PrefixTiles:
         self.axes = [(r, v) for r, outer in enumerate(self.outer) for v in range(1, len(outer))]
         self.at = {rv: k for k, rv in enumerate(self.axes)}
         self.picks = [self._picks(r, v, [tiles[r] for tiles in exits]) for r, v in self.axes]
-        self.ones: Floats = np.ones([1] * len(self.axes))
-        self.spent: dict[tuple[BitPrices, tuple[tuple[int, str], ...]], Floats] = {}  # what was priced
+        self.ones: Array = np.ones([1] * len(self.axes))
+        self.spent: dict[tuple[BitPrices, tuple[tuple[int, str], ...]], Array] = {}  # what was priced
 
     @property
     def size(self) -> float:
@@ -114,13 +114,13 @@ class PrefixTiles:
         return values[self.picks[own]].reshape([-1 if k == own else 1 for k in range(len(self.axes))])
 
     @cached_property
-    def counts(self) -> list[list[Floats]]:
+    def counts(self) -> list[list[Array]]:
         """Per node and shared rank: tiles of the whole rank, over the joint axes."""
         axes = self.space.axes
         return [[self._spread(axes[r].count, (r, v)) if v else self.ones for r, v in enumerate(each)] for each in self.versions]
 
     @cached_property
-    def sizes(self) -> list[list[Floats]]:
+    def sizes(self) -> list[list[Array]]:
         """Per node and shared rank: the size of its tiles (of a bucket the least), over the joint axes; whole where it is not cut yet."""
         names = self.space.shared
         return [
@@ -131,11 +131,11 @@ class PrefixTiles:
             for versions in self.versions
         ]
 
-    def words(self, span: int, name: str) -> Floats:
+    def words(self, span: int, name: str) -> Array:
         """Words that enter level 1 of a prefix tensor of a span."""
         return np.asarray(self.space.terms[name].words(self.counts[self.nodes.index((span, name))].__getitem__)) * self.ones
 
-    def priced(self, prices: BitPrices, places: Sequence[tuple[int, str]]) -> Floats:
+    def priced(self, prices: BitPrices, places: Sequence[tuple[int, str]]) -> Array:
         """Price of prefix tensors, each of a span, between levels 0 and 1."""
         key = (prices, tuple(places))
         if key not in self.spent:
@@ -147,7 +147,7 @@ class PrefixTiles:
             self.spent[key] = total
         return self.spent[key]
 
-    def times(self, i: int) -> Floats:
+    def times(self, i: int) -> Array:
         """How often member i runs."""
         at = self.counts[self.core[self.space.loops.span_of[i]]]
         return np.asarray(prod((at[r] for r in self.space.lacks[i]), start=self.ones))
@@ -168,11 +168,11 @@ class PrefixTiles:
             used.append(room + sum((held for _, (_, held) in rows), 0.0 * self.ones) if space.exact else least[-1])
         return RegionTiles(least, used)
 
-    def _room(self, name: str, j: int) -> Floats:
+    def _room(self, name: str, j: int) -> Array:
         """Bits of a tensor's tile at a node."""
         return np.asarray(self.space.terms[name].room(self.sizes[j].__getitem__, self.space.widths[name])) * self.ones
 
-    def _rows(self, one: RunningRows, around: Sequence[int]) -> tuple[Floats, Floats]:
+    def _rows(self, one: RunningRows, around: Sequence[int]) -> tuple[Array, Array]:
         """Rows of an intermediate whose statistics are carried while a member runs, at least and in fact: none where its rows are not cut
         there; in fact those of the tile within the outermost loop along the rows, and of every time that tile is made again within it.
         Loops above one node may lie in any order, so those along the rows lie innermost. around: the spans around the member."""
@@ -194,10 +194,10 @@ class PrefixTiles:
         before = self.before[node]
         return [*([] if before is None else self.path(before)), node]
 
-    def _tile_rows(self, one: RunningRows, j: int, home: int) -> Floats:
+    def _tile_rows(self, one: RunningRows, j: int, home: int) -> Array:
         """Rows of the tile at node j, each as often as it is made again below."""
         space = self.space
-        rows: Floats = space.rows_width(one) * self.ones
+        rows: Array = space.rows_width(one) * self.ones
         for r, has in enumerate(space.has(space.of[one.of])):
             if has and self.space.shared[r] != one.over:
                 rows = rows * self.sizes[j][r]
@@ -209,7 +209,7 @@ class PrefixTiles:
         """Number of the shared rank that is called so."""
         return next((r for r, g in enumerate(self.space.shared) if name in self.space.parts[g]), None)
 
-    def further(self, one: RunningRows) -> Floats:
+    def further(self, one: RunningRows) -> Array:
         """Tiles of a row beyond the first, which the statistics are carried to."""
         rank = self._rank(one.over)
         return 0.0 * self.ones if rank is None else self.counts[self.core[self.space.loops.lives[one.of]]][rank] - self.ones
@@ -249,7 +249,7 @@ class PrefixTiles:
                 cut = cut | (outer != self._spread(np.arange(len(self.space.axes[r])), (r, w)))
         return cut
 
-    def exits(self, values: Floats, span: int) -> Floats:
+    def exits(self, values: Array, span: int) -> Array:
         """Joint array of a table over the tile of a span's core."""
         picks, shape = [], [1] * len(self.axes)
         for r, v in enumerate(self.versions[self.core[span]]):
@@ -257,7 +257,7 @@ class PrefixTiles:
             picks.append(np.array([self.space.axes[r].top]) if own is None else self.picks[own])
             if own is not None:
                 shape[own] = len(picks[-1])
-        found: Floats = values[np.ix_(*picks)].reshape(shape)
+        found: Array = values[np.ix_(*picks)].reshape(shape)
         return found
 
     def exit_tile(self, cell: Sequence[int], span: int) -> tuple[int, ...]:

@@ -6,14 +6,14 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 from rackmodel.nests.searchers.regions.region_below import Lined
 
 
 class Waiting:
     """Cells of a prefix by their bounds, and those that lines have bounded: the least first. now: the bound of the last."""
 
-    def __init__(self, first: Floats, second: Floats) -> None:
+    def __init__(self, first: Array, second: Array) -> None:
         self.first, self.order, self.next, self.now = first, np.lexsort((second, first)), 0, np.inf
         self.lined: list[tuple[float, int, Lined]] = []
         self.pushed = 0

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats
+from rackmodel.arrays import Array
 
 FIRST, MORE = 4096, 8  # cells sorted at first, how many times as many then
 
 
-def best_first(first: Floats, second: Floats, most: Callable[[], float]) -> Iterator[int]:
+def best_first(first: Array, second: Array, most: Callable[[], float]) -> Iterator[int]:
     """Numbers of the cells by (first, second, number), up to those whose first is above `most()`, which may fall meanwhile."""
     left, size = np.arange(len(first)), FIRST
     while len(left):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.mapspace.list_axes import divisors
@@ -53,7 +53,7 @@ class BoxSplits(RankSplits):
         few = np.where(others >= 0, s * u * 0.5**others - u, u)
         return np.maximum(np.maximum(np.ceil(few - TINY), s), u).astype(np.int64)
 
-    def least_free(self, parts: int, cycles: float = inf) -> Floats:
+    def least_free(self, parts: int, cycles: float = inf) -> Array:
         """Every tile has a part, the first as many as are at work."""
         count = self.count[self.corners]
         return np.asarray(self.prices.group * count + self.prices.part * (count + parts - 1))
@@ -66,7 +66,7 @@ class BoxSplits(RankSplits):
     def _cut(self, parts: int, unit: int, each: float, cycles: float, some: slice | Ints) -> CutPrices:
         """As before, and closer: a tile, its parts and what an instance has are products over the ranks, and so are their numbers."""
         exact, least = super()._cut(parts, unit, each, cycles, some)
-        closer: Floats = np.full(len(self.tiles), np.inf)
+        closer: Array = np.full(len(self.tiles), np.inf)
         for s in self._shared(parts):
             for u in self._shared(unit):
                 points, tiles, groups, units = (np.ones(1, dtype=np.int64) for _ in range(4))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 
 
 class Pieces(NamedTuple):
@@ -78,7 +78,7 @@ def least_cycles(size: int, parts: Ints, unit: Ints) -> Ints:
     return np.asarray(groups * unit + np.minimum(rest, unit))
 
 
-def least_handed(size: int, inner: Ints, unit: Ints) -> Floats:
+def least_handed(size: int, inner: Ints, unit: Ints) -> Array:
     """Cycles at least where no piece larger than `inner`, one group, is handed on: one of e lasts at least e unit / inner, where inner is
     no smaller than unit."""
     return np.asarray(size * np.minimum(unit, inner) / inner)

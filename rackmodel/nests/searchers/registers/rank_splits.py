@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.mapspace.list_axes import divisors
 
 TINY = 1e-9
@@ -35,8 +35,8 @@ class SplitPrices(NamedTuple):
 class CutPrices(NamedTuple):
     """Of every tile: price where it is the only cut, price at least however often the rank is cut above it (inf: not allowed)."""
 
-    exact: Floats
-    least: Floats
+    exact: Array
+    least: Array
 
 
 class Held(NamedTuple):
@@ -45,7 +45,7 @@ class Held(NamedTuple):
     unit: int
     number: Ints
     full: Ints
-    over: Floats
+    over: Array
 
     @classmethod
     def of(cls, tiles: Ints, unit: int) -> Held:
@@ -65,11 +65,11 @@ class RankSplits:
         self.size, self.prices, self.perfect = size, prices, perfect
         self.tiles: Ints = np.array(divisors(size)) if perfect else np.arange(1, size + 1)
         self._cuts: dict[tuple[int, int, bool], CutPrices] = {}
-        self._least: dict[tuple[int, int], Floats] = {}
+        self._least: dict[tuple[int, int], Array] = {}
         self._free: dict[int, CutPrices] = {}
 
     @cached_property
-    def count(self) -> Floats:
+    def count(self) -> Array:
         """Tiles of the whole rank."""
         return np.asarray(-(-self.size // self.tiles), dtype=float)
 
@@ -78,7 +78,7 @@ class RankSplits:
         """Numbers of the tiles that are least for their count."""
         return np.flatnonzero(np.diff(self.count, prepend=np.inf) < 0)
 
-    def place(self, tile: Floats) -> Ints:
+    def place(self, tile: Array) -> Ints:
         """Number of the largest tile no larger than each; -1: none."""
         if not self.perfect:
             return np.asarray(np.clip(tile + TINY, 0, self.size).astype(int) - 1)
@@ -89,7 +89,7 @@ class RankSplits:
         """[-1: none; tiles] number of the corner of the same count."""
         return np.append(np.cumsum(np.diff(self.count, prepend=np.inf) < 0) - 1, -1)
 
-    def corner(self, tile: Floats) -> Ints:
+    def corner(self, tile: Array) -> Ints:
         """Number of the largest corner no larger than each; -1: none."""
         return self._corner_of[self.place(tile)]
 
@@ -98,7 +98,7 @@ class RankSplits:
         """[tiles, -1: none] number of the range."""
         return np.append(np.repeat(np.arange(len(self.ranges[0])), self.ranges[1] - self.ranges[0] + 1), -1)
 
-    def range_at(self, tile: Floats) -> Ints:
+    def range_at(self, tile: Array) -> Ints:
         """Number of the range of the largest tile no larger than each; -1: none."""
         return self._range_of[self.place(tile)]
 
@@ -111,7 +111,7 @@ class RankSplits:
         """Price of groups and parts where none is ragged but the last."""
         return float(self.prices.group * -(-self.size // (parts * unit)) + self.prices.part * -(-self.size // unit))
 
-    def least_free(self, parts: int, cycles: float = inf) -> Floats:
+    def least_free(self, parts: int, cycles: float = inf) -> Array:
         """[corners] price of groups and parts at least where every tile is handed on as one group."""
         count = self.count[self.corners]
         units = np.maximum(count, -(-self.size // -(-self.largest // parts)))
@@ -141,7 +141,7 @@ class RankSplits:
         """Prices of every tile that is cut into groups of `parts` times `unit`; cycles: that the fullest instance may take."""
         return self._known(parts, unit, self.prices.tile, cycles, EVERY)
 
-    def cut_at_least(self, parts: int, unit: int, cycles: float) -> Floats:
+    def cut_at_least(self, parts: int, unit: int, cycles: float) -> Array:
         """[ranges] price at least of every tile of a range, and of smaller ones."""
         if cycles < inf:
             return self._cut(parts, unit, self.prices.tile, cycles, self.ranges[1] - 1).least
@@ -183,7 +183,7 @@ class RankSplits:
             least = np.minimum(least, self._at_least(more, held, each, whole=False))
         return CutPrices(exact, np.where(legal & (few <= size), np.minimum(least, np.where(few <= count, exact, np.inf)), np.inf))
 
-    def _fewest_tiles(self, parts: int, unit: int, cycles: float) -> Floats:
+    def _fewest_tiles(self, parts: int, unit: int, cycles: float) -> Array:
         """Tiles no larger than each tile t, as real numbers, that may last so many cycles. A tile of extent e lasts at least
         k e - G (k g - u) for g = s u, G = floor(t / g) and k = min(1, u / (t - G g)): n of them k D - n G (k g - u)."""
         if cycles == inf:
@@ -195,10 +195,10 @@ class RankSplits:
         few = np.where(over <= 0, 0.0, np.where(each > 0, over / np.maximum(each, TINY), np.inf))
         return np.asarray(np.maximum(self.count, np.where(few <= self.count * (1 + TINY), 0.0, few)))
 
-    def _at_least(self, n: Floats, held: list[Held], each: float, whole: bool) -> Floats:
+    def _at_least(self, n: Array, held: list[Held], each: float, whole: bool) -> Array:
         """Price of n tiles no larger than each tile, which hold groups and parts; whole: in whole ones."""
 
-        def pieces(of: Held) -> Floats:
+        def pieces(of: Held) -> Array:
             left = np.maximum(0.0, self.size - n * of.full)
             more, ideal = left / of.over, self.size / of.unit
             if whole:
@@ -208,7 +208,7 @@ class RankSplits:
         groups, units = (pieces(of) for of in held)
         return np.asarray(each * n + self.prices.group * groups + self.prices.part * units)
 
-    def nested(self, outer: Ints, inner: int, unit: int) -> Floats:
+    def nested(self, outer: Ints, inner: int, unit: int) -> Array:
         """Price of D → outer → inner → units, inner no larger than a group."""
         full, rest = np.divmod(self.size, outer)
 
@@ -240,13 +240,13 @@ class TimedSplits(RankSplits):
 
     slack = inf
 
-    def least_free(self, parts: int, cycles: float | None = None) -> Floats:
+    def least_free(self, parts: int, cycles: float | None = None) -> Array:
         """As before."""
         count = self.count[self.corners]
         units = self._fewest_parts(count, self.largest, self.slack * self.size / parts if cycles is None else cycles)
         return np.asarray(self.prices.group * count + self.prices.part * units)
 
-    def _fewest_parts(self, count: Floats, tile: Ints, cycles: float) -> Floats:
+    def _fewest_parts(self, count: Array, tile: Ints, cycles: float) -> Array:
         return np.asarray(np.maximum(count, np.ceil(self.size / tile * (self.size / cycles) - TINY)))
 
     def free(self, parts: int, cycles: float = inf) -> CutPrices:
@@ -264,7 +264,7 @@ def _narrow(low: int, high: int) -> Iterator[tuple[int, int]]:
         low = last + 1
 
 
-def steps(tiles: Ints, price: Floats) -> tuple[Ints, Floats]:
+def steps(tiles: Ints, price: Array) -> tuple[Ints, Array]:
     """(tiles, prices) of those that cost less than every smaller one."""
     lowest = np.minimum.accumulate(np.append(np.inf, price))
     on = np.flatnonzero(price < lowest[:-1])

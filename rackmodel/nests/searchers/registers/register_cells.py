@@ -17,7 +17,7 @@ from math import inf
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.registers.rank_splits import CutPrices, RankSplits, steps
 
 
@@ -51,10 +51,10 @@ class BufferOrder:
     def __init__(self, splits: list[RankSplits], ranks: tuple[int, int, int], bits: tuple[float, float, float], capacity: float) -> None:
         self.splits, self.ranks, self.bits, self.capacity = splits, ranks, bits, capacity
         self.a, self.b, self.c = (splits[r] for r in ranks)
-        self._last: dict[tuple[int, int, bool, bool], Floats] = {}
+        self._last: dict[tuple[int, int, bool, bool], Array] = {}
 
     # -- prices of one rank
-    def _of_a(self, below: Registers, least: bool) -> tuple[Ints, Floats]:
+    def _of_a(self, below: Registers, least: bool) -> tuple[Ints, Array]:
         """(tiles c, prices)."""
         rank = self.ranks[0]
         parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
@@ -65,7 +65,7 @@ class BufferOrder:
         tiles, price = steps(every, self._side(cut, least))
         return tiles, price + self.a.prices.tile
 
-    def _of_c(self, below: Registers, least: bool) -> Floats:
+    def _of_c(self, below: Registers, least: bool) -> Array:
         """[tiles b] least price of every smaller one."""
         rank = self.ranks[2]
         parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
@@ -79,17 +79,17 @@ class BufferOrder:
             price = self._side(self.c.cut(parts, unit, most), least)
         if at_once:
             price = np.where(self.c.tiles > parts * unit, np.inf, price)
-        found: Floats = np.minimum.accumulate(price)
+        found: Array = np.minimum.accumulate(price)
         if most == inf:
             self._last[key] = found
         return found
 
     @staticmethod
-    def _side(cut: CutPrices, least: bool) -> Floats:
+    def _side(cut: CutPrices, least: bool) -> Array:
         return cut.least if least else cut.exact
 
     # -- prices of all three
-    def _total(self, below: Registers, least: bool, a: Ints, x: int | Ints, of_b: Floats) -> tuple[Ints, Floats]:
+    def _total(self, below: Registers, least: bool, a: Ints, x: int | Ints, of_b: Array) -> tuple[Ints, Array]:
         """(tiles c, price [c, ...]) with a, x and the price of B as arrays."""
         c, of_a = self._of_a(below, least)
         one = (-1, *[1] * of_b.ndim)
@@ -97,12 +97,12 @@ class BufferOrder:
         at = self.c.place(self._largest(c.reshape(one), a, x))
         return c, of_a.reshape(one) + of_b + np.where(at >= 0, table[np.maximum(at, 0)], np.inf)
 
-    def _largest(self, c: Ints, a: Ints, x: int | Ints) -> Floats:
+    def _largest(self, c: Ints, a: Ints, x: int | Ints) -> Array:
         """The largest b that fits."""
         one, two, three = self.bits
         return np.asarray((self.capacity - three * c * x) / (one * a + two * c))
 
-    def _handed_on(self, below: Registers) -> tuple[Ints, Floats]:
+    def _handed_on(self, below: Registers) -> tuple[Ints, Array]:
         """(tiles x, price at least of their groups and parts); a free x stands for all of its count."""
         rank = self.ranks[1]
         parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]
@@ -116,7 +116,7 @@ class BufferOrder:
     def rough(self, below: Registers, known: float = inf) -> float:
         """No tiles that cost up to `known` cost less: groups and parts without a ragged one."""
 
-        def side(split: RankSplits, rank: int) -> tuple[Ints, Ints, Floats | float]:
+        def side(split: RankSplits, rank: int) -> tuple[Ints, Ints, Array | float]:
             """(tiles, handed on, price of groups and parts)."""
             corner = split.tiles[split.corners]
             if rank == below.free:
@@ -148,7 +148,7 @@ class BufferOrder:
         at = place(self._largest(c[on, None], a[few], x[few]))
         return float((of_a[on, None] + of_b[few] + of_c[at]).min(initial=inf))
 
-    def _ranges_of_b(self, below: Registers) -> tuple[Ints, Ints, Floats]:
+    def _ranges_of_b(self, below: Registers) -> tuple[Ints, Ints, Array]:
         """(first tiles a of ranges, what is handed on, price)."""
         rank = self.ranks[1]
         x, of_x = self._handed_on(below)
@@ -159,7 +159,7 @@ class BufferOrder:
         i, j = np.nonzero(self.b.largest >= x[:, None])
         return np.maximum(corner[j], x[i]), x[i], self.b.prices.tile * self.b.count[self.b.corners[j]] + of_x[i]
 
-    def _ranges_of_c(self, below: Registers) -> tuple[Callable[[Floats], Ints], Floats]:
+    def _ranges_of_c(self, below: Registers) -> tuple[Callable[[Array], Ints], Array]:
         """(number of the range of each tile b, [ranges, -1: none] least price of every smaller one)."""
         rank = self.ranks[2]
         parts, unit, most = below.parts[rank], below.units[rank], below.cycles[rank]

@@ -10,7 +10,7 @@ from math import log
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.registers.rank_splits import RankSplits
 from rackmodel.nests.searchers.registers.register_cells import BufferOrder
 
@@ -32,7 +32,7 @@ class BufferTable:
         self.price = self._price()
         self.least = float(self.price.min(initial=np.inf))
 
-    def _price(self) -> Floats:
+    def _price(self) -> Array:
         order = self.order
         a, _, c = order.ranks
         one, two, three = order.bits
@@ -43,7 +43,7 @@ class BufferTable:
             table = table + sc.least_free(self.parts)
         table = np.minimum.accumulate(table)
 
-        def least(c_: Ints, x: Ints, of_c: Floats | float, of_x: Floats | float) -> Floats:
+        def least(c_: Ints, x: Ints, of_c: Array | float, of_x: Array | float) -> Array:
             """[c, x] over the tiles a."""
             largest = (order.capacity - three * c_ * x) / (one * np.maximum(tile, x) + two * c_)
             at = sc.corner(largest)

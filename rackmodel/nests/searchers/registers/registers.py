@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, NestObjective, better
@@ -58,7 +58,7 @@ UNSUPPORTED = frozenset(
 )
 
 
-Block = tuple[Floats, Ints, Ints, Ints, Ints]
+Block = tuple[Array, Ints, Ints, Ints, Ints]
 """Cells: bound, number of the order of the buffer, number of the vector, u of the second rank, u of the last."""
 
 
@@ -183,7 +183,7 @@ class RegisterSearch:
         rows = np.concatenate([np.arange(n) for n in most]) if len(most) else np.zeros(0, dtype=int)
         return second[rows.astype(int)], np.repeat(last, most)
 
-    def _of_pairs(self, rank: int, s: Ints, units: Ints) -> tuple[Floats, Ints]:
+    def _of_pairs(self, rank: int, s: Ints, units: Ints) -> tuple[Array, Ints]:
         """([numbers of parts, pairs] price of groups and parts at least, [vectors] which of the numbers)."""
         prices, size = self.splits[rank].prices, self.sizes[rank]
         parts, which = np.unique(s[:, rank], return_inverse=True)
@@ -196,7 +196,7 @@ class RegisterSearch:
         split, size = self.splits[rank], self.sizes[rank]
         return np.asarray(size % (parts * units) == 0 if split.perfect else split.least_held(parts, units) <= size)
 
-    def _vector_prices(self, inner: Inner) -> Floats:
+    def _vector_prices(self, inner: Inner) -> Array:
         """[vectors] price at least of the register files: of two tiles whose product is all that they hold, as real numbers."""
         one, two, three = inner.bits
         (second, d), (last, e) = ((self.splits[r].prices, float(self.sizes[r])) for r in (inner.second, inner.last))
@@ -212,7 +212,7 @@ class RegisterSearch:
         """A bound of the whole, not a close one."""
         return min((self._floor(inner) + float(self._vector_prices(inner).min(initial=inf)) for inner in inners), default=inf)
 
-    def _most(self, inner: Inner, s: Ints, us: Ints | None = None, ul: Ints | None = None) -> Floats:
+    def _most(self, inner: Inner, s: Ints, us: Ints | None = None, ul: Ints | None = None) -> Array:
         """Energy up to which cells of the vectors s [..., ranks], and of the tiles us and ul where they are given, are looked at."""
         return np.full(s.shape[:-1], self.limit)
 
@@ -252,11 +252,11 @@ class RegisterSearch:
             cells = some[rows[on]], us[columns[on]], ul[columns[on]]
             yield from self._bounded(inner, cells, own[on] + self.constant, most[on])
 
-    def _few(self, inner: Inner, floor: float, s: Ints, us: Ints, ul: Ints) -> tuple[Ints, Ints, Floats, Floats]:
+    def _few(self, inner: Inner, floor: float, s: Ints, us: Ints, ul: Ints) -> tuple[Ints, Ints, Array, Array]:
         """(number of the vector, number of the pair, price at least of the register files, energy up to which it is looked at) of the
         cells of the vectors s and pairs of tiles that may cost no more; some vectors at a time, which stay near the processor."""
         (second, i), (last, j) = self._of_pairs(inner.second, s, us), self._of_pairs(inner.last, s, ul)
-        found: list[tuple[Ints, Ints, Floats, Floats]] = []
+        found: list[tuple[Ints, Ints, Array, Array]] = []
         step = max(1, NEARBY // max(1, len(us)))
         for first in range(0, len(s), step):
             now = slice(first, first + step)
@@ -267,7 +267,7 @@ class RegisterSearch:
         rows, columns, own, most = (np.concatenate(column) for column in zip(*found, strict=True))
         return rows, columns, own, most
 
-    def _bounded(self, inner: Inner, cells: tuple[Ints, Ints, Ints], own: Floats, most: Floats) -> Iterator[Block]:
+    def _bounded(self, inner: Inner, cells: tuple[Ints, Ints, Ints], own: Array, most: Array) -> Iterator[Block]:
         """Cells with what the buffer's table says of them, an order at a time; those up to `most`."""
         vectors, *units = cells
         if not len(vectors):

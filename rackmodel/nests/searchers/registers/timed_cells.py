@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.objective import Key, NestObjective, better
 from rackmodel.nests.searchers.registers.product_prices import ProductPrices
 from rackmodel.nests.searchers.registers.rank_pieces import Pieces, cut_once, cut_twice, least_handed
@@ -62,10 +62,10 @@ class Options(NamedTuple):
     outer: Ints
     inner: Ints
     unit: Ints
-    energy: Floats
-    ports: tuple[Floats, ...]
-    groups: Floats
-    cycles: Floats
+    energy: Array
+    ports: tuple[Array, ...]
+    groups: Array
+    cycles: Array
 
     def only(self, on: Any) -> Options:
         """Those that `on` picks."""
@@ -79,7 +79,7 @@ class Options(NamedTuple):
         return self.only(front(np.array(columns, dtype=float).T))
 
 
-def front(columns: Floats) -> Ints:
+def front(columns: Array) -> Ints:
     """Numbers of the rows [n, columns] that no other is below or equal to."""
     order = np.lexsort(columns.T[::-1])
     kept, n = np.empty_like(columns), 0
@@ -259,7 +259,7 @@ class TimedCell:
         chosen = [(of.tiles[k], of.unit[k]) for of, k in (picked[r] for r in range(3))]
         return Tiles(tuple(tuple(int(n) for n in t) for t, _ in chosen), tuple(int(u) for _, u in chosen))
 
-    def _seconds(self, a: Options, b: Options, c: Options) -> Floats:
+    def _seconds(self, a: Options, b: Options, c: Options) -> Array:
         """Of every choice, from all that takes time."""
         cycles = a.cycles * b.cycles * c.cycles
         found = self.timing.cycle * cycles

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rackmodel.nests.arrays import Ints
+from rackmodel.arrays import Ints
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.registers.rank_pieces import cut_thrice
 from rackmodel.nests.searchers.registers.timed_cells import TOGETHER, Options, Tiles, TimedCell

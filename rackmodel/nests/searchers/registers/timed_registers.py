@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.objective import Key, better
 from rackmodel.nests.searchers.contract import NestQuestion
@@ -88,7 +88,7 @@ class TimedSearch(RegisterSearch):
         size = int(self.sizes[rank])
         return np.asarray(-(-size // s[..., rank]) if unit is None else least_cycles(size, s[..., rank], unit))
 
-    def _seconds(self, s: Ints, cycles: tuple[Any, Any, Any]) -> Floats:
+    def _seconds(self, s: Ints, cycles: tuple[Any, Any, Any]) -> Array:
         """At least, of vectors s [..., ranks] and cycles of every rank."""
         found = self.timing.cycle * (cycles[0] * cycles[1] * cycles[2] * 1.0)
         for port in self.timing.ports:
@@ -110,10 +110,10 @@ class TimedSearch(RegisterSearch):
         return one, two, three
 
     # -- limits
-    def _most(self, inner: Inner, s: Ints, us: Ints | None = None, ul: Ints | None = None) -> Floats:
+    def _most(self, inner: Inner, s: Ints, us: Ints | None = None, ul: Ints | None = None) -> Array:
         return np.asarray(self.goal.joules(self.until, self._inner_seconds(inner, s, us, ul)))
 
-    def _inner_seconds(self, inner: Inner, s: Ints, us: Ints | None, ul: Ints | None) -> Floats:
+    def _inner_seconds(self, inner: Inner, s: Ints, us: Ints | None, ul: Ints | None) -> Array:
         """Seconds at least of cells of one order of the register files."""
         unit = {inner.free: None, inner.second: us, inner.last: ul}
         one, two, three = (self._cycles(r, s, unit[r]) for r in range(3))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rackmodel.arrays import Ints
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests.arrays import Ints
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.searchers.mapspace.fan_state import FanState, start
 from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice, Sizes

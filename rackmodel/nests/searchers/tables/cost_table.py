@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.searchers.mapspace.fan_state import FanState
 from rackmodel.nests.searchers.mapspace.order_plan import OrderPlan
@@ -28,27 +28,27 @@ class Head(NamedTuple):
     """One order: its plan, the joint array after every unpriced version is eliminated, the versions so settled."""
 
     plan: OrderPlan
-    joint: Floats
+    joint: Array
     done: set[tuple[int, int]]
 
 
-Entered = tuple[list[Ints], Sequence[Floats]]  # vectors of equal prices of a word, by row; least price by row and tile that enters
+Entered = tuple[list[Ints], Sequence[Array]]  # vectors of equal prices of a word, by row; least price by row and tile that enters
 
 
 class CostTable(PricedSpace):
     """Cost tables of one Space under one price."""
 
     # -- the recursion
-    def value(self, level: int, state: FanState) -> Floats:
+    def value(self, level: int, state: FanState) -> Array:
         """V_level over the box of the level: [tiles of rank 0, tiles of rank 1, ...]; inf where nothing fits."""
         seen, saved = self.seen(level, state), self.saved(level, state)
         key, known = (level, seen, self.suffix[level]), self.known(level)
         if key not in known:
             known[key] = self._leaf(seen) if level == self.space.depth else self._memory(level, seen)
-        found: Floats = known[key]
+        found: Array = known[key]
         return found - saved if saved else found
 
-    def _leaf(self, state: FanState) -> Floats:
+    def _leaf(self, state: FanState) -> Array:
         space, box = self.space, self.space.boxes[self.space.depth]
         price, picks = self.leaf_price(state), self.picked(space.depth - 1)
         table = np.full([len(a) for a in box], np.inf)
@@ -66,7 +66,7 @@ class CostTable(PricedSpace):
             np.minimum(table, np.where(fits, price[i], np.inf), out=table)
         return table
 
-    def _memory(self, level: int, state: FanState) -> Floats:
+    def _memory(self, level: int, state: FanState) -> Array:
         best = np.full([len(a) for a in self.space.axes], np.inf)
         below, saved = self._below(level, state)
         of, least = np.zeros(best.shape, dtype=np.int32), best.copy()
@@ -86,7 +86,7 @@ class CostTable(PricedSpace):
         found: Ints = groups[of[x]]
         return found
 
-    def _below(self, level: int, state: FanState) -> tuple[list[tuple[FanState, Ints]], Floats]:
+    def _below(self, level: int, state: FanState) -> tuple[list[tuple[FanState, Ints]], Array]:
         """(spatial vectors of the fan above `level` by the state that tables below see, what fresh outputs save by each of them)."""
         free, forced = self._free(level + 1), self.forced(level + 1)
         seen, first, copies, number = self.share(level, ("seen", level, state, free, forced), partial(self._seen, level, state))
@@ -96,7 +96,7 @@ class CostTable(PricedSpace):
         key = ("seen by", level, state, free, forced, self.suffix[level][0])
         return self.share(level, key, partial(self._grouped, level, seen, first)), credit
 
-    def _seen(self, level: int, state: FanState) -> tuple[list[FanState], Ints, Floats, Ints]:
+    def _seen(self, level: int, state: FanState) -> tuple[list[FanState], Ints, Array, Ints]:
         """(states that tables below `level` see, [S] number of that of every vector, [states handed on, of `_fresh`] copies of outputs
         beyond those of the state that is seen, [S] number of that of every vector)."""
         states, number = self.next_states(level, state)
@@ -164,7 +164,7 @@ class CostTable(PricedSpace):
         kept: list[Head] = known[key]
         return kept
 
-    def _heads(self, level: int, inner: Floats) -> list[Head]:
+    def _heads(self, level: int, inner: Array) -> list[Head]:
         """From the table of the level below."""
         heads = []
         for plan in self.plans(level):
@@ -218,27 +218,27 @@ class CostTable(PricedSpace):
         found: list[Head] = known[key]
         return found
 
-    def exits(self, plan: OrderPlan, inner: Floats) -> Floats:
+    def exits(self, plan: OrderPlan, inner: Array) -> Array:
         """Joint array of V_{level+1} at the exit tile."""
         index, shape = plan.left
         return np.broadcast_to(inner[np.ix_(*index)].reshape(shape), [len(a) for a in plan.axis])
 
     @staticmethod
-    def _eliminate(plan: OrderPlan, joint: Floats, i: int, lead: int) -> Floats:
+    def _eliminate(plan: OrderPlan, joint: Array, i: int, lead: int) -> Array:
         """Take the minimum over the version on joint axis i, onto the version above it (onto y for the first)."""
         v = plan.axes_of[i][1]
         if v == 1:
             return plan.axis[i].zeta(joint, i + lead)
         return np.asarray(joint.min(axis=i + lead, keepdims=True))
 
-    def entered(self, state: FanState, heads: list[Head], picks: Ints) -> Floats:
+    def entered(self, state: FanState, heads: list[Head], picks: Ints) -> Array:
         """[S, y of every rank] least price of the level and below for tile y entering it, spatial vectors `picks`."""
-        best: Floats | None = None
-        groups: dict[tuple[int | None, tuple[int, ...], tuple[int, ...]], list[tuple[OrderPlan, Floats]]] = {}
+        best: Array | None = None
+        groups: dict[tuple[int | None, tuple[int, ...], tuple[int, ...]], list[tuple[OrderPlan, Array]]] = {}
         for plan, head, done in heads:
             joint = head[None]
             halo = bool(plan.order) and bool(self.space.affine[plan.order[0]].any())
-            price: Floats | None = None  # of nodes between which nothing is eliminated: small beside the joint array
+            price: Array | None = None  # of nodes between which nothing is eliminated: small beside the joint array
             for j in reversed(range(len(plan.order))):
                 if j or halo:
                     node = self.node_price(plan, j, state, picks)
@@ -270,7 +270,7 @@ class CostTable(PricedSpace):
             return np.full((len(picks), *(len(a) for a in self.space.axes)), np.inf)
         return best
 
-    def _add(self, plan: OrderPlan, joint: Floats, price: Floats) -> Floats:
+    def _add(self, plan: OrderPlan, joint: Array, price: Array) -> Array:
         """joint + price of nodes; a boxed y axis that the price sees is widened first."""
         for i in range(len(plan.axes_of)):
             n, have = price.shape[i + 1], joint.shape[i + 1]
@@ -281,13 +281,13 @@ class CostTable(PricedSpace):
             return np.add(joint, price, out=joint)  # no view of the remembered head: its own array
         return joint + price
 
-    def _squeeze(self, plan: OrderPlan, joint: Floats) -> Floats:
+    def _squeeze(self, plan: OrderPlan, joint: Array) -> Array:
         """Drop the axes of eliminated later versions: [S, rank 0, rank 1, ...]."""
         keep = [plan.position[r, min(1, plan.exit[r])] for r in range(len(self.space.ranks))]
         drop = tuple(i + 1 for i in range(len(plan.axes_of)) if i not in keep)
         return joint.squeeze(axis=drop) if drop else joint
 
-    def _expand(self, plan: OrderPlan, total: Floats) -> Floats:
+    def _expand(self, plan: OrderPlan, total: Array) -> Array:
         """Widen boxed axes to the tiles of the level."""
         for r, axis in enumerate(self.space.axes):
             have = plan.axis[plan.position[r, min(1, plan.exit[r])]]
@@ -295,16 +295,16 @@ class CostTable(PricedSpace):
                 total = np.take(total, axis.clamp(have), axis=r + 1)
         return total
 
-    def _first_price(self, plan: OrderPlan, state: FanState, picks: Ints) -> Floats:
+    def _first_price(self, plan: OrderPlan, state: FanState, picks: Ints) -> Array:
         """Price of the first node, which sees the tile that enters."""
         return self._squeeze(plan, self.node_price(plan, 0, state, picks))
 
-    def _assemble(self, level: int, best: Floats, entered: Sequence[Floats], rows: Sequence[Ints], credit: Floats) -> None:
+    def _assemble(self, level: int, best: Array, entered: Sequence[Array], rows: Sequence[Ints], credit: Array) -> None:
         """best[x] = min(best[x], entered[row, x / s] - credit[s]) over the spatial vectors s of every row."""
         space = self.space
         if not space.aligned:
             for k, i in ((k, i) for k, members in enumerate(rows) for i in members):
-                moved: Floats = entered[k] - credit[i]
+                moved: Array = entered[k] - credit[i]
                 for r, axis in enumerate(space.list_axes):
                     moved = axis.shift(moved, r, int(space.vectors[level - 1][i, r]))
                 np.minimum(best, moved, out=best)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints, Number
+from rackmodel.arrays import Array, Ints, Number
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.fan_state import Coefficients, Crossing, FanState, coefficients, cross_fan, handed_on, start
 from rackmodel.nests.searchers.mapspace.order_plan import OrderPlan
@@ -129,7 +129,7 @@ class PricedSpace:
         copies, parents, hops = self._fresh(level)
         return float(copies * (state.sig - 1) + parents * (state.sig_parent - 1) + np.dot(hops, state.hop_sig))
 
-    def _fresh(self, level: int) -> tuple[float, float, Floats]:
+    def _fresh(self, level: int) -> tuple[float, float, Array]:
         """What fresh outputs save from `level` inwards, one vector in play in each fan: by each copy of the output above, each at its
         parent, and each hop of these (per level)."""
         key, known = ("fresh", level, self.suffix[level]), self.known(level)
@@ -149,11 +149,11 @@ class PricedSpace:
                 copies += further * sig + (there * sig if kept else float(passed @ hop_sig))
                 parents, hops = (parents, hops) if kept else (parents + there, hops + passed)
             known[key] = copies, parents, hops
-        found: tuple[float, float, Floats] = known[key]
+        found: tuple[float, float, Array] = known[key]
         return found
 
     # -- prices
-    def node_price(self, plan: OrderPlan, j: int, state: FanState, picks: Ints, entry: Ints | None = None) -> Floats:
+    def node_price(self, plan: OrderPlan, j: int, state: FanState, picks: Ints, entry: Ints | None = None) -> Array:
         """[S, joint] price of node j for spatial vectors `picks`; entry: [S, ranks] tile numbers when y is given."""
         space, t = self.space, plan.order[j]
         fill, serve, _ = self.coefficients(plan.level, state)
@@ -161,17 +161,17 @@ class PricedSpace:
         shape = (-1,) + (1,) * len(plan.axes_of)
         if space.aligned:
             coef = fill[picks, t] + serve[picks, t] / served[picks, t]
-            priced: Floats = (self._whole_words(plan, j) if entry is None else self._words(plan, j, entry)) * coef.reshape(shape)
+            priced: Array = (self._whole_words(plan, j) if entry is None else self._words(plan, j, entry)) * coef.reshape(shape)
             return priced
         grouped, single = self._serve_split(plan.level - 1, state, t, serve)
-        filled: Floats = self._words(plan, j, entry) * (fill[picks, t] + single[picks]).reshape(shape)
+        filled: Array = self._words(plan, j, entry) * (fill[picks, t] + single[picks]).reshape(shape)
         if not grouped[picks].any():
             return filled
         groups = space.groups_of(plan.level - 1)[picks]
         filled = filled + self._words(plan, j, entry, groups) * grouped[picks].reshape(shape)
         return filled
 
-    def _serve_split(self, fan: int, state: FanState, t: int, serve: Floats) -> tuple[Floats, Floats]:
+    def _serve_split(self, fan: int, state: FanState, t: int, serve: Array) -> tuple[Array, Array]:
         """Ceil: price [S] of a word counted per group of s tiles, and of one counted per tile (width exceeded)."""
         lacks = ~self.space.has[t]
         copies = np.prod(self.space.groups_of(fan)[:, lacks], axis=1)
@@ -179,13 +179,13 @@ class PricedSpace:
         free = served >= copies * state.served[t] * (1 - 1e-12)
         return np.where(free, serve[:, t] / state.served[t], 0.0), np.where(free, 0.0, serve[:, t] / served)
 
-    def _whole_words(self, plan: OrderPlan, j: int) -> Floats:
+    def _whole_words(self, plan: OrderPlan, j: int) -> Array:
         """[1, joint] words of node j where every tile may enter: geometry, which no price and no vector touches."""
         if j not in plan.words:
             plan.words[j] = self._words(plan, j, None)
         return plan.words[j]
 
-    def _words(self, plan: OrderPlan, j: int, entry: Ints | None, vectors: Ints | None = None) -> Floats:
+    def _words(self, plan: OrderPlan, j: int, entry: Ints | None, vectors: Ints | None = None) -> Array:
         """[1 or S, joint] words of node j; vectors [S, ranks]: tiles of a lacked rank are counted in groups of so many."""
         space = self.space
         words = space.terms[plan.order[j]].words(
@@ -193,22 +193,22 @@ class PricedSpace:
         )
         return words if isinstance(words, np.ndarray) else np.full((1,) * (len(plan.axes_of) + 1), words)
 
-    def _counts(self, plan: OrderPlan, j: int, r: int, entry: Ints | None, vectors: Ints | None) -> Floats:
+    def _counts(self, plan: OrderPlan, j: int, r: int, entry: Ints | None, vectors: Ints | None) -> Array:
         """[1 or S, joint] tiles of rank r at node j."""
         dims, axis = len(plan.axes_of), self.space.axes[r]
         per = axis.count[None, :] if vectors is None else self.space.list_axes[r].served(vectors[:, r])
         if plan.versions[j][r] == 0 and entry is not None:  # y is given: one tile per spatial vector
-            chosen: Floats = per[0 if vectors is None else np.arange(len(entry)), entry[:, r]]
+            chosen: Array = per[0 if vectors is None else np.arange(len(entry)), entry[:, r]]
             return chosen.reshape((-1,) + (1,) * dims)
         i = plan.node_axis(j, r)
         return per.reshape((per.shape[0], *tuple(len(axis) if k == i else 1 for k in range(dims))))
 
-    def leaf_price(self, state: FanState) -> Floats:
+    def leaf_price(self, state: FanState) -> Array:
         """[S] price of the compute's operands for every spatial vector of the innermost fanout."""
         space = self.space
         fill, serve, credit = self.coefficients(space.depth, state)
         served, vectors = self.crossed(space.depth - 1, state).served, space.groups_of(space.depth - 1)
-        total: Floats = -credit
+        total: Array = -credit
         for t in range(len(space.tensors)):
             words = self._leaf_words(t, None)
             if space.aligned:

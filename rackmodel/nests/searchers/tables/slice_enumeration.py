@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats
+from rackmodel.arrays import Array, Bools
 from rackmodel.nests.objective import Key
 from rackmodel.nests.searchers.mapspace.fan_state import FanState, start
 from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice
@@ -100,7 +100,7 @@ def _vectors_left(search: Asking, bounded: Bounded, at: tuple[int, FanState, Til
     return left
 
 
-def _line_leaves(search: Asking, bounded: Bounded, label: Label, line: BlendLine, least: Floats) -> Bools:
+def _line_leaves(search: Asking, bounded: Bounded, label: Label, line: BlendLine, least: Array) -> Bools:
     """Of what a line's table says below a label: which of it the line leaves."""
     energy, time = label.cost[0] + search.constant, max([bounded.compute_s, *label.cost[1:]])
     passed = line.blend.of(label.cost, bounded.scales[1:]) + line.blend.energy * search.constant

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints
+from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.searchers.mapspace.fan_state import FanState
 from rackmodel.nests.searchers.mapspace.order_plan import OrderPlan
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -24,10 +24,10 @@ class LevelOptions:
         self.picks, self.below, self.entry = found.picks, found.below, found.entry
 
     @cached_property
-    def own(self) -> Floats:
+    def own(self) -> Array:
         """[S, joint] price of this level alone; inf where tiles do not nest."""
         table, plan = self.table, self.plan
-        own: Floats = self._parts[0] + np.zeros((1,) * (len(plan.axis) + 1))
+        own: Array = self._parts[0] + np.zeros((1,) * (len(plan.axis) + 1))
         for part in self._parts[1:]:
             own = own + part
         own = np.where(_nests(table.space, plan, self.entry), own, np.inf)
@@ -35,7 +35,7 @@ class LevelOptions:
         return own
 
     @cached_property
-    def total(self) -> Floats:
+    def total(self) -> Array:
         """[S, joint] price of this level and all below it; inf where illegal."""
         rest = self._rest
         if self.plan.mask is not None:
@@ -43,7 +43,7 @@ class LevelOptions:
         self.table.effort.spend(rest.size)
         return np.asarray(self.own + rest[None])
 
-    def at(self, cells: Cells) -> tuple[Floats, Floats]:
+    def at(self, cells: Cells) -> tuple[Array, Array]:
         """`own` and `total` of some cells alone; they must nest, and be legal."""
         self.table.effort.spend(len(cells[0]))
         shape = np.broadcast_shapes(*(part.shape for part in self._parts), (len(self.picks), *(len(a) for a in self.plan.axis)))
@@ -53,7 +53,7 @@ class LevelOptions:
         return own, own + self._rest[cells[1:]]
 
     @cached_property
-    def _parts(self) -> list[Floats]:
+    def _parts(self) -> list[Array]:
         """What the price of this level alone is the sum of, each as wide as it must be."""
         table, plan = self.table, self.plan
         credit = table.coefficients(plan.level, self.state).credit
@@ -61,7 +61,7 @@ class LevelOptions:
         return [-credit[self.picks].reshape((-1,) + (1,) * len(plan.axis)), *prices]
 
     @cached_property
-    def _rest(self) -> Floats:
+    def _rest(self) -> Array:
         """[joint] price of all below this level."""
         return self.table.exits(self.plan, self.table.value(self.plan.level + 1, self.below))
 
@@ -73,7 +73,7 @@ class Entries(NamedTuple):
     picks: Ints
     below: FanState
     entry: Ints
-    price: Floats
+    price: Array
 
 
 def entries(table: CostTable, level: int, state: FanState, x: Tile, among: Ints | None = None) -> list[Entries]:
@@ -169,7 +169,7 @@ def _quotients(space: Space, level: int, x: Tile) -> tuple[Ints, Bools]:
     return entry, legal
 
 
-def _least(table: CostTable, level: int, x: Tile, vector: int, entered: Floats) -> tuple[Ints, float]:
+def _least(table: CostTable, level: int, x: Tile, vector: int, entered: Array) -> tuple[Ints, float]:
     """(entry tile [ranks], price) of least price for one vector, ragged tiles."""
     space = table.space
     tiles = [axis.entries(x[r], int(space.vectors[level - 1][vector, r])) for r, axis in enumerate(space.list_axes)]

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Bools, Floats, Ints, Number
+from rackmodel.arrays import Array, Bools, Ints, Number
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.objective import TIE, Key, better
@@ -62,10 +62,10 @@ class OrderTiles:
     """One order under one vector, one axis per class: choices, bits used, words per tensor, leaves."""
 
     choices: list[ClassTiles]
-    used: Floats
+    used: Array
     fills: list[Number]
     feeds: list[Number]
-    leaves: Floats
+    leaves: Array
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -203,12 +203,12 @@ class TwoLevel:
         if len(choices) < dims:
             return None
 
-        def along(k: int, values: Floats) -> Floats:
+        def along(k: int, values: Array) -> Array:
             return values.reshape([-1 if i == k else 1 for i in range(dims)])
 
         cut = [along(k, self.parts(k, vector).chains.inner) for k in range(dims)]
         leaf = [along(k, c.chains.leaves) for k, c in enumerate(choices)]
-        used: Floats = np.zeros((1,) * dims)
+        used: Array = np.zeros((1,) * dims)
         fills: list[Number] = [0.0] * len(order)
         feeds: list[Number] = [0.0] * len(order)
         for node in self.nodes[order]:
@@ -217,7 +217,7 @@ class TwoLevel:
             fills[t], feeds[t] = node.fills.words(count.__getitem__), node.feeds.words(leaf.__getitem__)
             extents = [c if k in recut else e for k, (c, e) in enumerate(zip(cut, tile, strict=True))]
             used = used + node.feeds.room(extents.__getitem__, self.buffer.buffers * self.buffer.bits(self.p.tensors[t]))
-        leaves: Floats = np.ones((1,) * dims)
+        leaves: Array = np.ones((1,) * dims)
         for values in leaf:
             leaves = leaves * values
         return OrderTiles(choices, used, fills, feeds, leaves)
@@ -242,7 +242,7 @@ class TwoLevel:
         return (float(first[cell]), float(tied[cell])), joint.choices, cell
 
     # -- the search
-    def bounds(self) -> tuple[Floats, Floats]:
+    def bounds(self) -> tuple[Array, Array]:
         """Lower bounds (energy [S], latency [S]) of every spatial vector."""
         fewest, none = self._least_fills(), [0.0] * len(self.words)
         leaves = -(-np.array([self.p.sizes[r] for r in self.ranks]) // self.vectors)

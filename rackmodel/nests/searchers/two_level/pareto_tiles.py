@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rackmodel.nests.arrays import Floats, Ints
+from rackmodel.arrays import Array, Ints
 
 LONGEST = 30_000_000  # pairs of tiles of one rank that may be looked at
 MANY = 10_000  # chains of a class
@@ -22,11 +22,11 @@ MANY = 10_000  # chains of a class
 class RankChains(NamedTuple):
     """Chains of one rank (or of several): tiles at the first node and further in, how many of each, leaf groups."""
 
-    outer: Floats
-    inner: Floats
-    outer_count: Floats
-    inner_count: Floats
-    leaves: Floats
+    outer: Array
+    inner: Array
+    outer_count: Array
+    inner_count: Array
+    leaves: Array
 
 
 def rank_tiles(size: int, group: int, least: int) -> RankChains:
@@ -93,13 +93,13 @@ class ClassTiles:
     """Tiles of a class: products over its ranks; `picks`, `inner_picks` [n, ranks] single tiles, outer and inner."""
 
     chains: RankChains
-    picks: Floats
-    inner_picks: Floats
+    picks: Array
+    inner_picks: Array
 
     def __len__(self) -> int:
         return len(self.picks)
 
-    def at(self, node: int) -> tuple[Floats, Floats]:
+    def at(self, node: int) -> tuple[Array, Array]:
         """(tile, count) at a node of the order, where nothing else is said of it."""
         c = self.chains
         return (c.outer, c.outer_count) if node == 0 else (c.inner, c.inner_count)
@@ -145,7 +145,7 @@ def _front(chains: RankChains, room: bool) -> Ints:
     return np.array(kept, dtype=int)
 
 
-def pareto_front(tile: Floats, count: Floats, leaves: Floats) -> Ints:
+def pareto_front(tile: Array, count: Array, leaves: Array) -> Ints:
     """Numbers of the Pareto-least triples, by (tile, count, leaves)."""
     order = np.lexsort((leaves, count, tile))
     keep: list[int] = []

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.nests.arrays import Number
+from rackmodel.arrays import Number
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.mapspace.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.mapspace.word_terms import Tally, tally_prices
