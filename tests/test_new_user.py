@@ -16,6 +16,7 @@ from rackmodel.inputs.library import resolve
 from rackmodel.mapper.infeasible import limit_text
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.opkinds import KINDS
+from rackmodel.report.money import _cells
 from rackmodel.report.points import beside_inputs, points_table
 from rackmodel.report.printing import print_series
 from rackmodel.report.tables import comparison_table, render
@@ -247,3 +248,19 @@ def test_what_each_command_does_is_told_whole() -> None:
     shown = text.partition("Commands:")[2].strip().splitlines()
     assert len(shown) == 20
     assert all(line.endswith(".") and not line.endswith("...") for line in shown)
+
+
+def test_layers_that_do_not_divide_are_told_of_uneven_cuts() -> None:
+    sizes = {"accelerators": 16, "b": 16, "layers": 31, "axes.pp.degree": 2}
+    with pytest.raises(rm.InfeasibleError) as caught:
+        rm.search("dgx_h100", "llama3_8b", "megatron", set=sizes)
+    assert caught.value.change == "cut=free"
+    assert rm.search("dgx_h100", "llama3_8b", "megatron_cut", set=sizes).result.latency_s > 0
+
+
+def test_a_range_that_three_digits_do_not_tell_has_five_or_is_not_shown() -> None:
+    def shown(low: float, high: float) -> tuple[str, str]:
+        return _cells({"unit": "$", "low": low, "mid": 186e6, "high": high})
+
+    assert shown(186.03e6, 186.04e6) == ("186 M$", "(186.03 M$ to 186.04 M$)")
+    assert shown(186e6 - 1, 186e6 + 1) == ("186 M$", "")

@@ -25,11 +25,15 @@ MOST_BETWEEN = 15
 
 def with_way_out(problem: InfeasibleError, job: Job, mapper: MapperSpec) -> InfeasibleError:
     """The same answer with the smallest change that fits: more accelerators, as far as they are tried (doublings, and the numbers between
-    two small ones), else more memory. Where it is the sizes that degrees do not divide, the nearest number of accelerators."""
+    two small ones), else more memory. Where it is the sizes that degrees do not divide, the nearest number of accelerators, else stages
+    that need not be equal."""
     used = job.setting.architecture.used
     if problem.unit == "point" and not problem.change:
         nearest = next((count for count in _nearest(job.setting.architecture) if _fits_on(count, job, mapper)), None)
-        return _changed(problem, f"accelerators={nearest} (now {used})") if nearest else problem
+        if nearest:
+            return _changed(problem, f"accelerators={nearest} (now {used})")
+        uneven = mapper.cut != "free" and _fits_on(used, job, mapper.model_copy(update={"cut": "free"}), "latency")
+        return _changed(problem, "cut=free") if uneven else problem
     if problem.change or problem.unit != "byte":
         return problem
     counts, left_out = _more_accelerators(job.setting.architecture)
@@ -86,12 +90,12 @@ def _more_accelerators(architecture: Architecture) -> tuple[list[int], bool]:
     return counts, False
 
 
-def _fits_on(count: int, job: Job, mapper: MapperSpec) -> bool:
+def _fits_on(count: int, job: Job, mapper: MapperSpec, goal: str = "memory") -> bool:
     """Whether the mapper has a point that fits on so many accelerators of the machine."""
     larger = job.setting.architecture.model_copy(update={"accelerators": count})
     wider = replace(job, setting=replace(job.setting, architecture=larger))
     try:
-        search_space(wider, build_mapspace(mapper, job.workload, count, hosts_of(larger)), Question(goal=Objective("memory")))
+        search_space(wider, build_mapspace(mapper, job.workload, count, hosts_of(larger)), Question(goal=Objective(goal)))
     except (InfeasibleError, InputError):
         return False
     return True

@@ -35,5 +35,6 @@ def _cells(figure: Mapping[str, Any] | None) -> tuple[str, str]:
     if figure is None:
         return "", ""
     unit, ends = figure["unit"], (figure["low"], figure["high"])
-    span = "" if ends[0] == ends[1] else f"({amount(ends[0], unit, 3)} to {amount(ends[1], unit, 3)})"
-    return amount(figure["mid"], unit), span
+    texts = ([amount(end, unit, digits) for end in ends] for digits in (3, 5))
+    low, high = next((pair for pair in texts if pair[0] != pair[1]), ("", ""))
+    return amount(figure["mid"], unit), f"({low} to {high})" if low else ""

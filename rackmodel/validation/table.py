@@ -25,7 +25,7 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     yield from _chosen(report)
     over = sum(row.over_capacity for row in report.rows)
     if over:
-        yield f"{over} rows do not fit the memory they ran in; they are priced as if they did"
+        yield f"more than the memory held: {over} of {len(report.rows)} rows; priced as if they fitted"
     first = {(row.dataset, row.refused): row.id for row in reversed(report.rows)}
     for one in report.datasets:
         for why, count in one.refused.items():
