@@ -214,8 +214,8 @@ class Relaxed:
     def _sum(self, *keys: tuple[tuple[object, ...], float]) -> Array:
         row = np.zeros(len(self.index))
         for key, factor in keys:
-            if key in self.index:
-                row[self.index[key]] += factor
+            if (at := self.index.get(key)) is not None:
+                row[at] += factor
         return row
 
     def _tile(self, level: int, r: int, version: int) -> tuple[Array, float]:

@@ -84,16 +84,16 @@ class _Ends:
                 self._working(f, r)
 
     def _nested(self, r: int, chain: list[tuple[Key, Key]]) -> None:
-        size = self.space.sizes[r]
+        size, ends = self.space.sizes[r], self.ends
         for tile, pieces in chain:
-            self.at_least(tile, -(-size // self.high(pieces)))
-            self.at_least(pieces, -(-size // self.high(tile)))
+            self.at_least(tile, -(-size // ends[pieces][1]))
+            self.at_least(pieces, -(-size // ends[tile][1]))
         for (outer, fewer), (inner, more) in pairwise(chain):
-            self.at_most(inner, self.high(outer))
-            self.at_least(more, self.low(fewer))
+            self.at_most(inner, ends[outer][1])
+            self.at_least(more, ends[fewer][0])
         for (outer, fewer), (inner, more) in reversed(list(pairwise(chain))):
-            self.at_least(outer, self.low(inner))
-            self.at_most(fewer, self.high(more))
+            self.at_least(outer, ends[inner][0])
+            self.at_most(fewer, ends[more][1])
 
     def _fan(self, f: int) -> None:
         ranks = range(len(self.space.ranks))

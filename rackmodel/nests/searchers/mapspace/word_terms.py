@@ -16,10 +16,14 @@ from rackmodel.arrays import Number
 from rackmodel.nests.problem import NestMachine, NestTensor
 from rackmodel.nests.searchers.mapspace.prices import BitPrices
 
-Tally = Enum("Tally", "ENTERED SERVED CROSSED LANDED FRESH_CHILD FRESH_PARENT FRESH_CROSSED")
-"""Which words. ENTERED: into all instances of the child. SERVED: by the parent, a fan counted once. CROSSED: over the fans
-between, a word a hop. LANDED (at home): in another core than their owner. FRESH_*: output words of which there is nothing to
-fetch yet, at the child, at the parent, on the fans between."""
+
+class Tally(Enum):
+    """Which words. ENTERED: into all instances of the child. SERVED: by the parent, a fan counted once. CROSSED: over the fans
+    between, a word a hop. LANDED (at home): in another core than their owner. FRESH_*: output words of which there is nothing to
+    fetch yet, at the child, at the parent, on the fans between."""
+
+    ENTERED, SERVED, CROSSED, LANDED, FRESH_CHILD, FRESH_PARENT, FRESH_CROSSED = range(7)
+    __hash__ = object.__hash__  # by which words are looked up in the innermost loops: that of Enum is a call of Python
 
 
 @dataclass(frozen=True)
