@@ -125,7 +125,8 @@ def _chosen(asked: _Asked, every: ServingAnswer, goal: str, pick: random.Random)
             yield f"{goal} under {limits}: none, where {len(inside)} keep them"
         return
     least = min((sign * one.figures[figure] for one in inside), default=np.inf)
-    if sign * found.best.figures[figure] > least or found.best not in found.offers:
+    told = float(f"{sign * found.best.figures[figure]:.12g}")  # digits that the search tells apart
+    if told > float(f"{least:.12g}") or found.best not in found.offers:
         yield f"{goal} under {limits}: {found.best.figures[figure]}, where {least} is there"
     if any(one.figures[name] > most for one in (found.best, *found.front) for name, most in limits.items()):
         yield f"{goal} under {limits}: a limit is not kept"
