@@ -56,10 +56,8 @@ def _operations() -> Iterator[str]:
     texts = "\n".join(resolve(kind, name).path.read_text(encoding="utf-8") for kind in ("block", "workload") for name in names(kind))
     yield OPERATIONS
     for kind in KINDS.values():
-        least, most = kind.operands
-        many = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
         used = re.search(rf"\w+\[[^]\n]*\] = {kind.name}\([^)\n]*\)(?: over \w+)?", texts)
-        yield f"| `{kind.name}` | {kind.meaning} | {many} | {f'`{used[0]}`' if used else ''} |"
+        yield f"| `{kind.name}` | {kind.meaning} | {kind.takes} | {f'`{used[0]}`' if used else ''} |"
     yield ""
 
 

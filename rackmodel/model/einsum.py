@@ -93,8 +93,7 @@ def _check(statement: Statement) -> None:
     row = KINDS[statement.kind]
     low, high = row.operands
     if len(statement.ins) < low or (high is not None and len(statement.ins) > high):
-        many = f"{low}" if low == high else f"{low} or more" if high is None else f"{low} to {high}"
-        raise InputError(f"{row.name} takes {many} operand{'' if low == high == 1 else 's'}, not {len(statement.ins)}")
+        raise InputError(f"{row.name} takes {row.takes} operand{'' if high == 1 else 's'}, not {len(statement.ins)}")
     if any(len(affine) > 1 for affine in statement.out.indices):
         raise InputError(f"the output {statement.out} is written through a sum of indices")
     if len(set(statement.out.names)) != len(statement.out.indices):

@@ -35,6 +35,12 @@ class OpKind:
     ordered: bool = False
     meaning: str = ""
 
+    @property
+    def takes(self) -> str:
+        """How many operands it takes, in words."""
+        least, most = self.operands
+        return f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+
 
 APPEND = "append"
 """What a step adds to a cache: no pass of its own, for the kernel that makes keys and values, or one after it, writes them there."""

@@ -56,6 +56,7 @@ def _scored(key: tuple[str, str, int], rows: Sequence[PublishedRow]) -> list[Sco
 
 def _server(row: PublishedRow, model: str, system: str, tensor: int) -> Server:
     """The server of a batch: with the settings that are known of where its row is from. Raises Refused."""
-    cells = {"backend": ENGINE, "model_path": model, "system": system, "precision": FORMAT, "isl": "1", "osl": "1"}
+    cells = {"backend": ENGINE, "model_path": model, "system": system, "precision": FORMAT}
+    cells |= {"isl": "1", "osl": "1"}  # of a served run, whose requests nothing asks for here
     run = run_of(replace(row, cells={**cells, "origin": row.text("source")}), 1.0)
     return server_of(run, Deployment(tensor=tensor, expert_tensor=tensor), float(tensor), "together")[0]

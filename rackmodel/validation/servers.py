@@ -122,9 +122,8 @@ def _as_released(row: PublishedRow, model: ServedWords) -> tuple[PublishedRow, S
     """The row in the format in which its model was released, and the model that tells so, where nothing says a format."""
     if not model.released or row.text("gemm_quant_mode") or _said_format(row):
         return row, model
-    told = f"weights in {model.released}, as they were released"
-    noted = model.model_copy(update={"note": f"{model.note}; {told}" if model.note else told})
-    return replace(row, cells={**row.cells, "precision": model.released}), noted
+    told = model.told(f"weights in {model.released}, as they were released")
+    return replace(row, cells={**row.cells, "precision": model.released}), told
 
 
 def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role: str) -> tuple[Server, dict[str, float]]:

@@ -49,6 +49,10 @@ class ServedWords(Spec):
     released: str = Field(default="", description="format of its weights, where no row and no name says one; '' 16 bit")
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
+    def told(self, said: str) -> ServedWords:
+        """The same with another sentence of what was assumed."""
+        return self.model_copy(update={"note": f"{self.note}; {said}" if self.note else said})
+
     def with_experts(self, count: int | None) -> ServedWords:
         """The same with so many experts in a layer; as it is where none is said."""
         return self if count is None else self.model_copy(update={"sizes": {**self.sizes, EXPERTS: count}})

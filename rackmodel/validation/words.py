@@ -442,8 +442,7 @@ class Words:
             return ServedWords(words=[called], workload=called)
         other = self.checkpoints.get(name_and_format(called)[0])
         if called.lower() not in self.served and other is not None:
-            told = f"'{called}' is priced as a checkpoint of {other.words[0]}"
-            return other.model_copy(update={"note": f"{other.note}; {told}" if other.note else told})
+            return other.told(f"'{called}' is priced as a checkpoint of {other.words[0]}")
         return look_up(self.served, "served model", word, *columns)
 
 
