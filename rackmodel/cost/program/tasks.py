@@ -466,7 +466,7 @@ class Held:
     layer's parameters while it computes · over: axes without which it is not there, where all of them have one rank; none = it is.
     """
 
-    what: Literal["weights", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
+    what: Literal["weights", "frozen", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
     tensor: str
     stage: int
     volume: Volume

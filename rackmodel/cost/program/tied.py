@@ -19,7 +19,7 @@ from rackmodel.model.layout import PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section, Workload
 
-STATE = ("weights", "gradients", "optimizer")
+STATE = ("weights", "frozen", "gradients", "optimizer")
 
 
 def tied_weights(workload: Workload) -> tuple[str, ...]:
