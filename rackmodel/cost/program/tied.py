@@ -1,7 +1,8 @@
 """Weights that two sections read (a tied embedding): what the second use does not do again.
 
     where both are                 what is there once
-    a home above (streaming)       what is held, and the update
+    a home above (streaming)       what is held, and the update; the gradient of the earlier section, which comes last, is added to the
+                                   later one's there
     one device, in one layout      what is held, reduced and updated, its load; the gradient of the later section waits for the
                                    earlier one's, which comes after it in the backward pass and adds to it
     two devices                    nothing: each has a copy, and the sum of the two gradients is a hand-over (cost/step/group)
@@ -11,7 +12,7 @@ Two ends that split a shared weight differently keep a copy each.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
 from rackmodel.cost.program.tasks import Flow, Held, LocalOp, Program, Task
@@ -30,13 +31,19 @@ def tied_weights(workload: Workload) -> tuple[str, ...]:
 
 def told_once(program: Program, workload: Workload, section: Section, plan: Plan, *, together: bool) -> Program:
     """A section's program without what another section does for weights that both have. together: whether one device runs all sections."""
-    before = {name for other in workload.sections[: workload.sections.index(section)] for name in other.workload.weights}
-    program = _once_at_home(program, before & set(section.workload.weights))
+    place, own = workload.sections.index(section), set(section.workload.weights)
+    before, later = (_weights(part) for part in (workload.sections[:place], workload.sections[place + 1 :]))
+    program = _summed_at_home(_once_at_home(program, before & own), later & own)
     if not together or section.layer:
         return program
     shared = {name for name in tied_weights(workload) if name in section.workload.weights and _in_one_layout(name, workload, plan)}
     again = shared & before
     return _added_to(_once_here(program, again), shared - again)
+
+
+def _weights(sections: Sequence[Section]) -> set[str]:
+    """What some sections read of weights."""
+    return {name for section in sections for name in section.workload.weights}
 
 
 def _in_one_layout(weight: str, workload: Workload, plan: Plan) -> bool:
@@ -60,6 +67,14 @@ def _once_at_home(program: Program, twice: Set[str]) -> Program:
         return program
     tasks = (replace(t, local_op=None, level="") if t.channel == "home" and t.tensor in twice else t for t in program.tasks)
     return Program(tuple(tasks), tuple(h for h in program.held if not (h.level and h.tensor in twice)))
+
+
+def _summed_at_home(program: Program, shared: Set[str]) -> Program:
+    """The program where gradients that go up are added to what a later section, whose backward pass came first, sent."""
+    if not shared:
+        return program
+    tasks = (replace(t, summed=True) if t.kind == "stream" and t.action == "reduce" and t.tensor in shared else t for t in program.tasks)
+    return Program(tuple(tasks), program.held)
 
 
 def _once_here(program: Program, twice: Set[str]) -> Program:

@@ -76,7 +76,7 @@ class Pricer(LinkPricer):
     def key(self, task: Task) -> tuple[object, ...]:
         """What makes two tasks the same to who prices them."""
         stage = task.stage if self.plan.stage_count > 1 else 0
-        where = (task.level, task.layout, stage, task.to_stage)
+        where = (task.level, task.layout, stage, task.to_stage, task.summed)
         sizes = (task.volume, task.bucketed, task.local_op)
         around = self.layer_inside.plan  # what an operation takes may be with the others of its plan
         return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where, around)
@@ -225,7 +225,8 @@ class Pricer(LinkPricer):
         shards = self._distinct(task)
         rows = [home_traffic(self.architecture, task.level, task.tensor, task.action, volume * shards)]
         if task.action == "reduce":
-            again = 1.0 - 1.0 / self.degrees[:, -1]  # the sum so far, from the second micro-batch on
+            first = 0.0 if task.summed else 1.0 / self.degrees[:, -1]
+            again = np.asarray(1.0 - first)  # the sum so far, from the second micro-batch on
             if again.any():
                 rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
             each = np.array([self._adds(task, i) for i in self.firsts]).T[:, self._which]
