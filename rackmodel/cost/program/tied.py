@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from rackmodel.cost.program.tasks import Flow, Held, LocalOp, Program, Task
+from rackmodel.cost.program.tasks import Flow, Held, LocalOp, Program, Task, flow_name
 from rackmodel.model.layout import PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section, Workload
@@ -84,13 +84,14 @@ def _once_here(program: Program, twice: Set[str]) -> Program:
         return program
     tasks: list[Task] = []
     reductions: set[int] = set()
+    ordered = {flow_name(f"{name}.copy", gradient=True, state=False) for name in twice}  # before a reduction
     for number, task in enumerate(program.tasks):
         of_gradient = any(tasks[before].kind == "op" or before in reductions for before in task.after)
         if task.tensor in twice and task.kind == "collective" and task.phase == "backward" and of_gradient:
             reductions.add(number)
         adds = task.kind == "op" and task.channel == "weights"  # what a reduction leaves, to the shard's sum
         gone = task.tensor in twice and (number in reductions or adds or task.phase == "optimizer" or task.kind == "load")
-        tasks.append(_nothing(task) if gone else task)
+        tasks.append(_nothing(task) if gone or task.tensor in ordered else task)
     held = [_kept(one, twice) for one in program.held if not (one.what in STATE and one.tensor in twice)]
     return Program(tuple(tasks), tuple(held))
 
