@@ -27,7 +27,7 @@ from rackmodel.cost.step.tasks.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
-from rackmodel.cost.step.tasks.token_exchange import exchanged, sent_as
+from rackmodel.cost.step.tasks.token_exchange import crowded, exchanged, sent_as
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
@@ -93,7 +93,8 @@ class Pricer(LinkPricer):
         volume, fullest = task.volume.both(self.degrees)
         if times is not None:
             volume, fullest = volume * times, fullest * times
-        rows = link_rows(self.links(task, fullest), volume, task.tensor, task.action, fullest)
+        links = self.links(task, fullest)
+        rows = link_rows(links, volume, task.tensor, task.action, crowded(self, task, links, fullest))
         if task.kind == "stream":
             rows = self._paced(rows, self._at_home(task, volume))
         return rows, self._duration(rows)
