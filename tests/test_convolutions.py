@@ -17,17 +17,18 @@ def _on_cores(rows: int, columns: int, *sizes: str) -> Ledger:
 
 
 def test_neighbours_on_the_mesh_exchange_what_a_window_reaches_beyond_its_tile() -> None:
-    """8 x 8 x 8 places of 32 features over 8 x 8 cores: each of 7 seams a direction is crossed both ways by a plane of 10 x 10 places."""
+    """8 x 8 x 8 places of 32 features over 8 x 8 cores: each core reads 3 x 3 columns of 10 places, and all hold 10 x 10 between them."""
     ledger = _on_cores(8, 8, "x=8", "y=8", "z=8")
-    assert ledger.where(action="halo", phase="forward").total("amount") == pytest.approx(2 * 2 * 7 * 10 * 10 * 32 * 2)
+    assert ledger.where(action="halo", phase="forward").total("amount") == pytest.approx((64 * 3 * 3 - 10 * 10) * 10 * 32 * 2)
     macs = ledger.where(component="compute", action="mac").total("amount")
     assert macs == pytest.approx(2 * 8**3 * 32 * 32 * 27)
 
 
 def test_a_seam_is_crossed_in_every_direction_that_is_split() -> None:
-    """12 x 8 places, 5 x 3 taps, over 3 x 2 cores: 2 seams of 2 rows each way, 1 seam of a column each way, of 16 x 10 inputs."""
+    """12 x 8 places, 5 x 3 taps, over 3 x 2 cores: 2 seams of 2 rows each way, of 10 inputs; then 1 seam of a column each way, of the 8
+    inputs that each of 3 cores has by then: what cores read, 6 x 8 x 6, less what they hold, 16 x 10."""
     ledger = _on_cores(2, 3, "x=12", "y=8", "z=1", "i=5", "j=3", "k=1")
-    assert ledger.where(action="halo").total("amount") == pytest.approx((2 * 2 * 2 * 10 + 2 * 1 * 1 * 16) * 32 * 2)
+    assert ledger.where(action="halo").total("amount") == pytest.approx((2 * 2 * 2 * 10 + 2 * 1 * 1 * 24) * 32 * 2)
 
 
 def test_unet_keeps_the_inputs_of_its_convolutions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,32 @@ from rackmodel.model.result import Result
 TOKENS = {"D", "dD", "H", "dH", "A", "dA", "E", "dE"}  # at experts
 
 
-def found(most: float | None, accelerators: int = 8) -> Result:
+def found(most: float | None, accelerators: int = 8, *sets: str) -> Result:
     more = [] if most is None else [f"workload.imbalance={{x: {most}}}"]
-    return api.search("rack_paper", "moe", "expert", sets=[f"accelerators={accelerators}", *more], profile="serial").result
+    return api.search("rack_paper", "moe", "expert", sets=[f"accelerators={accelerators}", *more, *sets], profile="serial").result
+
+
+def on_a_ring(p: int, most: float) -> float:
+    """Messages over the busiest link of a ring, over those of an even exchange: rank 0 is sent `most` times what the mean is, each other
+    the rest. Each goes the shorter way, or half of it either way."""
+
+    def busiest(most: float) -> float:
+        links: Counter[tuple[int, int]] = Counter()
+        for here, there in permutations(range(p), 2):
+            size, ahead = (most if there == 0 else (p - most) / (p - 1)), (there - here) % p
+            for way, steps in ((1, ahead), (-1, p - ahead)):
+                for step in range(steps if 2 * steps <= p else 0):
+                    links[(here + way * step) % p, way] += size / (2 if 2 * steps == p else 1)
+        return max(links.values())
+
+    return busiest(most) / busiest(1.0)
+
+
+@pytest.mark.parametrize(("accelerators", "most"), [(8, 3.0), (8, 8.0), (4, 1.5), (2, 1.25), (16, 2.0)])
+def test_a_ring_relays_less_of_what_goes_to_one_rank_than_of_an_even_exchange(accelerators: int, most: float) -> None:
+    ring = accelerators, f"gpu.count={accelerators}"
+    even, crowded = (found(one, *ring).ledger.where(action="all_to_all").total("seconds") for one in (None, most))
+    assert crowded / even == pytest.approx(on_a_ring(accelerators, most), rel=1e-9)
 
 
 def test_experts_and_their_tokens_take_as_much_longer_and_nothing_else_does() -> None:
@@ -24,7 +48,7 @@ def test_experts_and_their_tokens_take_as_much_longer_and_nothing_else_does() ->
     count = Counter[str]()
     for was, row in zip(even.ledger, crowded.ledger, strict=True):
         at_experts = row.einsum in ("fc1", "act", "fc2") and (row.component == "compute" or row.tensor in TOKENS)
-        times = 1.5 if at_experts or row.action == "all_to_all" else 1.0  # those have no start on this machine
+        times = on_a_ring(8, 1.5) if row.action == "all_to_all" else 1.5 if at_experts else 1.0  # those have no start on this machine
         if row.component != "static":
             assert (row.amount, row.tensor) == (was.amount, was.tensor)  # over all accelerators
             assert row.seconds == pytest.approx(times * was.seconds, rel=1e-12), row

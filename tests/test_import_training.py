@@ -9,10 +9,11 @@ import pytest
 from rackmodel import api
 from rackmodel.cost.ledger import Ledger
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_workload
+from rackmodel.inputs import read_mapper, read_workload
 from rackmodel.inputs.hf_config import import_config
 from rackmodel.inputs.read import read_inputs
 from rackmodel.mapper.listed_choices import laid_out
+from rackmodel.mapper.rules import domain
 from rackmodel.model.mapping import LayoutSpec
 from rackmodel.model.workload import Workload
 from tests import samples
@@ -119,6 +120,23 @@ def test_a_state_is_as_wide_as_keys_and_values(tmp_path: Path) -> None:
     graph = read_workload(trained("minimax_text_01", tmp_path))
     scan = next(op for section in graph.sections for op in section.workload.ops.values() if op.kind.name == "scan")
     assert set(scan.indices) == {"b", "s", "h", "e", "e2"}
+
+
+HEADS = {"qwen3_next_80b": "a", "nemotron_h_8b": "a2", "falcon_mamba_7b": "c1", "minimax_text_01": "h"}
+OVER = [("megatron", "tp"), ("megatron_tp", "tp"), ("megatron_sp", "tp"), ("streaming_wide", "tp"), ("parallel", "tp"), ("parallel", "cp")]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_mappers_of_heads_or_tokens_split_a_scan_by_its_heads(name: str, tmp_path: Path) -> None:
+    """No rank scans what another does: state-space layers and linear attention have heads of their own."""
+    workload = read_workload(trained(name, tmp_path))
+    scans = [op for op in workload.ops.values() if op.kind.name == "scan"]
+    assert scans
+    for mapper, axis in (*OVER, ("context", "cp"), ("ulysses", "sp")):
+        said = read_mapper(mapper)
+        for layout in (LayoutSpec(), *said.layouts.values()):
+            found = {domain(laid_out(said, layout), workload, op, axis, (), 2) for op in scans}
+            assert found == {(HEADS[name],)}, mapper
 
 
 @pytest.mark.parametrize(("name", "tokens"), [("gpt2", 1024), ("llama3_8b", 4096)])

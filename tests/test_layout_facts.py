@@ -121,6 +121,19 @@ A = {  # plan: (mapper, accelerators, sent, saved, weight home); None where the 
         2688,
         3872,
     ),
+    "hybrid-shards-context": (  # likewise where the replicas are ranks of context
+        {
+            "axes": {"cp": {"degree": 2}, "dp": {"degree": 2}},
+            "split": {"cp": ["s"], "dp": ["b"]},
+            "homes": {"weights": ZERO3},
+            "uneven": "ceil",
+        },
+        4,
+        on("dp", {(F, WEIGHT, AG): 3872, (B, WEIGHT, AG): 3872, (B, WGRAD, RS): 3872})
+        | on("cp", {(B, WGRAD, AR): 3872, (F, ACT, AG): 128, (B, GRAD, RS): 128, (B, AGAIN, AG): 128}),
+        2688,
+        3872,
+    ),
     "tg2-tq2": (
         {"axes": {"tp": {"degree": 4}}, "split": {"tp": COLUMNS}},
         4,

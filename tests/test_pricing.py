@@ -155,6 +155,15 @@ def test_halos_bring_what_ranks_read_and_do_not_hold(window: str, taps: int) -> 
     assert ledger.where(tensor="I", component="memory", level="gpu", action="read").total("amount") == pytest.approx((there + seams) * row)
 
 
+def test_scores_that_ranks_share_are_gathered_before_the_largest_are_picked() -> None:
+    """The largest of parts are not the sum of their largest: 2 x 64 x 256 scores of 16 bit come together on each of 4 ranks."""
+    ops = {"score": "A[b,s,t] = Q[b,s,e] * K[b,t,e]", "pick": "I[b,s,w] = topk(A[b,s,t])"}
+    load = workload(ops, {"b": 2, "s": 64, "t": 256, "e": 32, "w": 16}, phases=["forward"])
+    ledger = _priced(machine(racks=1, gpus=4), load, mapper(axes={"cp": {"degree": 4}}, split={"cp": ["t"]})).ledger()
+    assert ledger.where(component="network", action="all_gather", tensor="A").total("amount") == 3 * 2 * 64 * 256 * 2
+    assert ledger.where(component="network").total("amount") == 3 * 2 * 64 * 256 * 2
+
+
 def test_the_pipeline_waits_for_its_longest_chain() -> None:
     load = workload(FFN, SIZES)
     step = _priced(machine(), load, mapper(axes={"pp": {"stages": "per_einsum"}, "tp": {"degree": "rest"}}, split={"tp": "output"}))

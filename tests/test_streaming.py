@@ -280,6 +280,16 @@ def test_a_tied_embedding_is_one_weight_of_memoryx() -> None:
         api.search("cs2", "gpt3_175b", "streaming_wide", sets=[*sets, "memoryx.memory.capacity=1 TB"])
 
 
+@pytest.mark.parametrize("micro_batches", [1, 3])
+def test_memoryx_reads_a_tied_table_s_sum_for_every_arrival_but_the_first_of_a_step(micro_batches: int) -> None:
+    """The head's gradient and then the embedding's are added to one sum: 2 m arrivals of 4 bytes a parameter, 2 m - 1 readings."""
+    sets = ["accelerators=2", f"b={2 * micro_batches}", "micro_batch=1", "layers=1", "d=512", "f=2048", "s=256", "v=4096", "h=8", "e=64"]
+    ledger = api.search("cs2", "gpt", "streaming", sets=sets).result.ledger
+    home = ledger.where(level="memoryx", component="memory", tensor="WE", phase=["forward", "backward"])
+    table = 4096 * 512
+    assert home.total("amount") == (3 * 2 * micro_batches + 4 * 2 * micro_batches + 4 * (2 * micro_batches - 1)) * table
+
+
 def test_where_nothing_overlaps_the_update_is_waited_for() -> None:
     sets = [*FREE, "accelerators=16", f"b={16 * 50_000}", "micro_batch=50000"]
     result = api.search("cs2", "gpt3_matrices", "streaming", sets=sets, profile="serial").result

@@ -52,6 +52,20 @@ def test_only_trained_weights_of_a_host_go_back_new(tmp_path: Path) -> None:
         assert back.total("amount") == part * 8 * 2 * 2 * 256 * 1024 * 2
 
 
+def test_what_goes_back_new_to_a_host_is_what_ranks_hold_of_trained_weights(tmp_path: Path) -> None:
+    """A frozen W of 256 x 1,024 that tensor parallelism splits, beside a trained norm of 256 that all eight ranks hold whole: of two layers
+    each rank writes 2 x 256 new words of 16 bit, not an eighth."""
+    normed = TWO.replace("H[b,s,f] = X", "H[b,s,f] = N").replace(
+        "      FC1", "      N: N[b,s,d] = rmsnorm(X[b,s,d], WN[d]) over d\n      FC1"
+    )
+    (tmp_path / "two.yaml").write_text(normed % "W1: {trained: false}, W2: {trained: false}")
+    (tmp_path / "tp.yaml").write_text("mapper: tp\naxes: {tp: {degree: all}}\nsplit: {tp: [f]}\noffload: [[weights]]\n")
+    found = api.search("dgx_a100", str(tmp_path / "two.yaml"), str(tmp_path / "tp.yaml"), sets=["accelerators=8"]).result.ledger
+    back = found.where(phase="optimizer", tensor="weights", action="write")
+    assert back.total("amount") == 8 * 2 * 256 * 2
+    assert found.where(phase="forward", tensor="weights", action="read").total("amount") == 2 * 2 * (2 * 256 * 1024 + 8 * 256)
+
+
 def test_a_frozen_weight_has_no_gradient_no_state_and_no_update(tmp_path: Path) -> None:
     trained, frozen = _solved(tmp_path, ""), _solved(tmp_path, "W1: {trained: false}")
     elements = 2 * 256 * 1024  # of two layers

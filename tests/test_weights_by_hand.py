@@ -112,6 +112,14 @@ def test_zero_shards_a_tied_table_once(tmp_path: Path, zero: int) -> None:
         assert result.ledger.where(tensor="WE", action="all_gather").total("amount") == pytest.approx(2 * 3 * 7 * 2 * TABLE)
 
 
+@pytest.mark.parametrize("zero", [2, 3])
+def test_a_tied_table_s_gradient_is_put_in_order_once_for_its_one_reduction(tmp_path: Path, zero: int) -> None:
+    """8 bytes a word on each of 8 ranks, in both micro-batches: not again for the head, which reduces nothing."""
+    ledger = step(tmp_path, "b=16", "profile.buckets.packed=8", zero=zero).ledger
+    copied = ledger.where(tensor="dWE.copy", level="gpu", phase="backward")
+    assert copied.total("amount") == 2 * 8 * 8 * TABLE
+
+
 def test_ends_that_split_a_tied_table_differently_keep_a_copy_each(tmp_path: Path) -> None:
     alike, apart = (step(tmp_path, "b=4", "axes.tp.degree=2", *more).memory["weights"] for more in ((), ("choose={embed: {tp: d}}",)))
     assert apart - alike == 2 * TABLE / 2
@@ -140,6 +148,23 @@ def test_gradients_that_are_reduced_at_once_are_summed_in_their_shards(tmp_path:
     assert moved(four, "fc1", "dW1", "read") == 3 * LAYERS * 4 * D * F  # each of 8 ranks its eighth, but before the first
     whole = 2 * 8 * 4 * TABLE  # the embedding's backward pass adds to the head's contribution, in both micro-batches
     assert (moved(tied, "embed", "dWE", "read"), moved(tied, "logits", "dWE", "read")) == (whole + 4 * TABLE, 0)
+
+
+@pytest.mark.parametrize("zero", [0, 2])
+def test_of_two_uses_in_one_graph_the_second_adds_to_what_the_first_left(tmp_path: Path, zero: int) -> None:
+    """Y = (X W) W, in 4 micro-batches: the first product's gradient comes last and reads the sum each time; the second's, but for the first
+    micro-batch, or where each micro-batch's sum is reduced at once never."""
+    ops = "{first: 'H[b,s,d] = X[b,s,c] * W[c,d]', turn: 'T[b,s,c] = relu(H[b,s,c])', second: 'Y[b,s,d] = T[b,s,c] * W[c,d]'}"
+    file = tmp_path / "twice.yaml"
+    file.write_text(f"workload: twice\nphases: [forward, backward, optimizer]\nsizes: {{b: 32, s: 16, c: 64, d: c}}\neinsums: {ops}\n")
+    (tmp_path / "dp.yaml").write_text(
+        f"mapper: dp\naxes: {{dp: {{degree: 8}}}}\nsplit: {{dp: [b]}}\nmicro_batch: 1\nprofile: serial\n{ZERO[zero]}\n"
+    )
+    result = api.search("rack_paper_h100", str(file), str(tmp_path / "dp.yaml"), sets=["accelerators=8"]).result
+    size = 8 * 4 * 64 * 64
+    added = 0 if zero == 0 else 3 * size / 8  # the shard's sum, by whichever operation reduces it
+    assert moved(result, "first", "dW", "read") == 4 * size + added
+    assert moved(result, "second", "dW", "read") == (3 * size if zero == 0 else 0)
 
 
 # -- gathers ---------------------------------------------------------------------------------------------------------------

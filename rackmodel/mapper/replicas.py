@@ -2,7 +2,7 @@
 
 A gradient is reduced to shards first, and those are summed over the replicas. Source: foreach_reduce (pytorch/pytorch 010ae4a,
 torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py: a reduce-scatter, then an all-reduce of what it leaves). A mapper need not say
-so: an axis that splits the batch and nothing else is one of data.
+so: an axis is one of data that splits what no product's weight has, the batch or the tokens of a sequence.
 """
 
 from __future__ import annotations
@@ -29,9 +29,19 @@ def _said(home: HomeSpec, data: list[str]) -> HomeSpec:
 
 
 def _of_data(axis: str, mapper: MapperSpec, workload: Workload) -> bool:
-    """Whether an axis splits the batch in every operation and layout."""
+    """Whether an axis splits, in every operation and layout, ranks that the weights of products lack."""
     tables: list[MapperSpec | LayoutSpec] = [mapper, *mapper.layouts.values()]
     chosen = any(axis in axes for table in tables for axes in table.choose.values())
     splits = [table.split[axis] for table in tables if axis in table.split]
     ranks = [[one for one in said if isinstance(one, list) or one in workload.sizes] for said in splits if isinstance(said, list)]
-    return not chosen and bool(workload.batch) and bool(ranks) and len(ranks) == len(splits) and all(r == [workload.batch] for r in ranks)
+    if chosen or not ranks or len(ranks) < len(splits):
+        return False
+    split = {rank for row in ranks for one in row for rank in ([one] if isinstance(one, str) else one)}
+    return all(ranks) and not split & _multiplied(workload)
+
+
+def _multiplied(workload: Workload) -> set[str]:
+    """Ranks of the weights that products multiply; those that are added (a table of positions) may have the tokens'."""
+    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
+    weights = {access.tensor for op in products for access in op.ins if workload.tensors[access.tensor].kind == "weight"}
+    return {rank for name in weights for rank in workload.tensors[name].ranks}

@@ -91,7 +91,7 @@ class HomeSpec(Spec):
     replicas: list[str] | None = Field(
         default=None,
         description="axes whose ranks hold the same shards and sum their gradients after these are reduced to shards (hybrid sharding); "
-        "absent = in a mapper those that split nothing but the batch, in a mapping none",
+        "absent = in a mapper those that split what no product's weight has (batch, tokens), in a mapping none",
     )
 
     @model_validator(mode="after")

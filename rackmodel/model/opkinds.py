@@ -87,6 +87,7 @@ _ROWS = (
         operands=(1, 1),
         inner="sums",
         spreads=True,
+        whole=True,
         meaning="positions of the largest elements along the index that the result lacks",
     ),
     OpKind(

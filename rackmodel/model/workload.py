@@ -143,8 +143,8 @@ class Op:
         return next((i for i in self.indices if batch and batch in (i, workload.aliases.get(i))), "")
 
     def whole(self, workload: Workload) -> tuple[str, ...]:
-        """Indices that nothing splits: the tokens that `append` puts behind those of a cache, of which `last` takes one, and along which
-        `scan` goes."""
+        """Indices that nothing splits: the tokens that `append` puts behind those of a cache, of which `last` takes one, what `topk`
+        picks from, and along which `scan` goes."""
         return self.contracted if self.kind.whole else self._tokens(workload) if self.kind.ordered else ()
 
     def _tokens(self, workload: Workload) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Collective algorithms as phases one after another, each a set of flows; V bytes a member, N members, every phase linear in V.
 
     ring               one ring over the group: K = N − 1 steps of V/N (all-reduce 2 (N − 1)); broadcast and reduce: a chain of V;
-                       all_to_all: V/N from every member to every other, one partner after another; halo: V to both neighbours.
+                       all_to_all: V/N from every member to every other, one partner after another; to_one: to the first alone, or from it;
+                       halo: V to both neighbours.
                        A mesh has no link from its last child to its first: there a ring is a line wherever a line applies; on a torus
                        it is `torus` wherever that applies. Where pairs have links of their own, parts of the message go round in rings of
                        every order at once, so that each pair carries as much: as `direct`, with a ring's start-ups
@@ -41,6 +42,7 @@ from math import prod
 import numpy as np
 
 from rackmodel.arrays import Ints
+from rackmodel.cost.network.all_to_alls import EXCHANGES
 from rackmodel.cost.network.fabric import Fabric
 from rackmodel.cost.network.link_groups import Exchange, Flows, Lines, Passes, Phase
 from rackmodel.cost.network.placed import Crossings, Placed
@@ -73,8 +75,8 @@ def _ring(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list[Phase
         found = found or _round_pairs(fabric, rows, kind, extents)
         if found:
             return found
-    if kind == "all_to_all":
-        return [Exchange(rows)]
+    if kind in EXCHANGES:
+        return [Exchange(rows, to_one=kind == "to_one")]
     if kind == "halo":
         return [Placed(*_in_turn(p), 1.0, 1, "halo", both=True, once=p == 2)]
     if kind in ("broadcast", "reduce"):
@@ -459,7 +461,7 @@ def _pass_s(fabric: Fabric, index: int) -> float:
 _GATHERS = ("all_gather", "reduce_scatter", "all_reduce")
 ALGORITHMS: dict[str, Algorithm] = {
     "line": Algorithm(_LINES, True, _line),
-    "ring": Algorithm(KINDS, False, _ring),
+    "ring": Algorithm((*KINDS, "to_one"), False, _ring),
     "torus": Algorithm(_GATHERS, True, _torus),
     "direct": Algorithm(KINDS, True, _direct),
     "tree": Algorithm(("all_reduce", "broadcast", "reduce"), False, _tree),

@@ -9,10 +9,12 @@ import numpy as np
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.network.fabric import Costs, Fabric, on_slowest, reading, runs_of
 from rackmodel.cost.network.mesh_links import exchange_busiest, numbered
-from rackmodel.cost.network.relays import exchange_sharing, met_pairs
+from rackmodel.cost.network.relays import exchange_sharing, met_pairs, to_one_sharing
 from rackmodel.cost.network.topologies import hop_parts, topology_of
 from rackmodel.cost.network.topology import common_tier
 from rackmodel.model.architecture import Tier
+
+EXCHANGES = ("all_to_all", "to_one")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class ExchangeFigures:
         return wire, seconds[0], start[0]
 
 
-def exchange_figures(fabric: Fabric, rows: Ints, weight: Ints) -> ExchangeFigures:
+def exchange_figures(fabric: Fabric, rows: Ints, weight: Ints, *, to_one: bool = False) -> ExchangeFigures:
+    """Of groups [groups, p]. to_one: of what goes to the first of each alone (or comes from it): less on links that relay; on others its
+    own, which carry as much as in the whole, have the say, and the figures are those of the whole."""
     p, tiers = rows.shape[1], fabric.tiers
     common_tier(tiers, rows.min(axis=1), rows.max(axis=1))
     hops, partners, starts = (np.zeros(len(tiers)) for _ in range(3))
@@ -82,7 +86,7 @@ def exchange_figures(fabric: Fabric, rows: Ints, weight: Ints) -> ExchangeFigure
         if grid is not None:
             most, partners[index], steps[index] = exchange_busiest(grid, *met), 1, 1
         elif ways is not None:
-            most = exchange_sharing(ways, links, *met)
+            most = (to_one_sharing if to_one else exchange_sharing)(ways, links, *met)
         leaving[index] = np.array([[round(most)], [round(most)], [links]])
     return ExchangeFigures(p, hops, tuple(leaving), partners, starts, steps)
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.network.algorithms import ALGORITHMS, KINDS, SENDS
-from rackmodel.cost.network.all_to_alls import ExchangeFigures
+from rackmodel.cost.network.all_to_alls import EXCHANGES, ExchangeFigures
 from rackmodel.cost.network.fabric import Costs, Fabric, digest, fabric_of
 from rackmodel.cost.network.likeness import Sample, canonical, likeness, merged, sample
 from rackmodel.cost.network.link_groups import Flows, PhaseTraffic, measure, priced_together
@@ -234,7 +234,7 @@ def send(architecture: Architecture, members_from: Ints, members_to: Ints) -> Li
 
 
 def _known(kind: str, algorithm: str) -> None:
-    if kind not in KINDS:
+    if kind not in (*KINDS, *EXCHANGES):
         raise InputError(f"no collective called '{kind}'", known=KINDS, given=kind)
     if algorithm not in ALGORITHMS:
         raise InputError(f"no algorithm called '{algorithm}'", known=ALGORITHMS, given=algorithm)
@@ -399,7 +399,7 @@ def _groups_of(fabric: Fabric, degrees: Ints, strides: Ints, own: Bools, kind: s
     """What all collectives on some meshes share, but that all-to-alls may meet others. Of few meshes it is remembered."""
     if degrees.size > MOST_KEPT:
         return _grouped(fabric, degrees, strides, own, kind)
-    key = ("groups", kind == "all_to_all", degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
+    key = ("groups", kind in EXCHANGES, degrees.shape, degrees.tobytes(), strides.tobytes(), own.tobytes())
     return fabric.measure_once(key, lambda: _grouped(fabric, degrees, strides, own, kind))
 
 

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.arrays import Array, Ints
+from rackmodel.cost.network.all_to_alls import EXCHANGES
 from rackmodel.cost.network.fabric import Fabric, digest
 from rackmodel.cost.network.placed import Groups
 from rackmodel.cost.network.topologies import topology_of
@@ -78,7 +79,7 @@ class Likeness:
 
 def _meets_others(fabric: Fabric, index: int, kind: str) -> bool:
     """Whether what a group sends over tier `index` takes links of children that no member of it is in."""
-    relayed = kind == "all_to_all" or topology_of(fabric.tiers[index].network).flows_relay
+    relayed = kind in EXCHANGES or topology_of(fabric.tiers[index].network).flows_relay
     return fabric.grid(index) is not None or (relayed and fabric.ways(index) is not None)
 
 

@@ -69,9 +69,10 @@ class Passes:
 
 @dataclass(frozen=True)
 class Exchange:
-    """All-to-all: V / p from every member of a row to every other."""
+    """All-to-all: V / p from every member of a row to every other, or to one of them alone."""
 
     rows: Ints
+    to_one: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ def measure(fabric: Fabric, asked: Sequence[tuple[Groups, Phase]]) -> list[Phase
 
 
 def _exchanged(fabric: Fabric, groups: Groups, phase: Exchange) -> ExchangeFigures:
-    return exchange_figures(fabric, phase.rows, np.repeat(groups.weight, len(phase.rows) // len(groups.weight)))
+    weight = np.repeat(groups.weight, len(phase.rows) // len(groups.weight))
+    return exchange_figures(fabric, phase.rows, weight, to_one=phase.to_one)
 
 
 def _flows(fabric: Fabric, phase: Flows | Placed, moved: Moved) -> PhaseTraffic:

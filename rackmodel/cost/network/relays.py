@@ -58,6 +58,12 @@ def exchange_sharing(ways: Ways, links: int, owner: Ints, instance: Ints, place:
     return ways.sharing(loads.read(), links)
 
 
+def to_one_sharing(ways: Ways, links: int, owner: Ints, instance: Ints, place: Ints, count: Ints) -> float:
+    """The same when every member sends one to the group's first alone."""
+    first, of_run = np.flatnonzero(np.diff(owner, prepend=-1)), np.cumsum(np.diff(owner, prepend=-1) != 0) - 1
+    return transfers_sharing(ways, links, instance, place, place[first[of_run]], count.astype(float))
+
+
 def met_pairs(owner: Ints) -> Iterator[tuple[Ints, Ints]]:
     """All ordered pairs of entries with the same owner, some at a time. owner: [n], ascending."""
     first, of_run = np.flatnonzero(np.diff(owner, prepend=-1)), np.cumsum(np.diff(owner, prepend=-1) != 0) - 1

@@ -33,11 +33,14 @@ def overlaps(op: Op, position: int, plan: Plan, workload: Workload) -> list[tupl
 
 
 def halos(op: Op, position: int, plan: Plan, workload: Workload) -> tuple[Halo, ...]:
-    """(axes, bytes that each neighbour sends) of what windows of both read of an operand: half of it lies on either side of their seam."""
+    """(axes, bytes that each neighbour sends) of what windows of both read of an operand: half of it lies on either side of their seam. Of
+    several ranks that are split the borders go in turn, each with those that came before, so that corners arrive by way of a neighbour."""
     tensor, layout, found = workload.tensors[op.ins[position].tensor], plan.needs(op, position, workload), []
+    before: tuple[tuple[Any, tuple[int, ...]], ...] = ()
     for rank, axes, shared in overlaps(op, position, plan, workload):
         rest = tuple(a for a, p in enumerate(layout) if is_shard(p) and a not in axes)
         others = tuple(p if axis in rest else REPLICATE for axis, p in enumerate(layout))
         sent = tensor.bytes / tensor.sizes[rank] * shared / 2
-        found.append((axes, Volume(sent, rest, cuts=cuts_of((others,), tensor, plan))))
+        found.append((axes, Volume(sent, rest, cuts=cuts_of((others,), tensor, plan), borders=before)))
+        before = (*before, (shared / tensor.sizes[rank], axes))
     return tuple(one for one in found if not one[1].empty)

@@ -1,6 +1,7 @@
 """What one accelerator of a stage holds while it runs a plan: weights and their state, what is saved, and the workspace beside.
 
 weights, gradients, optimizer   where their home keeps them: here, or at a level above
+frozen                          those of the weights that are not trained
 kv_cache                        what is kept of sequences from step to step, in whole pages
 activations                     what the backward pass reads, each once, in the copy that is saved; dropout's masks
 remade                          what is recomputed for a layer's backward pass
@@ -123,6 +124,8 @@ class _Footprint:
         layout, level = self.places.compute_layout(place), home.at or ""
         gradient = tensor.elements * self.workload.gradient_bits / 8
         sizes: list[tuple[str, float, str]] = [("weights", tensor.bytes, home.param)]
+        if not tensor.trained and not level:
+            sizes.append(("frozen", tensor.bytes, home.param))
         if self.workload.backward and tensor.trained:
             sizes.append(("gradients", gradient, home.grad))
         if "optimizer" in self.workload.phases and tensor.trained:

@@ -145,7 +145,7 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     share = _share(op.out, plan.leaves(op), plan, workload)
     gradient = Flow(op.out.tensor, _of_gradient(share, op.out.tensor, workload), gradient=True)
     writes = {i: _gradient(op, i, shares[i], plan, workload) for i in wanting}
-    sums = {i: _sum_so_far(write, plan, workload) for i, write in writes.items()}
+    sums = {i: _sum_so_far(op, write, plan, workload) for i, write in writes.items()}
     if op.kind.name == "einsum":
         return tuple(
             _local_op(
@@ -166,11 +166,16 @@ def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]
     return (_local_op(op, plan, workload, reads, tuple(writes.values()), (), None, backward=True),)
 
 
-def _sum_so_far(write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
-    """What a pass reads to add to: the gradient of the micro-batches before."""
-    if not adds_in_place(plan, write.tensor, workload) or plan.adds_apart:
+def _sum_so_far(op: Op, write: Flow, plan: Plan, workload: Workload) -> tuple[Flow, ...]:
+    """What a pass reads to add to: the gradient of the micro-batches before, and of a weight that a later operation here reads, too, what
+    that one's pass left in this one."""
+    kept = adds_in_place(plan, write.tensor, workload)
+    if workload.tensors[write.tensor].kind != "weight" or (kept and plan.adds_apart):
         return ()
-    return (replace(write, volume=replace(write.volume, again=True)),)
+    here = [reader for reader in workload.readers[write.tensor] if plan.stages[reader] == plan.stages[op.name]]
+    if here[-1] != op.name:
+        return (write,)
+    return (replace(write, volume=replace(write.volume, again=True)),) if kept else ()
 
 
 def _operand(access: Access, workload: Workload, *, gradient: bool = False) -> Operand:

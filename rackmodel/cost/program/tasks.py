@@ -433,7 +433,8 @@ class Task:
     home above does while gradients arrive), or 'link' ·
     axes: the group of a collective · action: the collective's name · level: of a home or backing memory, also where an
     operation runs at it ·
-    once: a step, not a micro-batch · bucketed: of parameters gathered and gradients reduced, None = a call of its own."""
+    once: a step, not a micro-batch · bucketed: of parameters gathered and gradients reduced, None = a call of its own · summed: of a
+    gradient streamed to a home above, whether what an earlier pass sent there is added to from the first micro-batch on."""
 
     kind: Kind
     phase: str
@@ -451,6 +452,7 @@ class Task:
     layout: Layout = ()
     once: bool = False
     bucketed: Bucketed | None = None
+    summed: bool = False
 
     @property
     def joins(self) -> bool:
@@ -466,7 +468,7 @@ class Held:
     layer's parameters while it computes · over: axes without which it is not there, where all of them have one rank; none = it is.
     """
 
-    what: Literal["weights", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
+    what: Literal["weights", "frozen", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
     tensor: str
     stage: int
     volume: Volume

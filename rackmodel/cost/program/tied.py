@@ -1,7 +1,8 @@
 """Weights that two sections read (a tied embedding): what the second use does not do again.
 
     where both are                 what is there once
-    a home above (streaming)       what is held, and the update
+    a home above (streaming)       what is held, and the update; the gradient of the earlier section, which comes last, is added to the
+                                   later one's there
     one device, in one layout      what is held, reduced and updated, its load; the gradient of the later section waits for the
                                    earlier one's, which comes after it in the backward pass and adds to it
     two devices                    nothing: each has a copy, and the sum of the two gradients is a hand-over (cost/step/group)
@@ -11,15 +12,15 @@ Two ends that split a shared weight differently keep a copy each.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import replace
 
-from rackmodel.cost.program.tasks import Flow, Held, LocalOp, Program, Task
+from rackmodel.cost.program.tasks import Flow, Held, LocalOp, Program, Task, flow_name
 from rackmodel.model.layout import PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section, Workload
 
-STATE = ("weights", "gradients", "optimizer")
+STATE = ("weights", "frozen", "gradients", "optimizer")
 
 
 def tied_weights(workload: Workload) -> tuple[str, ...]:
@@ -30,13 +31,19 @@ def tied_weights(workload: Workload) -> tuple[str, ...]:
 
 def told_once(program: Program, workload: Workload, section: Section, plan: Plan, *, together: bool) -> Program:
     """A section's program without what another section does for weights that both have. together: whether one device runs all sections."""
-    before = {name for other in workload.sections[: workload.sections.index(section)] for name in other.workload.weights}
-    program = _once_at_home(program, before & set(section.workload.weights))
+    place, own = workload.sections.index(section), set(section.workload.weights)
+    before, later = (_weights(part) for part in (workload.sections[:place], workload.sections[place + 1 :]))
+    program = _summed_at_home(_once_at_home(program, before & own), later & own)
     if not together or section.layer:
         return program
     shared = {name for name in tied_weights(workload) if name in section.workload.weights and _in_one_layout(name, workload, plan)}
     again = shared & before
     return _added_to(_once_here(program, again), shared - again)
+
+
+def _weights(sections: Sequence[Section]) -> set[str]:
+    """What some sections read of weights."""
+    return {name for section in sections for name in section.workload.weights}
 
 
 def _in_one_layout(weight: str, workload: Workload, plan: Plan) -> bool:
@@ -62,6 +69,14 @@ def _once_at_home(program: Program, twice: Set[str]) -> Program:
     return Program(tuple(tasks), tuple(h for h in program.held if not (h.level and h.tensor in twice)))
 
 
+def _summed_at_home(program: Program, shared: Set[str]) -> Program:
+    """The program where gradients that go up are added to what a later section, whose backward pass came first, sent."""
+    if not shared:
+        return program
+    tasks = (replace(t, summed=True) if t.kind == "stream" and t.action == "reduce" and t.tensor in shared else t for t in program.tasks)
+    return Program(tuple(tasks), program.held)
+
+
 def _once_here(program: Program, twice: Set[str]) -> Program:
     """The program without what the same device does, later in the backward pass, for weights that an earlier section has: only the
     gradient of this section's use is there until then."""
@@ -69,13 +84,14 @@ def _once_here(program: Program, twice: Set[str]) -> Program:
         return program
     tasks: list[Task] = []
     reductions: set[int] = set()
+    ordered = {flow_name(f"{name}.copy", gradient=True, state=False) for name in twice}  # before a reduction
     for number, task in enumerate(program.tasks):
         of_gradient = any(tasks[before].kind == "op" or before in reductions for before in task.after)
         if task.tensor in twice and task.kind == "collective" and task.phase == "backward" and of_gradient:
             reductions.add(number)
         adds = task.kind == "op" and task.channel == "weights"  # what a reduction leaves, to the shard's sum
         gone = task.tensor in twice and (number in reductions or adds or task.phase == "optimizer" or task.kind == "load")
-        tasks.append(_nothing(task) if gone else task)
+        tasks.append(_nothing(task) if gone or task.tensor in ordered else task)
     held = [_kept(one, twice) for one in program.held if not (one.what in STATE and one.tensor in twice)]
     return Program(tuple(tasks), tuple(held))
 

@@ -15,7 +15,7 @@ from rackmodel.cost.inside.roofline import picked
 from rackmodel.cost.step.tasks.items import Item, some
 from rackmodel.model.workload import Section
 
-STATE = ("weights", "gradients", "optimizer", "gathered")
+STATE = ("weights", "frozen", "gradients", "optimizer", "gathered")
 
 
 @dataclass(frozen=True, kw_only=True)

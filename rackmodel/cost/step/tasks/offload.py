@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +30,6 @@ from rackmodel.cost.step.tasks.layers import BACKWARD
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import Host
-from rackmodel.model.workload import Workload
 
 SUM_SO_FAR = ("gradients", "read", "backward")
 COPIES = {
@@ -110,18 +108,13 @@ def offloaded(
     last["backward"] = max(last.get("backward", -1), last.get("weight", -1))
     moved, once = zero, cost.joules_once
     copied: dict[str, Array] = {}
-    parts = {
-        ("weights", "write", "optimizer"): _trained(cost.section.workload) if updated else 0.0,
-        SUM_SO_FAR: 1.0 - 1.0 / columns.micro_batches,
-    }
-    nothing = {key for key, part in parts.items() if not np.any(part)}
+    again = 1.0 - 1.0 / columns.micro_batches
     for kept in what:
         for name, action, phase in COPIES[kept]:
-            size = held.get(name, zero)
-            part = parts.get((name, action, phase), 1.0)
-            if not size.any() or (name, action, phase) in nothing or (kept == "weights" and phase == "optimizer" and not updated):
+            size, mean = _moved(cost, name, frozen=(name, action) != ("weights", "write"))
+            part = again if (name, action, phase) == SUM_SO_FAR else 1.0
+            if not np.any(size * part) or (kept == "weights" and phase == "optimizer" and not updated):
                 continue
-            mean = cost.held_mean.get(name, size)
             key = id(size), id(mean), name, action, phase, last.get(phase, -1)
             if key not in copies:
                 every: Array = mean * part * columns.per_stage
@@ -150,10 +143,15 @@ def offloaded(
     )
 
 
-def _trained(workload: Workload) -> Any:
-    """Share of the bytes of a layer's weights whose tensors are trained."""
-    weights = [workload.tensors[name] for name in workload.weights]
-    return sum(one.bytes for one in weights if one.trained) / np.maximum(sum(one.bytes for one in weights), 1e-300)
+def _moved(cost: LayerCost, name: str, *, frozen: bool) -> tuple[Array, Array]:
+    """[n] bytes of what a layer holds under a name, on the fullest accelerator and in the mean. frozen: with weights that no update
+    changes."""
+    size = cost.held.get(name, np.zeros_like(cost.joules_device))
+    mean = cost.held_mean.get(name, size)
+    if frozen or "frozen" not in cost.held:
+        return size, mean
+    stays = cost.held["frozen"]
+    return size - stays, mean - cost.held_mean.get("frozen", stays)
 
 
 def _idle(cost: LayerCost, phase: str, launching: Host) -> Array:

@@ -27,7 +27,7 @@ from rackmodel.cost.step.tasks.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
-from rackmodel.cost.step.tasks.token_exchange import exchanged, sent_as
+from rackmodel.cost.step.tasks.token_exchange import crowded, exchanged, sent_as
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
@@ -76,7 +76,7 @@ class Pricer(LinkPricer):
     def key(self, task: Task) -> tuple[object, ...]:
         """What makes two tasks the same to who prices them."""
         stage = task.stage if self.plan.stage_count > 1 else 0
-        where = (task.level, task.layout, stage, task.to_stage)
+        where = (task.level, task.layout, stage, task.to_stage, task.summed)
         sizes = (task.volume, task.bucketed, task.local_op)
         around = self.layer_inside.plan  # what an operation takes may be with the others of its plan
         return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where, around)
@@ -93,7 +93,8 @@ class Pricer(LinkPricer):
         volume, fullest = task.volume.both(self.degrees)
         if times is not None:
             volume, fullest = volume * times, fullest * times
-        rows = link_rows(self.links(task, fullest), volume, task.tensor, task.action, fullest)
+        links = self.links(task, fullest)
+        rows = link_rows(links, volume, task.tensor, task.action, crowded(self, task, links, fullest))
         if task.kind == "stream":
             rows = self._paced(rows, self._at_home(task, volume))
         return rows, self._duration(rows)
@@ -225,7 +226,8 @@ class Pricer(LinkPricer):
         shards = self._distinct(task)
         rows = [home_traffic(self.architecture, task.level, task.tensor, task.action, volume * shards)]
         if task.action == "reduce":
-            again = 1.0 - 1.0 / self.degrees[:, -1]  # the sum so far, from the second micro-batch on
+            first = 0.0 if task.summed else 1.0 / self.degrees[:, -1]
+            again = np.asarray(1.0 - first)  # the sum so far, from the second micro-batch on
             if again.any():
                 rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
             each = np.array([self._adds(task, i) for i in self.firsts]).T[:, self._which]

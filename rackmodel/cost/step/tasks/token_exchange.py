@@ -126,6 +126,23 @@ def sent_as(pricer: LinkPricer, task: Task) -> tuple[Task, Array | float | None]
     return replace(task, action="all_gather" if sent.way == "dispatch" else "reduce_scatter", volume=every), ranks / sent.top * sent.share
 
 
+def crowded(pricer: LinkPricer, task: Task, links: LinkArrays, fullest: Array) -> Array:
+    """[n] bytes of an all-to-all whose seconds are those of one with a crowd at one rank, fullest [n] bytes: of R ranks of which one has m
+    times the mean, each other has (R - m) / (R - 1) of it, and links that only relay carry m less that more of what goes to the one. Of
+    switches, and of what is not sent straight from rank to rank, the fullest."""
+    axes, crowd = next(((axes, one) for _, one, axes in task.volume.cuts if isinstance(one, Crowd)), ((), None))
+    if crowd is None or task.action != "all_to_all" or set(axes) != set(task.axes):
+        return fullest
+    straight, to_one = (pricer.algorithm(one, "ring").seconds_per_byte.sum(axis=0) for one in (task, replace(task, action="to_one")))
+    slope = links.seconds_per_byte.sum(axis=0) * pricer.setting.links
+    relayed = np.isclose(slope, straight, rtol=1e-9) & (to_one < straight * (1.0 - 1e-9))
+    ranks = pricer.degrees[:, list(axes)].prod(axis=1)
+    most = crowd.over(ranks)
+    rest = (ranks - most) / np.maximum(ranks - 1, 1)
+    share = np.divide(to_one, straight, out=np.ones_like(straight), where=straight > 0)
+    return np.where(relayed, fullest * (rest + (most - rest) * share) / most, fullest)
+
+
 def _sent(pricer: LinkPricer, task: Task) -> SentTokens | None:
     """The tokens that an all-to-all sends to their experts or back; None of any other task."""
     if task.action != "all_to_all":
