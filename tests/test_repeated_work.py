@@ -29,11 +29,11 @@ TABLE_PASSES = 2  # forward and its own gradient: tokens have none
 USEFUL = 6 * B * S * PARAMETERS + 2 * TABLE_PASSES * B * S * D + LAYERS * 3 * 2 * 2 * B * S * S * HEADS * E
 
 
-def step(folder: Path, split: str, recompute: str = "none") -> Result:
+def step(folder: Path, split: str, recompute: str = "none", *sets: str) -> Result:
     """A small Llama on one group of eight."""
     file = folder / "one.yaml"
     file.write_text(MAPPER.format(split=split, recompute=recompute, B=B))
-    return api.search("rack_paper_h100", "llama", str(file), sets=SIZES).result
+    return api.search("rack_paper_h100", "llama", str(file), sets=[*SIZES, *sets]).result
 
 
 def test_useful_work_is_the_models_whatever_members_repeat(tmp_path: Path) -> None:
@@ -70,6 +70,12 @@ def test_an_axis_that_splits_no_heads_is_said_with_what_it_costs(tmp_path: Path)
     text = " ".join(result_lines(one))
     assert "repeated by all members of axis tp: norm1, Q, K, V" in text
     assert one.to_dict()["repeated"][0]["operations"][:2] == ["norm1", "Q"]
+
+
+def test_frozen_weights_are_repeated_without_gradients_and_state(tmp_path: Path) -> None:
+    frozen = [f"tensors.{name}={{trained: false}}" for name in ("WQ", "WK", "WV", "WO")]
+    (found,) = step(tmp_path, "[f, v]", "none", *frozen).repeated
+    assert found.bytes == pytest.approx((LAYERS * ATTENTION * 2 + (2 * LAYERS + 1) * D * 18) * 7 / 8)
 
 
 def test_plain_tensor_parallelism_repeats_the_norms_and_the_sequence_split_nothing(tmp_path: Path) -> None:

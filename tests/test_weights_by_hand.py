@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rackmodel import api
 from rackmodel.errors import InputError
@@ -165,6 +166,28 @@ def test_of_two_uses_in_one_graph_the_second_adds_to_what_the_first_left(tmp_pat
     added = 0 if zero == 0 else 3 * size / 8  # the shard's sum, by whichever operation reduces it
     assert moved(result, "first", "dW", "read") == 4 * size + added
     assert moved(result, "second", "dW", "read") == (3 * size if zero == 0 else 0)
+
+
+def test_a_weight_that_two_stages_of_operations_train_is_refused_at_its_place(tmp_path: Path) -> None:
+    """Nothing would sum what the two make of its gradient; forward alone each has a copy."""
+    ops = "{first: 'H[b,s,d] = X[b,s,c] * W[c,d]', turn: 'T[b,s,c] = relu(H[b,s,c])', second: 'Y[b,s,d] = T[b,s,c] * W[c,d]'}"
+    file, mapper = tmp_path / "twice.yaml", tmp_path / "pp.yaml"
+    file.write_text(f"workload: twice\nphases: [forward, backward]\nsizes: {{b: 32, s: 16, c: 64, d: c}}\neinsums: {ops}\n")
+    mapper.write_text("mapper: pp\naxes: {pp: {stages: [[first, turn], [second]]}, dp: {degree: 4}}\nsplit: {dp: [b]}\nprofile: serial\n")
+    with pytest.raises(InputError, match=r"pp\.yaml:2:.*first and second are in two stages: one weight that both read, W, is not priced"):
+        api.search("rack_paper_h100", str(file), str(mapper), sets=["accelerators=8"])
+    with pytest.raises(InputError, match="first and second are in two stages"):
+        api.search("rack_paper_h100", str(file), "pipeline_tensor", sets=["accelerators=6"])
+    found = api.search("rack_paper_h100", str(file), str(mapper), sets=["accelerators=8", "phases=[forward]"]).result
+    assert found.memory["weights"] == 2 * 64 * 64
+    written = tmp_path / "written.yaml"
+    written.write_text(
+        yaml.safe_dump(found.mapping.model_dump(mode="json", by_alias=True, exclude_none=True), sort_keys=False), encoding="utf-8"
+    )
+    assert api.evaluate("rack_paper_h100", str(file), str(written), sets=["phases=[forward]"]).latency_s == found.latency_s
+    with pytest.raises(InputError, match="first and second are in two stages") as caught:
+        api.evaluate("rack_paper_h100", str(file), str(written))
+    assert caught.value.path == "stages"
 
 
 # -- gathers ---------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.pooled import pool_problems
+from rackmodel.mapper.rules import of_two_stages
 from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
@@ -188,6 +189,8 @@ def _stages(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
             producer = workload.producer.get(access.tensor)
             if producer is not None and stage_of[producer] > stage_of[name]:
                 yield InputError(f"{name} is in an earlier stage than {producer}, which it reads", path="stages")
+    if mapping.stages and (fact := of_two_stages(workload, stage_of)):
+        yield InputError(fact, path="stages")
 
 
 def _tensors(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:

@@ -238,11 +238,24 @@ def _fits(mapper: MapperSpec, workload: Workload, choice: Choice, degree: int) -
 def stages_of(mapper: MapperSpec, workload: Workload) -> dict[str, int]:
     """Operation → stage of a cut below the layer; all 0 where the mapper has none."""
     for name, axis in mapper.axes.items():
-        if axis.stages == "per_einsum":
-            return {op: number for number, op in enumerate(workload.ops)}
-        if isinstance(axis.stages, list):
-            return _listed_stages(name, axis.stages, workload)
+        if axis.stages == "per_einsum" or isinstance(axis.stages, list):
+            each = axis.stages if isinstance(axis.stages, list) else [[op] for op in workload.ops]
+            found = _listed_stages(name, each, workload)
+            if fact := of_two_stages(workload, found):
+                raise InputError(fact, path=f"axes.{name}.stages")
+            return found
     return dict.fromkeys(workload.ops, 0)
+
+
+def of_two_stages(workload: Workload, stages: Mapping[str, int]) -> str:
+    """What to say of a trained weight that operations of several stages read, whose gradients nothing sums; '' where there is none. stages:
+    of each operation."""
+    for name in workload.weights if workload.backward else ():
+        readers = workload.readers[name]
+        other = next((op for op in readers if stages[op] != stages[readers[0]]), "")
+        if other and workload.tensors[name].trained:
+            return f"{readers[0]} and {other} are in two stages: one weight that both read, {name}, is not priced there"
+    return ""
 
 
 def _listed_stages(axis: str, stages: list[list[str]], workload: Workload) -> dict[str, int]:

@@ -12,7 +12,7 @@ from typing import Any
 from rackmodel import api, face
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.result import Result
-from tests.audit import machines, models
+from tests.audit import machines, models, said_otherwise
 from tests.audit.case import Case, mapping_text
 from tests.audit.drawing import draw
 
@@ -171,6 +171,15 @@ def axis_of_steps(_kind: str, seed: int) -> str | None:
     return next((found for name in figures if (found := unlike(getattr(before, name), getattr(after, name), name, before, after))), None)
 
 
+def otherwise(kind: str, seed: int) -> str | None:
+    """A model's step said in other words: nothing changes."""
+    before, after = map(asked, SAID_OTHERWISE[kind](kind, seed))
+    if before is None or after is None:
+        return None if before is after else f"{kind}: an answer of one, none of the other"
+    figures = ("latency_s", "energy_j", *(("memory_bytes_per_accelerator",) if kind != "one graph" else ()))
+    return next((found for name in figures if (found := unlike(getattr(before, name), getattr(after, name), f"{name}, {kind}"))), None)
+
+
 def written(kind: str, seed: int) -> str | None:
     """`evaluate` of the mapping that a search writes: bit for bit its figures."""
     case = draw(kind, seed)
@@ -185,6 +194,11 @@ def written(kind: str, seed: int) -> str | None:
     return None
 
 
+SAID_OTHERWISE = {
+    "two sections": said_otherwise.two_sections,
+    "one graph": said_otherwise.one_graph,
+    "tokens as samples": said_otherwise.tokens_as_samples,
+}
 RELATIONS: dict[str, tuple[Callable[[str, int], str | None], tuple[str, ...]]] = {
     "better": (better, EVERY),
     "faster": (faster, EVERY),
@@ -192,6 +206,7 @@ RELATIONS: dict[str, tuple[Callable[[str, int], str | None], tuple[str, ...]]] =
     "names": (names, ("layouts", "stages", "wafers")),
     "axis": (axis, ("axis",)),
     "axis of steps": (axis_of_steps, ("axis",)),
+    "otherwise": (otherwise, tuple(SAID_OTHERWISE)),
     "written": (written, EVERY),
 }
 

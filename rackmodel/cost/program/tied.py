@@ -20,7 +20,7 @@ from rackmodel.model.layout import PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Section, Workload
 
-STATE = ("weights", "frozen", "gradients", "optimizer")
+STATE = ("weights", "gradients", "optimizer")
 
 
 def tied_weights(workload: Workload) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _once_here(program: Program, twice: Set[str]) -> Program:
         adds = task.kind == "op" and task.channel == "weights"  # what a reduction leaves, to the shard's sum
         gone = task.tensor in twice and (number in reductions or adds or task.phase == "optimizer" or task.kind == "load")
         tasks.append(_nothing(task) if gone or task.tensor in ordered else task)
-    held = [_kept(one, twice) for one in program.held if not (one.what in STATE and one.tensor in twice)]
+    held = [_kept(one, twice) for one in program.held if not (one.what in (*STATE, "frozen") and one.tensor in twice)]
     return Program(tuple(tasks), tuple(held))
 
 
