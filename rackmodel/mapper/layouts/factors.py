@@ -49,6 +49,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Op, Tensor
+from rackmodel.once import once
 
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
 
@@ -470,10 +471,7 @@ class FactorBuilder:
     def _priced(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""
         moved = (task.kind, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level)
-        key = moved if task.local_op is None else task.local_op
-        if key not in self.memo:
-            self.memo[key] = priced(self.pricer, task)
-        return self.memo[key]
+        return once(self.memo, moved if task.local_op is None else task.local_op, lambda: priced(self.pricer, task))
 
     def _beside(self, task: Task) -> bool:
         """Whether a task may run beside something else under the profile."""

@@ -42,6 +42,7 @@ from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, gra
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Section, Tensor, one_section
+from rackmodel.once import once
 
 Fits = dict[str, Bools]
 Known = dict[object, Any]
@@ -69,10 +70,7 @@ class LayerTables(FactorBuilder):
 
     def _once(self, what: tuple[object, ...], make: Callable[[], Made]) -> Made:
         """What follows from columns, what is made again and how gradients are added up alone: made once for all homes."""
-        key = (*what, self.recompute, self.open.home.grad)
-        if key not in self.figures:
-            self.figures[key] = make()
-        return self.figures[key]  # type: ignore[no-any-return]
+        return once(self.figures, (*what, self.recompute, self.open.home.grad), make)
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
@@ -82,9 +80,7 @@ class LayerTables(FactorBuilder):
     def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
         key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level, task.local_op)
-        if key not in self.figures:
-            self.figures[key] = self._unknown(task)
-        return self.figures[key]  # type: ignore[no-any-return]
+        return once(self.figures, key, lambda: self._unknown(task))
 
     def _unknown(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
         rows, duration = self.pricer.task(task)

@@ -12,6 +12,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.roofline import Row, picked
+from rackmodel.once import once
 
 
 class LazyRows(Sequence[Row]):
@@ -99,10 +100,7 @@ class RowsOnShapes:
 
     def called(self, names: Mapping[str, str]) -> list[Row]:
         """The rows of tensors of other names."""
-        others = tuple(names.items())
-        if others not in self._called:
-            self._called[others] = [row.called(names.get(row.tensor, row.tensor)) for row in self.rows]
-        return self._called[others]
+        return once(self._called, tuple(names.items()), lambda: [row.called(names.get(row.tensor, row.tensor)) for row in self.rows])
 
     @cached_property
     def joules(self) -> Any:
