@@ -144,7 +144,7 @@ def measure(fabric: Fabric, asked: Sequence[tuple[Groups, Phase]]) -> list[Phase
     """Phases of groups, each measured."""
     moved = _moved_once(fabric, [(groups, phase) for groups, phase in asked if isinstance(phase, Flows | Placed)])
     return [
-        _exchanged(fabric, groups, phase)
+        exchange_figures(fabric, phase.rows, np.repeat(groups.weight, len(phase.rows) // len(groups.weight)))
         if isinstance(phase, Exchange)
         else _lines(fabric, phase)
         if isinstance(phase, Lines)
@@ -153,10 +153,6 @@ def measure(fabric: Fabric, asked: Sequence[tuple[Groups, Phase]]) -> list[Phase
         else _flows(fabric, phase, next(moved))
         for groups, phase in asked
     ]
-
-
-def _exchanged(fabric: Fabric, groups: Groups, phase: Exchange) -> ExchangeFigures:
-    return exchange_figures(fabric, phase.rows, np.repeat(groups.weight, len(phase.rows) // len(groups.weight)))
 
 
 def _flows(fabric: Fabric, phase: Flows | Placed, moved: Moved) -> PhaseTraffic:
