@@ -223,7 +223,8 @@ class Pricer(LinkPricer):
             again = 1.0 - 1.0 / self.degrees[:, -1]  # the sum so far, from the second micro-batch on
             if again.any():
                 rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
-            each = np.array([self._adds(task, i) for i in self.firsts]).T[:, self._which]
+            meeting = (self.streaming(task, self.mesh(i, task.stage)) for i in self.firsts)
+            each = np.array([adds_by_tier(self.architecture, groups) for groups in meeting]).T[:, self._which]
             rows += add_rows(self.architecture, task.level, task.tensor, each * volume / (self.workload.gradient_bits / 8))
         return [replace(row, seconds=row.seconds * self.here) if row.component == "memory" else row for row in rows]
 
@@ -244,9 +245,6 @@ class Pricer(LinkPricer):
             return None
         memory = self.architecture.level(task.level).memory
         return home_port(rows, self.n) if memory is not None and memory.ports == "shared" else None
-
-    def _adds(self, task: Task, i: int) -> Array:
-        return adds_by_tier(self.architecture, self.streaming(task, self.mesh(i, task.stage)))
 
     # -- links ---------------------------------------------------------------------------------------------------------
 
