@@ -63,7 +63,7 @@ STUDIES := rack_paper row_pipeline iso_compute wafer_carbon wafer_vs_gpu weight_
 PLAIN := calculon gemm_published rack_paper_nests
 
 papers: $(STUDIES:%=out/papers/%.json)
-	$(BIN)/python -m rackmodel.papers.page docs/papers $^ > docs/papers.md
+	$(BIN)/python -m tests.papers_page docs/papers $^ > docs/papers.md
 	$(BIN)/python -m tests.golden_rows $^ > docs/golden_rows.md
 
 out/papers/%.json: | .venv

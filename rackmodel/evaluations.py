@@ -39,7 +39,7 @@ def evaluate_mapping(
 ) -> Result:
     """Price one mapping, with its ledger."""
     exact, mapping = exact_step(architecture, workload, mapping, profile)
-    held = _held(exact)
+    held = exact.fullest[1]  # bytes by what holds them on the device that holds most
     warnings = (*misfits(exact, held), left_out(exact.job.workload, mapping))
     return result_of(exact, held, mapping, None, mapping.name, tuple(said for said in warnings if said))
 
@@ -79,11 +79,6 @@ def _check_nests(exact: ExactStep, mapping: MappingSpec) -> None:
     for name in mapping.nests:
         if name not in known:
             raise InputError(f"no contraction '{name}'", path=f"nests.{name}", known=list(known), given=name)
-
-
-def _held(exact: ExactStep) -> dict[str, float]:
-    """Bytes by what holds them on the device that holds most."""
-    return exact.fullest[1]
 
 
 @dataclass(frozen=True)

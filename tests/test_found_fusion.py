@@ -13,7 +13,7 @@ from rackmodel.inputs import read_inputs, read_workload
 from rackmodel.mapper.nests.found_fusion import Fused, cheapest_set, regions, unruled
 from rackmodel.mapper.nests.fused_regions import FusedRegions
 from rackmodel.model.mapping import NestRules
-from rackmodel.nests import solve_fused, solve_nest, solve_region
+from rackmodel.nests import solve_nest, solve_region
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from rackmodel.nests.region import Region
@@ -27,7 +27,7 @@ from rackmodel.nests.searchers.regions.region_search import RegionSearch
 from rackmodel.nests.searchers.regions.region_space import RegionSpace
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from tests import samples
-from tests.nests.machines import attention, einsum, level
+from tests.nests.machines import attention, einsum, level, solve_fused
 
 SMALL = ["accelerators=1", "b=1", "s=16", "d=8", "g=1", "q=2", "e=8", "phases=[forward]", "glb.memory.capacity=1 KiB"]
 

@@ -9,11 +9,9 @@ import pytest
 from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers import checks_of
-from rackmodel.papers.drawn import shown_by
-from rackmodel.papers.page import figures_text, page
-from rackmodel.papers.places import places
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points
+from tests.papers_page import figures_text, page, places, shown_by
 
 PAGE = Path(__file__).parents[1] / "docs/papers.md"
 PRINTED = {"000": (1, 9), "001": (6, 29), "002": (4, 10), "003": (12, 17), "004": (0, 13)}

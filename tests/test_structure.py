@@ -36,7 +36,7 @@ FLOORS = [
     {"cost", "store"},
     {"model", "nests"},
     {"csv_file", "processes", "units", "watch"},
-    {"arrays", "cycles", "errors", "version"},
+    {"arrays", "cycles", "errors", "once", "version"},
 ]
 ALLOWED_SIDEWAYS = {("inputs", "carbon"), ("report", "mapper")}
 WITHIN = {  # floors of rooms that have rooms

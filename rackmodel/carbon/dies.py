@@ -108,7 +108,7 @@ def doubtful_yield(die: Die, area_m2: Ranged, tables: CarbonTables, label: str) 
 def good_share(said: Yield, process: str, area_m2: Ranged, tables: CarbonTables, label: str) -> Ranged:
     """Share of dies that work. Raises InputError where a model needs defects that neither the die nor its process states."""
     if said.value is not None:
-        return factor(f"{label} yield" if not _shared(said, tables) else "yield", said.value)
+        return factor(f"{label} yield" if said is not tables.fab.yield_ else "yield", said.value)
     if said.defects_per_cm2 is not None:
         density = factor(f"{label} defects", said.defects_per_cm2)
     else:
@@ -138,7 +138,3 @@ def check_density(power_w: float, area_m2: float) -> None:
         other = "W, not kW" if density > HOTTEST_W_PER_M2 else "kW"
         fact = f"static power of {float(power_w):g} W on {area_m2 * CM2:,.4g} cm2 of silicon is {density / CM2:.3g} W/cm2, want 0.1 to 500"
         raise InputError(f"{fact}: is it {other}?")
-
-
-def _shared(said: Yield, tables: CarbonTables) -> bool:
-    return said is tables.fab.yield_

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 
 from rackmodel.carbon.operational import GridFile, check_intensity, grid_intensity_g_per_j
@@ -10,7 +10,7 @@ from rackmodel.carbon.tables import CarbonTables, join_tables, overlaid, with_fa
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
-from rackmodel.inputs.marked import Marked, Step, dotted
+from rackmodel.inputs.marked import Marked, dotted, value_at
 from rackmodel.inputs.problems import build, levels_of, placed
 from rackmodel.model.architecture import Architecture, Site
 from rackmodel.units import Quantity
@@ -67,7 +67,7 @@ def unknown_names(raw: Marked, tables: CarbonTables) -> Iterator[InputError]:
     )
     for level in levels_of(raw):
         for section, key, known in sections:
-            group = _below(raw, (*level, "embodied", section))
+            group = value_at(raw, (*level, "embodied", section))
             for name, one in group.mapping.items() if group is not None else ():
                 said = one.child(key)
                 try:
@@ -75,14 +75,6 @@ def unknown_names(raw: Marked, tables: CarbonTables) -> Iterator[InputError]:
                 except InputError as problem:
                     path = dotted(raw, (*level, "embodied", section, name, key))
                     yield InputError(problem.message, where=one.mapping[key].where, path=path, known=problem.known, given=problem.given)
-
-
-def _below(raw: Marked, path: Sequence[Step]) -> Marked | None:
-    """The value at a path; None where there is none."""
-    node: Marked | None = raw
-    for step in path:
-        node = node.child(step) if node is not None else None
-    return node
 
 
 def _of_fab(machine: Architecture) -> Quantity | None:

@@ -19,6 +19,7 @@ from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.inputs.read import build_architecture, build_mapper
 from rackmodel.inputs.said import Said
 from rackmodel.inputs.yaml_marks import compose_value
+from rackmodel.once import once
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,7 @@ def cells(architecture: str | Sequence[str], workload: str, mappers: Sequence[st
     read: dict[tuple[str, str], Marked] = {}
 
     def raw(kind: str, name: str) -> Marked:
-        if (kind, name) not in read:
-            read[kind, name] = load(kind, name)
-        return read[kind, name]
+        return once(read, (kind, name), lambda: load(kind, name))
 
     for machine in machines:
         if mappers and all(machine != used for _, used in pairs):

@@ -95,3 +95,11 @@ def short(text: object, limit: int = 40) -> str:
     """Text that fits in a message: control characters escaped, long text cut."""
     clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
     return clean if len(clean) <= limit else clean[: limit - 3] + "..."
+
+
+def value_at(raw: Marked, path: Sequence[Step]) -> Marked | None:
+    """The value at a path; None where there is none."""
+    node: Marked | None = raw
+    for step in path:
+        node = node.child(step) if node is not None else None
+    return node

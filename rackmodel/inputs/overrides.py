@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs import schema
 from rackmodel.inputs.load import at_override
-from rackmodel.inputs.marked import Marked, Step, dotted, short
+from rackmodel.inputs.marked import Marked, Step, dotted, short, value_at
 from rackmodel.inputs.problems import inside_of, levels_of
 from rackmodel.inputs.said import Said
 from rackmodel.inputs.scaled import SIGN, factor_of, scaled
@@ -59,7 +59,7 @@ class _Role:
         """Level name → paths of the levels called so, at and below one."""
         found: dict[str, list[tuple[Step, ...]]] = {}
         for path in levels_of(self.raw) if self.index == 0 else []:
-            name = _at(self.raw, (*path, "name"))
+            name = value_at(self.raw, (*path, "name"))
             if name is not None and name.text and path[: len(above)] == above:
                 found.setdefault(name.text, []).append(path)
         return found
@@ -136,8 +136,8 @@ def written_at(name: str, architecture: Raw, workload: Raw, mapper: Raw) -> tupl
     """(what stands at the place that an override names, or None; the mapping around it). Raises InputError as an override does."""
     raws = (architecture, workload, mapper)
     target = _target(name, [_Role(i, _model(i, raw), raw) for i, raw in enumerate(raws) if raw is not None], at_override(name))
-    around = _at(target.role.raw, target.path[:-1])
-    return _at(target.role.raw, target.path), around if around is not None else target.role.raw
+    around = value_at(target.role.raw, target.path[:-1])
+    return value_at(target.role.raw, target.path), around if around is not None else target.role.raw
 
 
 OF_PROFILE = "profile."
@@ -160,7 +160,7 @@ def override_profile(raw: Marked, sets: Iterable[str]) -> Marked:
         path[-1] = path[-1].removesuffix(SIGN).rstrip()
         said.add(OF_PROFILE, path, text, factor=factor)
         if factor:
-            node = scaled(_at(raw, path), factor_of(value, where, name.strip()), where, ".".join(path))
+            node = scaled(value_at(raw, path), factor_of(value, where, name.strip()), where, ".".join(path))
         raw = _put(raw, path, node, where)
     return raw
 
@@ -186,7 +186,7 @@ def _to_scale(name: str, roles: Sequence[_Role], where: Where) -> list[_Target]:
         if machine is None or not dot or first in {word for role in roles for word in (*role.keys, *role.levels, *PREFIXES)}:
             raise
         at = [f"{level}.{name}" for level, path in machine.levels.items() if first in _node_of(machine, path).mapping]
-        found = [target for target in (_target(one, [machine], where) for one in at) if _at(machine.raw, target.path) is not None]
+        found = [target for target in (_target(one, [machine], where) for one in at) if value_at(machine.raw, target.path) is not None]
         if not found:
             raise problem
         return found
@@ -195,7 +195,7 @@ def _to_scale(name: str, roles: Sequence[_Role], where: Where) -> list[_Target]:
 def _times(raw: Raw, path: tuple[Step, ...], factor: float, where: Where) -> Marked:
     """A tree in which one number is times a factor. Raises InputError."""
     assert raw is not None
-    return _put(raw, path, scaled(_at(raw, path), factor, where, dotted(raw, path)), where)
+    return _put(raw, path, scaled(value_at(raw, path), factor, where, dotted(raw, path)), where)
 
 
 def _served(workload: Raw, mapper: Marked, asked: set[Step]) -> Marked:
@@ -275,7 +275,7 @@ def _axes(role: _Role) -> list[str]:
 
 
 def _node_of(role: _Role, path: Sequence[Step]) -> Marked:
-    return _at(role.raw, path) or role.raw
+    return value_at(role.raw, path) or role.raw
 
 
 def _batch_rank(roles: Sequence[_Role]) -> str:
@@ -295,7 +295,7 @@ def _descend(target: _Target, words: list[str], where: Where) -> tuple[Step, ...
     if not rest and path in role.levels.values():
         raise InputError(f"'{said}' is a level: say which key of it", where=where, path=said, known=_keys(role, path))
     while rest:
-        node = _at(role.raw, path)
+        node = value_at(role.raw, path)
         if node is not None and isinstance(node.value, list):
             raise InputError(f"'{said}' is a list: set all of it", where=where, path=said)
         levels = {name: paths[0] for name, paths in role.named(path).items() if len(paths) == 1}
@@ -332,13 +332,6 @@ def _allowed(role: _Role, path: tuple[Step, ...], node: Marked | None, step: str
 
 def _keys(role: _Role, path: tuple[Step, ...]) -> list[str]:
     return schema.keys_of(schema.at(role.model, path)) or []
-
-
-def _at(raw: Marked, path: Sequence[Step]) -> Marked | None:
-    node: Marked | None = raw
-    for step in path:
-        node = node.child(step) if node is not None else None
-    return node
 
 
 def _put(raw: Marked, path: Sequence[Step], value: Marked, where: Where) -> Marked:

@@ -39,6 +39,7 @@ from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.workload import Workload
+from rackmodel.once import once
 
 Splits: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], str]
 
@@ -194,10 +195,7 @@ class MeshBuilder:
 
     def factored(self, axis: str, degree: int) -> Factors:
         """axis_factors of this mapper and workload, remembered."""
-        key = (axis, degree)
-        if key not in self.known:
-            self.known[key] = axis_factors(self.mapper, self.workload, axis, degree)
-        return self.known[key]
+        return once(self.known, (axis, degree), lambda: axis_factors(self.mapper, self.workload, axis, degree))
 
     def is_open(self) -> bool:
         """Whether some choice of an operation, copy or home is to be found. Raises InputError where those are not searched."""
@@ -274,9 +272,7 @@ class MeshBuilder:
     def _micro_batches(self, ranks: int) -> list[tuple[int, int]]:
         """(samples of one rank that run together, how many such runs) that the mapper allows on `ranks` ranks of the batch. Remembered;
         where there are none, that counts each time."""
-        if ranks not in self._batches:
-            self._batches[ranks] = self._batched(ranks)
-        found, why = self._batches[ranks]
+        found, why = once(self._batches, ranks, lambda: self._batched(ranks))
         if why:
             self._skip(why)
         return found

@@ -14,6 +14,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import Structure
 from rackmodel.cost.step.pools import parted, stages_of_pools
 from rackmodel.errors import InputError, together
+from rackmodel.mapper.listed_choices import words
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec, MappingSpec, homes_of
@@ -77,7 +78,7 @@ def check_pooled(machine: Architecture, mapper: MapperSpec) -> None:
     problems = list(_above(names, homes, mapper.offload, bool(mapper.handover), bool(cut), nests))
     if not any(axis.stages == "layers" for axis in mapper.axes.values()):
         problems.append(InputError(f"{_several(names)}: a pipeline of layers joins them, and no axis says stages: layers", path="axes"))
-    slow = [name for name in _words(mapper.schedule) if name in SPLIT | CHUNKED]
+    slow = [name for name in words(mapper.schedule) if name in SPLIT | CHUNKED]
     if slow:
         known = [name for name in SCHEDULES if name not in SPLIT | CHUNKED]
         fact = f"{_several(names)}: cuts are searched under whole backward passes and one chunk a stage, not {slow[0]}"
@@ -106,10 +107,6 @@ def fitting(machine: Architecture, space: Mapspace) -> Mapspace:
         raise InputError(f"{fact}: want the pipeline outermost, and stages that divide these", path="axes")
     skipped = dict(space.skipped) | ({"stages do not fill the kinds of accelerators": float(left_out)} if left_out else {})
     return replace(space, groups=tuple(groups), skipped=skipped)
-
-
-def _words(said: str | Sequence[str]) -> list[str]:
-    return [said] if isinstance(said, str) else list(said)
 
 
 def _several(names: Sequence[str]) -> str:

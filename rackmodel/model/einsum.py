@@ -11,6 +11,7 @@ from functools import cached_property
 
 from rackmodel.errors import InputError
 from rackmodel.model.opkinds import KINDS
+from rackmodel.model.sizes import short
 
 Term = tuple[int, str]  # stride and index
 Affine = tuple[Term, ...]
@@ -75,7 +76,7 @@ def parse_statement(text: str) -> Statement:
     """Parse one operation. Raises InputError with the bare fact."""
     left, equals, right = text.partition("=")
     if not equals:
-        raise InputError(f"'{_short(text)}' is not an operation: want 'Y[m,n] = X[m,k] * W[k,n]' or 'P[s,t] = softmax(A[s,t]) over t'")
+        raise InputError(f"'{short(text)}' is not an operation: want 'Y[m,n] = X[m,k] * W[k,n]' or 'P[s,t] = softmax(A[s,t]) over t'")
     out = _single(left)
     call = _CALL.match(right)
     if call:
@@ -116,7 +117,7 @@ def _check(statement: Statement) -> None:
 def _single(text: str) -> Access:
     accesses = _accesses(text, "*")
     if len(accesses) != 1:
-        raise InputError(f"'{_short(text)}' must be one tensor, such as Y[m,n]")
+        raise InputError(f"'{short(text)}' must be one tensor, such as Y[m,n]")
     return accesses[0]
 
 
@@ -126,7 +127,7 @@ def _accesses(text: str, separator: str) -> tuple[Access, ...]:
         match = _ACCESS.match(text, position)
         if not match:
             left = text[position:].strip()
-            fact = f"'{_short(left)}' is not a tensor access" if left else f"a tensor access is missing behind '{_short(text.strip())}'"
+            fact = f"'{short(left)}' is not a tensor access" if left else f"a tensor access is missing behind '{short(text.strip())}'"
             raise InputError(f"{fact}, such as X[b,s,d]")
         indices = tuple(_affine(part) for part in match[2].split(",")) if match[2].strip() else ()
         accesses.append(Access(match[1], indices))
@@ -135,7 +136,7 @@ def _accesses(text: str, separator: str) -> tuple[Access, ...]:
             return tuple(accesses)
         if text[position] != separator:
             hint = ": a sum is an operation of its own, such as Y[b,s,d] = add(D[b,s,d], X[b,s,d])" if text[position] == "+" else ""
-            raise InputError(f"'{_short(text[position:])}': want '{separator}' between operands{hint}")
+            raise InputError(f"'{short(text[position:])}': want '{separator}' between operands{hint}")
         position += 1
 
 
@@ -144,13 +145,9 @@ def _affine(text: str) -> Affine:
     for part in text.split("+"):
         match = _TERM.match(part)
         if not match:
-            raise InputError(f"'{_short(text.strip())}' is not an index: want a name or a sum such as p+r or 2*p+r")
+            raise InputError(f"'{short(text.strip())}' is not an index: want a name or a sum such as p+r or 2*p+r")
         written = match[1] or "1"
         if len(written) > 10 or not 1 <= int(written) <= LARGEST_STRIDE:
-            raise InputError(f"'{_short(text.strip())}': a stride is a whole number from 1 to {LARGEST_STRIDE}")
+            raise InputError(f"'{short(text.strip())}': a stride is a whole number from 1 to {LARGEST_STRIDE}")
         terms.append((int(written), match[2]))
     return tuple(terms)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -82,7 +82,7 @@ def _size(name: str, value: str | int, sizes: AbcMapping[str, int], known: Colle
     if size < 1:
         raise InputError(f"size {size} of '{name}' must be at least 1", path=f"sizes.{name}")
     if size > LARGEST:
-        raise InputError(f"'{_short(str(value))}' is too large: at most {LARGEST} (2^53)", path=f"sizes.{name}")
+        raise InputError(f"'{short(str(value))}' is too large: at most {LARGEST} (2^53)", path=f"sizes.{name}")
     return size
 
 
@@ -90,9 +90,9 @@ def whole_size(text: str, sizes: AbcMapping[str, int], path: str, known: Collect
     """The whole number that an expression over sizes makes. known: names to list where one is unknown. Raises InputError."""
     value = _exact(text, sizes, path, known)
     if abs(value) > LARGEST:
-        raise InputError(f"'{_short(text)}' is too large: at most {LARGEST} (2^53)", path=path)
+        raise InputError(f"'{short(text)}' is too large: at most {LARGEST} (2^53)", path=path)
     if value.denominator != 1:
-        raise InputError(f"'{_short(text)}' is {float(value):g}, not a whole number", path=path)
+        raise InputError(f"'{short(text)}' is {float(value):g}, not a whole number", path=path)
     return int(value)
 
 
@@ -102,7 +102,7 @@ def evaluate(text: str | float | int, sizes: AbcMapping[str, int], path: str) ->
         return float(text)
     value = _exact(text, sizes, path, None)
     if abs(value) > LARGEST:
-        raise InputError(f"'{_short(text)}' is too large: at most {LARGEST} (2^53)", path=path)
+        raise InputError(f"'{short(text)}' is too large: at most {LARGEST} (2^53)", path=path)
     return float(value)
 
 
@@ -137,14 +137,14 @@ def _exact(text: str, sizes: AbcMapping[str, int], path: str, known: Collection[
 
 def _value(text: str, sizes: AbcMapping[str, Any], path: str, known: Collection[str] | None, *, exact: bool) -> Any:
     if len(text) > _LONGEST_TEXT:
-        raise InputError(f"'{_short(text)}' has {len(text)} characters: at most {_LONGEST_TEXT} are read", path=path)
+        raise InputError(f"'{short(text)}' has {len(text)} characters: at most {_LONGEST_TEXT} are read", path=path)
     try:
         return _Reader(text, list(_tokens(text)), sizes, exact).whole()
     except _Unknown as problem:
         there = sorted(sizes if known is None else known)
-        raise InputError(f"'{_short(text)}': no size called '{problem.name}'", path=path, known=there, given=problem.name)
+        raise InputError(f"'{short(text)}': no size called '{problem.name}'", path=path, known=there, given=problem.name)
     except ValueError as problem:
-        raise InputError(f"'{_short(text)}': {problem}", path=path)
+        raise InputError(f"'{short(text)}': {problem}", path=path)
 
 
 class _Unknown(Exception):
@@ -249,11 +249,12 @@ class _Reader:
 def _number(token: _Token) -> Fraction:
     mantissa, _, exponent = token.text.lower().partition("e")
     if len(mantissa) > _LONGEST_NUMBER or len(exponent) > 4 or abs(int(exponent or 0)) > _LARGEST_EXPONENT:
-        raise ValueError(f"'{_short(token.text)}' at character {token.at} is too large or too small")
+        raise ValueError(f"'{short(token.text)}' at character {token.at} is too large or too small")
     return Fraction(mantissa.replace("_", "")) * Fraction(10) ** int(exponent or 0)
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text as messages quote it."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["NestCertificate", "NestSolution", "Region", "RegionSolution", "solve_fused", "solve_nest", "solve_region"]
+__all__ = ["NestCertificate", "NestSolution", "Region", "RegionSolution", "solve_nest", "solve_region"]
 
 if TYPE_CHECKING:
     from rackmodel.nests.region import Region
-    from rackmodel.nests.searchers.regions.fusion import RegionSolution, solve_fused, solve_region
+    from rackmodel.nests.searchers.regions.fusion import RegionSolution, solve_region
     from rackmodel.nests.solution import NestCertificate, NestSolution
     from rackmodel.nests.solve import solve_nest
 
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
         from rackmodel.nests import region
 
         return region.Region
-    if name in ("RegionSolution", "solve_fused", "solve_region"):
+    if name in ("RegionSolution", "solve_region"):
         from rackmodel.nests.searchers.regions import fusion
 
         return getattr(fusion, name)

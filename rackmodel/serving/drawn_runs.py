@@ -17,6 +17,7 @@ from math import ceil, inf, sqrt
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
+from rackmodel.once import once
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.step_table import Extent, StepTable
@@ -71,9 +72,7 @@ class _Tables:
             sequences=sequences, context=float(prompt + ceil(output * longest)), tokens=tokens, before=float(prompt), prompt=fresh
         )
         key = rules.mesh, rules.wide, extent
-        if key not in self.known:
-            self.known[key] = StepTable(self.model, extent, rules.wide, rules.stages, rules.mesh)
-        return self.known[key]
+        return once(self.known, key, lambda: StepTable(self.model, extent, rules.wide, rules.stages, rules.mesh))
 
 
 def drawn_arrivals(

@@ -40,6 +40,7 @@ from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
+from rackmodel.once import once
 from rackmodel.serving.replica import Replica, repeating, replica_of, serving_mapper
 from rackmodel.serving.step_layers import (
     Programs,
@@ -247,9 +248,7 @@ class ServedModel:
     @property
     def repeated(self) -> tuple[_LaidOut, ...]:
         """What a step of decodes alone runs where ranks share out new tokens of prompts, which all have these."""
-        if "repeated" not in self.known:
-            self.known["repeated"] = tuple(self._laid_out(graph) for graph in graphs_repeated(self.workload))
-        return self.known["repeated"]
+        return once(self.known, "repeated", lambda: tuple(self._laid_out(graph) for graph in graphs_repeated(self.workload)))
 
     def _laid_out(self, graph: StepGraph) -> _LaidOut:
         mapper = self.mapper

@@ -27,7 +27,7 @@ from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statis
 from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
 from rackmodel.cost.step.tasks.items import Priced
 from rackmodel.cost.step.tasks.layers import LayerPricer
-from rackmodel.cost.step.tasks.merged import taken_together
+from rackmodel.cost.step.tasks.merged import run_as_one
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.errors import InputError
 from rackmodel.model.plan import Plan
@@ -201,7 +201,7 @@ class StepLayers(LayerPricer):
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task takes, of the passes that it is in."""
-        merged = taken_together(program.tasks, section.workload, self.profile.merged)
+        merged = run_as_one(program.tasks, section.workload, self.profile.merged)[0]
         together = (merged.get(number, (number,)) for number in range(len(program.tasks)))
         return [self._priced(section, plan, [program.tasks[at] for at in numbers]) for numbers in together]
 

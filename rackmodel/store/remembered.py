@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from rackmodel.once import once
 from rackmodel.version import __version__
 
 SOLVERS = (
@@ -162,6 +163,4 @@ _STORES: dict[Path | None, Store] = {}
 def store() -> Store:
     """The store of this process."""
     where = folder()
-    if where not in _STORES:
-        _STORES[where] = Store(where)
-    return _STORES[where]
+    return once(_STORES, where, lambda: Store(where))

@@ -9,6 +9,7 @@ from typing import Any
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
+from rackmodel.once import once
 from rackmodel.studies.answer import OK, search_point
 from rackmodel.studies.batch import read_point
 from rackmodel.studies.plan import Ask, Sets, plan_points
@@ -50,8 +51,6 @@ class LatePoints:
 
         def price() -> Result:
             key = (ask.architecture, ask.workload, ask.mapper, tuple(changed.sets), ask.minimize, ask.profile)
-            if key not in self.known:
-                self.known[key] = search_point(read_point(self.inputs, changed), ask.minimize, self.shared)
-            return self.known[key]
+            return once(self.known, key, lambda: search_point(read_point(self.inputs, changed), ask.minimize, self.shared))
 
         return StudyPoint(**columns, settings=ask.settings, row={"status": OK}, load=price)

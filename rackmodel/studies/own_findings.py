@@ -14,7 +14,7 @@ from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import Finding, judged
 from rackmodel.studies.metrics import check_components
 from rackmodel.studies.run import Points, StudyPoint
-from rackmodel.studies.study import FigureSpec, FindingSpec
+from rackmodel.studies.study import FigureSpec, FindingSpec, many
 
 Check = Callable[[Points, CarbonTables], list[Finding]]
 """One or more findings of a study's points and of the carbon tables."""
@@ -47,11 +47,11 @@ def _label(name: str, x: Any) -> str:
 
 def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
     """x → the figure; x is None where it is one. Raises InputError where none or several points match: nothing is summed over runs."""
-    ledger = {key: [str(v) for v in _many(value)] for key, value in said.where.items() if key in KEYS}
+    ledger = {key: [str(v) for v in many(value)] for key, value in said.where.items() if key in KEYS}
     if ledger and said.y in OF_POINT:
         raise InputError(f"'{said.y}' is of a whole point: {', '.join(ledger)} chooses rows of the ledger", path=f"{path}.where")
     check_components(ledger.get("component", ()), f"{path}.where")
-    wanted = {key: _many(value) for key, value in said.where.items() if key not in KEYS}
+    wanted = {key: many(value) for key, value in said.where.items() if key not in KEYS}
     found: dict[Any, list[StudyPoint]] = {}
     for point in points.where(run=said.run, **wanted):
         found.setdefault(point.key(said.over) if said.over else None, []).append(point)
@@ -82,7 +82,3 @@ def _apart(same: list[StudyPoint]) -> list[str]:
     """Columns that differ between points."""
     names = ("architecture", "workload", "mapper", *dict.fromkeys(name for point in same for name in point.settings))
     return [name for name in names if len({str(point.key(name)) for point in same}) > 1] or ["profile"]
-
-
-def _many(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list) else [value]

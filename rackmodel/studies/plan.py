@@ -20,7 +20,7 @@ from rackmodel.errors import InputError, check_once
 from rackmodel.inputs.library import from_folder
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.scalars import resolve_scalar
-from rackmodel.studies.study import RangeSpec, RunSpec, StudySpec, Value
+from rackmodel.studies.study import RangeSpec, RunSpec, StudySpec, Value, many
 from rackmodel.units import QUANTITY_FORM
 
 INPUTS = ("architecture", "workload", "mapper")
@@ -98,8 +98,8 @@ def plan_points(study: StudySpec, sets: Sets | None = None) -> list[Ask]:
 
 def _points_of(study: StudySpec, run: RunSpec, sets: Sets) -> Iterator[dict[str, Any]]:
     """The points of one run: name → value."""
-    axes: dict[str, list[Any]] = {name: _many(getattr(run, name) or getattr(study, name)) for name in INPUTS}
-    axes |= {"minimize": _many(run.minimize), "profile": _many(run.profile)}
+    axes: dict[str, list[Any]] = {name: many(getattr(run, name) or getattr(study, name)) for name in INPUTS}
+    axes |= {"minimize": many(run.minimize), "profile": many(run.profile)}
     settings: dict[str, Value | list[Value] | RangeSpec] = {**run.set, **sets}
     drawn = {name: value for name, value in settings.items() if isinstance(value, RangeSpec) and value.drawn}
     for name, value in settings.items():
@@ -157,7 +157,7 @@ def _values(name: str, said: Value | list[Value] | RangeSpec) -> list[Value]:
     if not isinstance(said, RangeSpec):
         if isinstance(said, list) and not said:
             raise InputError("an empty list: no points", path=f"set.{name}")
-        return _many(said)
+        return many(said)
     log = said.logspace is not None
     first, last, count = said.logspace or said.linspace or (0, 0, 1)
     low, high, unit = _ends(name, first, last, log=log)
@@ -209,10 +209,6 @@ def _said(value: float, unit: str, *, whole: bool) -> Value:
     else:
         plain = float(f"{value:.12g}")
     return f"{plain} {unit}" if unit else plain
-
-
-def _many(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list) else [value]
 
 
 # -- as the command line says it ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from rackmodel.inputs.ranged import Fact, ranged_in_machine, ranged_in_profile
 from rackmodel.inputs.read import build_architecture
 from rackmodel.model.mapping import BLENDS, SAME_ORDER
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.once import once
 from rackmodel.results import own_figure
 from rackmodel.studies.ranking import Place, RangedNumber, RankedPair, ranged_number, ranking
 from rackmodel.studies.varied import Amount
@@ -94,9 +95,7 @@ class _CellSide:
     def objective(self, values: Mapping[Place, Amount], watch: Watch) -> float:
         """Its best under some values; inf where nothing fits. What none of its own numbers changes is not searched again."""
         own = tuple((path, str(value)) for place, value in values.items() for path in self.paths.get(place, ()))
-        if own not in self._known:
-            self._known[own] = self._searched([f"{path}={value}" for path, value in own], watch)
-        return self._known[own]
+        return once(self._known, own, lambda: self._searched([f"{path}={value}" for path, value in own], watch))
 
     def _searched(self, sets: Sequence[str], watch: Watch) -> float:
         given, mapper = self.cell.inputs, self.cell.inputs.mapper
@@ -115,6 +114,4 @@ class _CellSide:
 
     def _profile(self, sets: tuple[str, ...]) -> ProfileSpec:
         """The profile under some settings: one object for the same ones, of which what is derived is remembered."""
-        if sets not in self._profiles:
-            self._profiles[sets] = build(ProfileSpec, override_profile(self.profile, sets))
-        return self._profiles[sets]
+        return once(self._profiles, sets, lambda: build(ProfileSpec, override_profile(self.profile, sets)))

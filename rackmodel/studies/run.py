@@ -23,7 +23,7 @@ from rackmodel.studies.batch import SolvedPoint, batches, key_of, model_version,
 from rackmodel.studies.before import check_chart
 from rackmodel.studies.metrics import accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
-from rackmodel.studies.study import ChartSpec, StudySpec, Value
+from rackmodel.studies.study import ChartSpec, StudySpec, Value, many
 from rackmodel.studies.table import Table, table_of
 from rackmodel.studies.workers import Workers
 
@@ -138,10 +138,6 @@ def _among(value: Any, wanted: Any) -> bool:
     return value in wanted if isinstance(wanted, list | tuple | set) else value == wanted
 
 
-def _many(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list) else [value]
-
-
 @dataclass
 class Sweep:
     """A study on its way into its file. sets: settings of all runs."""
@@ -244,7 +240,7 @@ def chart_rows(chart: ChartSpec, points: Points) -> list[dict[str, Any]]:
     """The chart as a table: x, series, y, in the order of the points; y is None where a point has no result. Raises InputError for an
     unknown column."""
     plain = check_chart(chart, (name for point in points for name in point.settings))
-    chosen = points.where(run=chart.run, **{name: _many(value) for name, value in chart.where.items() if name in plain})
+    chosen = points.where(run=chart.run, **{name: many(value) for name, value in chart.where.items() if name in plain})
     asked = {name: value for name, value in chart.where.items() if name not in plain and name not in KEYS}
     kept = [point for point in chosen if all(accepts(point.figure(name), value) for name, value in asked.items())]
     return _sums(chart, kept) if chart.y in FIGURES else _metric_rows(chart, kept)
@@ -270,7 +266,7 @@ def _sums(chart: ChartSpec, points: list[StudyPoint]) -> list[dict[str, Any]]:
     rows: dict[tuple[Any, ...], list[float] | None] = {}
     units: set[str] = set()
     owner: dict[tuple[Any, ...], StudyPoint] = {}
-    ledger_where = {name: [str(v) for v in _many(value)] for name, value in chart.where.items() if name in KEYS}
+    ledger_where = {name: [str(v) for v in many(value)] for name, value in chart.where.items() if name in KEYS}
     alike = all(name not in KEYS for name in chart.series)
     for point in points:
         x, own = point.figure(chart.x), tuple(_said(point, name) for name in chart.series if name not in KEYS)

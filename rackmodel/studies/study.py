@@ -6,7 +6,7 @@ points, `series` names what tells two lines apart.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, PrivateAttr, ValidationInfo, field_validator, model_validator
 
@@ -188,3 +188,8 @@ class StudySpec(Spec):
                 if getattr(run, name) is None and getattr(self, name) is None:
                     raise ValueError(f"runs.{number}: names no {name}, nor does the study")
         return self
+
+
+def many(value: Any) -> list[Any]:
+    """One value or a list of several."""
+    return list(value) if isinstance(value, list) else [value]

@@ -1,5 +1,6 @@
 """The four machines on which loop-nest mappers are compared, as plain values (as specs/tiny, tiny_cb, glb_pe and edge3)."""
 
+from rackmodel.nests import Region, solve_region
 from rackmodel.nests.problem import NestCompute, NestFan, NestLevel, NestMachine, NestProblem, NestTensor
 
 PJ = 1e-12
@@ -77,3 +78,8 @@ def ffn(m=2048, d=4096, f=14336):
         einsum("Up", ("H", "m f"), [("I", "m d"), ("WU", "d f")], sizes),
         einsum("Down", ("O", "m e"), [("H", "m f"), ("WD", "f e")], sizes),
     ]
+
+
+def solve_fused(first, second, machine, resident=()):
+    """The least energy of two einsums fused."""
+    return solve_region(Region.of((first, second), machine, resident))

@@ -8,11 +8,11 @@ from math import prod
 import pytest
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests import solve_fused, solve_nest
+from rackmodel.nests import solve_nest
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
-from tests.nests.machines import attention, edge3, einsum, ffn, glb_pe, level
+from tests.nests.machines import attention, edge3, einsum, ffn, glb_pe, level, solve_fused
 
 
 def test_fused_ffn():

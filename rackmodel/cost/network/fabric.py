@@ -17,6 +17,7 @@ from rackmodel.cost.network.relays import Ways
 from rackmodel.cost.network.topologies import topology_of
 from rackmodel.cost.network.topology import tier_offsets
 from rackmodel.model.architecture import Architecture, Tier
+from rackmodel.once import once
 
 Costs = tuple[Array, Array, Array]  # [tiers, n] wire bytes a byte, seconds a byte, start-up seconds
 Found = TypeVar("Found")
@@ -115,9 +116,7 @@ def fabric_of(architecture: Architecture) -> Fabric:
             _MEASURED.clear()
         tiers, offsets = architecture.tiers, tier_offsets(architecture)
         said = repr((tiers, offsets))
-        if said not in _FABRICS:
-            _FABRICS[said] = Fabric(tiers, offsets, measured=_MEASURED.setdefault(_carrying(tiers, offsets), {}))
-        fabric = _FABRICS[said]
+        fabric = once(_FABRICS, said, lambda: Fabric(tiers, offsets, measured=_MEASURED.setdefault(_carrying(tiers, offsets), {})))
         known = _OF[id(architecture)] = architecture, fabric
     return known[1]
 

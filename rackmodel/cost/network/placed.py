@@ -19,6 +19,7 @@ from rackmodel.arrays import Array, Ints
 from rackmodel.cost.network.fabric import Fabric
 from rackmodel.cost.network.mesh_links import numbered
 from rackmodel.cost.network.topology import common_tier
+from rackmodel.once import once
 
 Moved = tuple[Array, Array, Array, Array, Ints]
 """[tiers] hops, flows, own and start-up, [groups, tiers] transfers of a phase, as `link_groups.PhaseTraffic` has them."""
@@ -132,9 +133,7 @@ class _Members:
 
     def within(self, size: int) -> Ints:
         """[members] the child of `size` accelerators that each is in."""
-        if size not in self._within:
-            self._within[size] = self.all // size
-        return self._within[size]
+        return once(self._within, size, lambda: self.all // size)
 
     def cells(self, size: int) -> _Cells:
         """Under children of `size` accelerators."""

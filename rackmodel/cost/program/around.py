@@ -12,6 +12,7 @@ from rackmodel.cost.program.local_ops import backward_reads, statistics_axes, wa
 from rackmodel.model.layout import Layout, grad_need
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
+from rackmodel.once import once
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,7 @@ class Around:
 
 def around(op: Op, plan: Plan, workload: Workload) -> Around:
     """Of an operation under a plan. Remembered with the plan."""
-    key = ("around", op.name, plan.choices[op.name])
-    if key not in plan.known:
-        plan.known[key] = _around(op, plan, workload)
-    return plan.known[key]  # type: ignore[no-any-return]
+    return once(plan.known, ("around", op.name, plan.choices[op.name]), lambda: _around(op, plan, workload))
 
 
 def _around(op: Op, plan: Plan, workload: Workload) -> Around:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import inf
 
 import numpy as np
@@ -35,6 +35,7 @@ from rackmodel.model.copies import plan_copies
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
+from rackmodel.once import once
 
 
 def derive(
@@ -243,9 +244,7 @@ class _Derivation:
         if isinstance(total, np.ndarray) or isinstance(self.layers, np.ndarray):  # rows of many models, priced together
             return bucketed(self.workload, weight, total, self.layers)
         key = ("bucketed", self.workload.readers[weight][0], weight, total, self.layers)
-        if key not in self.plan.known:
-            self.plan.known[key] = bucketed(self.workload, weight, total, self.layers)
-        return self.plan.known[key]  # type: ignore[no-any-return]
+        return once(self.plan.known, key, lambda: bucketed(self.workload, weight, total, self.layers))
 
     def _ordered(self, phase: str, place: Place, layout: Layout, ranks: tuple[int, ...], after: int, *, gradient: bool = False) -> int:
         """The copy behind a gather of a weight, or before the reduction of its gradient. layout: of what is copied."""
@@ -439,9 +438,7 @@ class _Derivation:
         for said, op_of in ((home.grad, swept_op), (home.state, optimizer_op)):
             layout = self.places.sharded(compute, home.axes if said == "shard" else [])
             key = (op_of, reader, tensor.name, layout, id(self.plan.updates))
-            if key not in self.plan.known:
-                self.plan.known[key] = op_of(tensor, layout, self.plan, self.workload)
-            local_op = self.plan.known[key]
+            local_op = once(self.plan.known, key, partial(op_of, tensor, layout, self.plan, self.workload))
             if local_op is not None:
                 self._emit(Task("op", "optimizer", reader, tensor.name, place[1], "vector", (), local_op=local_op, once=True))
 

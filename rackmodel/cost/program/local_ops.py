@@ -23,6 +23,7 @@ from rackmodel.model.layout import REPLICATE, Layout, is_shard, rank_split
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import KernelRun
 from rackmodel.model.workload import Op, Tensor, Workload
+from rackmodel.once import once
 
 WIDEST_QUANTISED = 16  # bits of a weight that is not quantised
 STATISTIC_BYTES = 4.0  # a statistic (sum, maximum) is one fp32 number
@@ -62,9 +63,7 @@ def forward_op(op: Op, plan: Plan, workload: Workload) -> LocalOp:
     """The forward pass."""
     merged = plan.joined, plan.handed, tuple(plan.summed.items())
     key = ("forward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, *merged, id(plan.composites))
-    if key not in plan.known:
-        plan.known[key] = local_op_of(op, plan, workload)
-    return plan.known[key]  # type: ignore[no-any-return]
+    return once(plan.known, key, lambda: local_op_of(op, plan, workload))
 
 
 def local_op_of(op: Op, plan: Plan, workload: Workload) -> LocalOp:
@@ -132,9 +131,7 @@ def backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:
     """The backward passes; empty where nothing wants a gradient."""
     adding = tuple(adds_in_place(plan, access.tensor, workload) for access in op.ins)
     key = ("backward", op.name, plan.choices[op.name], plan.on_chip, plan.flash, adding, id(plan.composites), plan.adds_apart)
-    if key not in plan.known:
-        plan.known[key] = _backward_ops(op, plan, workload)
-    return plan.known[key]  # type: ignore[no-any-return]
+    return once(plan.known, key, lambda: _backward_ops(op, plan, workload))
 
 
 def _backward_ops(op: Op, plan: Plan, workload: Workload) -> tuple[LocalOp, ...]:

@@ -18,6 +18,7 @@ from rackmodel.model.copies import resolved
 from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
+from rackmodel.once import once
 
 Place = tuple[str, int]  # tensor and stage
 
@@ -62,9 +63,7 @@ class Places:
 
     def backward(self, op: Op) -> tuple[LocalOp, ...]:
         """The backward passes of an operation."""
-        if op.name not in self._backward:
-            self._backward[op.name] = backward_ops(op, self.plan, self.workload)
-        return self._backward[op.name]
+        return once(self._backward, op.name, lambda: backward_ops(op, self.plan, self.workload))
 
     def stage_of(self, tensor: str) -> int | None:
         """Stage of the operation that writes a tensor; None for inputs and weights."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.bounds.memory import BUFFERS
+from rackmodel.mapper.layouts.cases import Shape
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Part, Weights
 from rackmodel.mapper.layouts.layer_tables import SAVED, LayerTables
 from rackmodel.mapper.layouts.min_sum import Table, least_sum
@@ -41,19 +42,14 @@ FAR: tuple[Moves, ...] = ((STAY, *HOSTS), LANES, MEMORY, AROUND, AROUND)
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column under one home, policy and schedule. number: of the tables' columns · times, layers, flying, micro_batches, split: as of
-    a `Shape` · ends: of what is before and after the layers the tables, and how often their seconds and bytes of a micro-batch count, and
-    their weights' bytes ·
-    capacity: bytes · contention: share by which a busy lane slows the device · known: whether the tables know what weights move · hosted:
-    whether its host may be what passes wait for · least: seconds that no step of it is below."""
+    """One column under one home, policy and schedule. number: of the tables' columns · ends: of what is before and after the layers the
+    tables, and how often their seconds and bytes of a micro-batch count, and their weights' bytes · capacity: bytes · contention: share by
+    which a busy lane slows the device · known: whether the tables know what weights move · hosted: whether its host may be what passes
+    wait for · least: seconds that no step of it is below."""
 
     tables: LayerTables
     number: int
-    times: float
-    layers: float
-    flying: float
-    micro_batches: float
-    split: bool
+    shape: Shape
     ends: tuple[tuple[LayerTables, float, float, float], ...]
     capacity: float
     contention: float
@@ -108,7 +104,7 @@ class Branches:
         parts = [*column.tables.parts, *(column.tables.host.parts if column.hosted else ())]
         self.parts = _joined([self._weighed(part) for part in parts] + self._ends())
         self.moved = self._moved(column.tables)
-        self.ends_moved = [(times / column.micro_batches, self._moved(tables)) for tables, times, *_ in column.ends if times]
+        self.ends_moved = [(times / column.shape.micro_batches, self._moved(tables)) for tables, times, *_ in column.ends if times]
         self.moving = [self._moving(column.tables, BUFFERS * column.known), *(self._moving(t, held) for t, _, held, _ in column.ends)]
         self.working = [{op: own[:, k][self.values[op]] for op, own in tables.working.items()} for tables in column.sections]
 
@@ -191,7 +187,7 @@ class Branches:
                 priced = priced + (part.bytes + part.remade)[..., None] * (memory / self.column.capacity)
             tables.append(Table(part.variables, priced))
         paid = memory * (room / self.column.capacity) if limited else 0.0
-        more = (1.0 - at.host) * slowed + at.host * (column.times * column.tables.host.seconds)
+        more = (1.0 - at.host) * slowed + at.host * (column.shape.times * column.tables.host.seconds)
         found = least_sum(tables, self.open, len(lane)) - paid + (1.0 - lane) * more
         return np.asarray(found * (1.0 - ROUNDING))
 
@@ -202,11 +198,11 @@ class Branches:
             return np.zeros(n), np.zeros(n)
         ahead, behind = (self._summed(left, each) for each in ([p.ahead for p in self.parts], [p.behind for p in self.parts]))
         lanes = self._lanes(left, self.moved)
-        behind = np.zeros(n) if column.split else behind
-        m, way = np.full(n, column.micro_batches), column.times - column.micro_batches * column.layers
-        slower = column.layers * lanes.slowing(m, ahead, behind) + way * lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
+        behind = np.zeros(n) if column.shape.split else behind
+        m, way = np.full(n, column.shape.micro_batches), column.shape.times - column.shape.micro_batches * column.shape.layers
+        slower = column.shape.layers * lanes.slowing(m, ahead, behind) + way * lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
         ends = sum((repeat * self._lanes(left, moved).of_step(m) for repeat, moved in self.ends_moved), np.zeros(n))
-        return column.contention * slower, column.layers * lanes.of_step(m) + ends
+        return column.contention * slower, column.shape.layers * lanes.of_step(m) + ends
 
     def _lanes(self, left: Left, moved: Moved) -> Lanes:
         """[nodes] seconds of a section's lanes at least."""
@@ -256,13 +252,13 @@ class Branches:
         """Of the layer."""
         column, known = self.column, float(self.column.known)
         here = {kind: self._here(column.tables, part, kind) for kind in (*KINDS, *OF_HOSTS)}
-        layers = column.layers * known
+        layers = column.shape.layers * known
         return Weighed(
             part.variables,
-            device=column.times * here["seconds"],
-            host=column.times * (here["host"] + (not column.split) * here["host_weight"]),
+            device=column.shape.times * here["seconds"],
+            host=column.shape.times * (here["host"] + (not column.shape.split) * here["host_weight"]),
             others=layers * here["update"],
-            bytes=column.flying * here["bytes"] + layers * here["rest"] + BUFFERS * known * here["moving"],
+            bytes=column.shape.flying * here["bytes"] + layers * here["rest"] + BUFFERS * known * here["moving"],
             remade=here["remade"],
             lane=layers * here["lane"],
             ahead=here["ahead"],

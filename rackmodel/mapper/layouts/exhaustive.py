@@ -6,6 +6,8 @@ referee of the other two.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import Weights, prices
 
 CELLS = 4e7
+Figure = TypeVar("Figure", bound=np.generic)
 
 
 def exhaust(factors: Factors, weights: Weights) -> dict[str, int] | None:
@@ -32,7 +35,7 @@ def exhaust(factors: Factors, weights: Weights) -> dict[str, int] | None:
         memory = np.zeros(shape)
         for factor in factors.factors:
             cost = cost + _slice(factor.variables, priced[factor.name], order, first)
-            memory = memory + _slice(factor.variables, factor.memory.astype(np.complex128), order, first).real
+            memory = memory + _slice(factor.variables, factor.memory, order, first)
         if factors.capacity is not None:
             cost = np.where(memory + _working(factors, order, first) > factors.capacity, np.inf, cost)
         where = np.unravel_index(int(np.argmin(cost)), cost.shape)
@@ -50,11 +53,11 @@ def _slice(variables: tuple[str, ...], table: np.ndarray, order: tuple[str, ...]
 def _working(factors: Factors, order: tuple[str, ...], first: int) -> np.ndarray:
     worst = np.zeros([1] * len(order))
     for name, sizes in factors.working.items():
-        worst = np.maximum(worst, _slice((name,), sizes.astype(np.complex128), order, first).real)
+        worst = np.maximum(worst, _slice((name,), sizes, order, first))
     return worst
 
 
-def spread(variables: tuple[str, ...], table: NDArray[np.complex128], order: tuple[str, ...]) -> NDArray[np.complex128]:
+def spread(variables: tuple[str, ...], table: NDArray[Figure], order: tuple[str, ...]) -> NDArray[Figure]:
     """`table` with its dimensions in the order of `order`, length 1 where it does not depend on one."""
     wanted = [v for v in order if v in variables]
     moved = np.transpose(table, [variables.index(v) for v in wanted])

@@ -49,6 +49,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Op, Tensor
+from rackmodel.once import once
 
 HOMES = ("replicate", "state", "grad", "param")  # what is sharded: nothing, or ZeRO 1, 2, 3
 
@@ -269,7 +270,7 @@ class FactorBuilder:
         for name in self.workload.tensors:
             factors.append(self._tensor_factor(tables, name, decisions))
         capacity = room_of(self.architecture, self.profile).limit
-        working = {op.name: self._working(op) for op in self.workload.ops.values()}
+        working = {op.name: self._workspace(op)[:, 0] for op in self.workload.ops.values()}
         given = (self.strategies, decisions, tuple(factors), working, capacity, self.free_homes)
         return Factors(*given, open=tuple(one.now() for one in opened))
 
@@ -438,17 +439,16 @@ class FactorBuilder:
         tensor, found = op.ins[position].tensor, halos(op, position, plan, self.workload)
         return [Task("collective", phase, op.name, tensor, 0, "halo", (), axes=axes, volume=volume) for axes, volume in found]
 
-    def _working(self, op: Op) -> Array:
-        sizes = []
-        if self.pricer.architecture.adds_on_the_way:
-            return np.zeros(len(self.strategies[op.name]))
-        for strategy in self.strategies[op.name]:
+    def _workspace(self, op: Op) -> Array:
+        """[choices, columns] bytes of its largest pass, at least."""
+        degrees, strategies = self.pricer.degrees, self.strategies[op.name]
+        found = np.zeros((len(strategies), len(degrees)))
+        for own, strategy in zip(found, strategies if not self.pricer.architecture.adds_on_the_way else (), strict=False):
             plan = self._leanest({op.name: strategy})
-            local_ops = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
-            volumes = [working_volumes(local_op, self.workload) for local_op in local_ops]
-            each = [sum(float(volume.fullest(self.pricer.degrees)[0]) for volume in own) for own in volumes]
-            sizes.append(max(each, default=0.0))
-        return np.array(sizes)
+            passes = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
+            each = [sum((v.fullest(degrees) for v in working_volumes(one, self.workload)), np.zeros(len(degrees))) for one in passes]
+            own[:] = np.maximum.reduce([own, *each])
+        return found
 
     def _leanest(self, choices: dict[str, Strategy]) -> Plan:
         """The plan whose passes hold least: normalisations that may make the sum before them do."""
@@ -470,10 +470,7 @@ class FactorBuilder:
     def _priced(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""
         moved = (task.kind, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level)
-        key = moved if task.local_op is None else task.local_op
-        if key not in self.memo:
-            self.memo[key] = priced(self.pricer, task)
-        return self.memo[key]
+        return once(self.memo, moved if task.local_op is None else task.local_op, lambda: priced(self.pricer, task))
 
     def _beside(self, task: Task) -> bool:
         """Whether a task may run beside something else under the profile."""

@@ -20,8 +20,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.program.buckets import bucketed
-from rackmodel.cost.program.footprint import working_volumes
-from rackmodel.cost.program.local_ops import backward_ops, backward_reads, forward_op, has_backward
+from rackmodel.cost.program.local_ops import backward_reads, has_backward
 from rackmodel.cost.program.tasks import Task, local, message
 from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
@@ -42,6 +41,7 @@ from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, gra
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Section, Tensor, one_section
+from rackmodel.once import once
 
 Fits = dict[str, Bools]
 Known = dict[object, Any]
@@ -69,10 +69,7 @@ class LayerTables(FactorBuilder):
 
     def _once(self, what: tuple[object, ...], make: Callable[[], Made]) -> Made:
         """What follows from columns, what is made again and how gradients are added up alone: made once for all homes."""
-        key = (*what, self.recompute, self.open.home.grad)
-        if key not in self.figures:
-            self.figures[key] = make()
-        return self.figures[key]  # type: ignore[no-any-return]
+        return once(self.figures, (*what, self.recompute, self.open.home.grad), make)
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
@@ -82,9 +79,7 @@ class LayerTables(FactorBuilder):
     def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
         key = (task.kind, task.tensor, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level, task.local_op)
-        if key not in self.figures:
-            self.figures[key] = self._unknown(task)
-        return self.figures[key]  # type: ignore[no-any-return]
+        return once(self.figures, key, lambda: self._unknown(task))
 
     def _unknown(self, task: Task) -> tuple[Array, Array]:  # type: ignore[override]
         rows, duration = self.pricer.task(task)
@@ -420,19 +415,7 @@ class LayerTables(FactorBuilder):
     @property
     def working(self) -> dict[str, Array]:
         """Operation → [choices, n] bytes of its largest pass."""
-        return self._once(("working",), self._working_bytes)
-
-    def _working_bytes(self) -> dict[str, Array]:
-        found = {}
-        for op in self.workload.ops.values():
-            rows = []
-            for strategy in self.strategies[op.name] if not self.pricer.architecture.adds_on_the_way else ():
-                plan = self._leanest({op.name: strategy})
-                passes = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
-                each = [sum((v.fullest(self.degrees) for v in working_volumes(one, self.workload)), np.zeros(self.n)) for one in passes]
-                rows.append(np.maximum.reduce([np.zeros(self.n), *each]))
-            found[op.name] = np.stack(rows) if rows else np.zeros((len(self.strategies[op.name]), self.n))
-        return found
+        return self._once(("working",), lambda: {op.name: self._workspace(op) for op in self.workload.ops.values()})
 
     @property
     def _phases(self) -> dict[str, tuple[Array, Array]]:

@@ -177,11 +177,7 @@ class LeastSteps:
         return Column(
             tables=case.tables,
             number=number,
-            times=shape.times,
-            layers=shape.layers,
-            flying=shape.flying,
-            micro_batches=shape.micro_batches,
-            split=shape.split,
+            shape=shape,
             ends=tuple((tables, *(float(each[number]) for each in often)) for tables, *often in case.ends),  # type: ignore[misc]
             capacity=self.capacity,
             contention=float(np.min(self.job.profile.overlap.contention)),

@@ -46,16 +46,12 @@ def list_layouts(factors: Factors) -> Listing | None:
     seconds, joules, held, working = (np.zeros(shape) for _ in range(4))
     for factor in factors.factors:
         for total, table in ((seconds, factor.latency), (joules, factor.energy), (held, factor.memory)):
-            total += _wide(factor.variables, table, order)
+            total += spread(factor.variables, table, order)
     for name, sizes in factors.working.items():
-        working = np.maximum(working, _wide((name,), sizes, order))
+        working = np.maximum(working, spread((name,), sizes, order))
     memory = held + working
     fits = np.ones(shape, dtype=bool) if factors.capacity is None else memory <= factors.capacity
     for cap in factors.caps:
         fits &= cap.latency * seconds + cap.energy * joules <= cap.most
     cells = np.flatnonzero(fits)
     return Listing(factors, cells, np.stack([part.reshape(-1)[cells] for part in (seconds, joules, memory)]))
-
-
-def _wide(variables: tuple[str, ...], table: Array, order: tuple[str, ...]) -> Array:
-    return np.asarray(spread(variables, table.astype(np.complex128), order).real)

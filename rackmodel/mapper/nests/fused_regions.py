@@ -37,6 +37,7 @@ from rackmodel.nests.searchers.regions.fusion import NothingBetter, fastest_on_c
 from rackmodel.nests.searchers.regions.ragged_resident import fastest_beside, least_beside, ragged_resident
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.solution import gap_of
+from rackmodel.once import once
 
 View = tuple[str, tuple[tuple[str, ...], ...], tuple[int, ...]]
 """A tensor as a member reads it: by which indices, and how much of each. Read by others, or in another share, it is another tensor: no tile
@@ -328,9 +329,7 @@ class FusedRegions:
         if self.aim.energy_only or self.inside.spec.factors == "ceil":
             return self._fastest(problem, machine, inside)
         known, key = self.inside.known_regions.ports, (problem.name, tuple(problem.sizes.items()), inside)
-        if key not in known:
-            known[key] = ports_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables)
-        return known[key]
+        return once(known, key, lambda: ports_on_chip(problem, machine, inside, Effort(ends=self.inside.watch.ends), self.tables))
 
     def _fastest(self, problem: NestProblem, machine: NestMachine, inside: frozenset[str]) -> float:
         """Seconds of an operation at least whose tensors `inside` are on chip for nothing: on all units, and where time counts what its
@@ -428,9 +427,7 @@ class FusedRegions:
         """The nest of the operation that makes a tensor which stays on chip, whatever the region."""
         problem, _ = self._asked(op)
         kept = tuple(name for name in resident if name in {t.name for t in problem.tensors})
-        if (problem.name, kept) not in self.makers:
-            self.makers[problem.name, kept] = self._made(op, kept)
-        return self.makers[problem.name, kept]
+        return once(self.makers, (problem.name, kept), lambda: self._made(op, kept))
 
     def _made(self, op: LocalOp, kept: tuple[str, ...]) -> Nested:
         problem, machine = self._asked(op)

@@ -15,6 +15,7 @@ import numpy as np
 from rackmodel.arrays import Bools, Ints
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
+from rackmodel.once import once
 
 MIXES = 20_000  # of one run, at most: of more only the fastest is looked at
 
@@ -50,9 +51,7 @@ class Options:
 
     def of(self, stage: int, run: int) -> StageMixes:
         """Of a run of the tables; there is one that fits."""
-        if (stage, run) not in self.known:
-            self.known[stage, run] = self._found(stage, run)
-        return self.known[stage, run]
+        return once(self.known, (stage, run), lambda: self._found(stage, run))
 
     def _found(self, stage: int, run: int) -> StageMixes:
         fastest = self.tables.mix[stage, run][None]

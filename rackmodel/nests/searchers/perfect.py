@@ -71,9 +71,10 @@ def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
         enough = q.effort.over or cells > 10 * q.effort.cells < inf
         if best is not None and tiles > 1 and (enough or (tiles > TIED and best[0][0] <= bound * (1 + CLOSE))):
             break
+        most_of = budgets(list(space.sizes), tiles) if tiles > 1 else [2] * len(space.sizes)  # divisors that each rank may have
         axes = [
             DivisorAxis(n, None if rank in whole else coarse_factors(n, most))
-            for rank, n, most in zip(space.ranks, space.sizes, _budgets(space, tiles), strict=True)
+            for rank, n, most in zip(space.ranks, space.sizes, most_of, strict=True)
         ]
         few = Space(q.problem, q.machine, space.kept, q.constraints, axes=axes, groups=space.groups, on_chip=space.on_chip)
         search = SliceSearch(few, q.objective, best, Effort(cells, q.effort.ends))
@@ -83,11 +84,6 @@ def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
             search.run()
         q.effort.late |= search.energy.effort.late
     return search
-
-
-def _budgets(space: Space, tiles: int) -> list[int]:
-    """Divisors that each rank may have."""
-    return budgets(list(space.sizes), tiles) if tiles > 1 else [2] * len(space.sizes)
 
 
 def resident_bits(problem: NestProblem, machine: NestMachine, resident: frozenset[str]) -> float:

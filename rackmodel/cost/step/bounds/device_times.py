@@ -14,6 +14,7 @@ import numpy as np
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import AnyFigures, some
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.once import once
 
 LANES = (
     *("forward_gather", "backward_gather", "forward_reduce", "reduce", "up", "tail", "spread", "home"),
@@ -95,9 +96,7 @@ class Layers:
 
     def times(self, *, split: bool) -> tuple[DeviceTimes, ...]:
         """Device times of a layer of each section. split: weights' gradients have passes of their own."""
-        if split not in self.passes:
-            self.passes[split] = tuple(device_times(one, self.choices, split=split) for one in self.sections)
-        return self.passes[split]
+        return once(self.passes, split, lambda: tuple(device_times(one, self.choices, split=split) for one in self.sections))
 
     def lane(self, name: str) -> list[Array]:
         """A figure of every section as it loads a lane beside the device: [plans, columns, overlaps]. Remembered."""

@@ -22,6 +22,7 @@ from rackmodel.cost.step.bounds.figures import AnyFigures, Holding, some
 from rackmodel.cost.step.clock.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.cost.step.cut import Cut
 from rackmodel.model.schedules import runs_as
+from rackmodel.once import once
 
 IN_FLIGHT = ("activations", "host in flight")
 BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once
@@ -83,9 +84,7 @@ def device_memory(
     """What one device holds, by what: [plans, columns] each; `host` is what it keeps at the host instead. known: as of `memory_of`."""
     counts = tuple(int(count) for count in cut.busy[device])
     known = Known() if known is None else known
-    if counts not in known.steady:
-        known.steady[counts] = _steady(sections, counts)
-    steady = known.steady[counts]
+    steady = once(known.steady, counts, lambda: _steady(sections, counts))
     kept, away = (_under_way(sections, what, cut, schedule, micro_batches, device, known) for what in IN_FLIGHT)
     host = steady["host"] + away
     stays = {what: steady[what] for what in ("weights", "gradients", "optimizer", "kv_cache")}

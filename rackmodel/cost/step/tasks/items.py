@@ -11,7 +11,7 @@ import numpy as np
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.tasks import Task
-from rackmodel.cost.step.tasks.shaped_rows import CountedRows, LazyRows, ShapedRows
+from rackmodel.cost.step.tasks.shaped_rows import CountedRows, LazyRows, ShapedRows, figures_of
 from rackmodel.cost.step.tasks.timed_task import TimedTask
 
 
@@ -83,10 +83,7 @@ class Priced:
         """(rows whose names hold, [rows, 4, n] amount, joules, seconds and exposed seconds of each)."""
         if isinstance(self.rows, PickedRows):
             return self.rows.named
-        found = np.empty((len(self.rows), 4, len(self.seconds)))
-        for place, row in enumerate(self.rows):
-            found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
-        return tuple(self.rows), found
+        return tuple(self.rows), figures_of(self.rows, len(self.seconds))
 
     @cached_property
     def first(self) -> list[tuple[Row, tuple[float, ...]]]:

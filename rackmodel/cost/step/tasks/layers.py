@@ -43,8 +43,8 @@ from rackmodel.cost.step.tasks.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
+from rackmodel.once import once
 
-Taken = TypeVar("Taken")
 BACKWARD = ("backward", "recompute", "weight")
 
 
@@ -108,9 +108,7 @@ class LayerPricer:
         """The section's program by itself, whether or not one device runs all of them. Policies that make the same again have one."""
         again = recompute_of(section.workload, plan)
         key = ("derived", section.name, again, plan.cause(section.workload))
-        if key not in self.programs:
-            self.programs[key] = derive(section.workload, plan, self.backing, self._ends(section), section.repeat, again)
-        return self.programs[key]
+        return once(self.programs, key, lambda: derive(section.workload, plan, self.backing, self._ends(section), section.repeat, again))
 
     def _ends(self, section: Section) -> frozenset[str]:
         """Tensors of a section that begin or end in the machine's memory: not what it is handed or hands on."""
@@ -125,9 +123,7 @@ class LayerPricer:
             self.costs[key] = self._picked(wide.layer(section, plan))
         elif key not in self.costs:
             same = section.name, id(self.tasks(section, plan).program)
-            if same not in self.costs:
-                self.costs[same] = self._summed(self.exact_layer(section, plan))
-            self.costs[key] = self.costs[same]
+            self.costs[key] = once(self.costs, same, lambda: self._summed(self.exact_layer(section, plan)))
         return self.costs[key]
 
     def exact_layer(self, section: Section, plan: Plan) -> LayerItems:
@@ -140,9 +136,7 @@ class LayerPricer:
         elif key not in self.whole:
             taken = self.tasks(section, plan)
             same = section.name, id(taken.program)
-            if same not in self.whole:
-                self.whole[same] = _holding(section, self.items(section, plan), taken.held)
-            self.whole[key] = self.whole[same]
+            self.whole[key] = once(self.whole, same, lambda: _holding(section, self.items(section, plan), taken.held))
         return self.whole[key]
 
     def _among(self, section: Section) -> LayerPricer | None:
@@ -167,10 +161,7 @@ class LayerPricer:
     def _tasks(self, section: Section, plan: Plan) -> LayerTasks:
         """Of plans of one program the same."""
         program = self.program(section, plan)
-        same = section.name, id(program)
-        if same not in self.taken:
-            self.taken[same] = self._taking(section, plan, program)
-        return self.taken[same]
+        return once(self.taken, (section.name, id(program)), lambda: self._taking(section, plan, program))
 
     def _taking(self, section: Section, plan: Plan, program: Program) -> LayerTasks:
         pricer = self.pricer
@@ -240,21 +231,14 @@ class LayerPricer:
         return self.merged[id(program)][1]
 
     def _priced_alone(self, task: Task) -> Priced:
-        return self._once(self.pricer.key(task), lambda: self.of(task, *self.pricer.task(task)))
+        return once(self.pricer.known, self.pricer.key(task), lambda: self.of(task, *self.pricer.task(task)))
 
     def _priced_as_one(self, task: Task, members: Sequence[Task]) -> Priced:
         """What a task takes with the `members` that run as one with it."""
-        return self._once(self._key_of(task, members), lambda: self.of(task, *self.as_one(members)))
+        return once(self.pricer.known, self._key_of(task, members), lambda: self.of(task, *self.as_one(members)))
 
     def _key_of(self, task: Task, members: Sequence[Task]) -> object:
         return "as one", self.pricer.key(task), *map(self.pricer.key, members)
-
-    def _once(self, key: object, priced: Callable[[], Taken]) -> Taken:
-        """What a task takes, equal tasks priced once."""
-        found: Taken | None = self.pricer.known.get(key)  # (long keys: each look takes its time)
-        if found is None:
-            found = self.pricer.known[key] = priced()
-        return found
 
     def of(self, task: Task, rows: Sequence[Row], seconds: Array) -> Priced:
         """What a task takes, with what the host launches for it."""

@@ -32,6 +32,7 @@ from rackmodel.model.layout import is_shard
 from rackmodel.model.placement import Mesh, members
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
+from rackmodel.once import once
 
 
 class LinkPricer:
@@ -127,9 +128,7 @@ class LinkPricer:
     def streams(self, task: Task) -> LinkArrays:
         """All stages stream at once, each its own layers: what they share of the way to the home is shared among them."""
         key = ("streams", task.action, task.level, task.layout, task.stage)
-        if key not in self.known:
-            self.known[key] = self.for_all([self._of_all_stages(task, i) for i in self.firsts])
-        return self.known[key]  # type: ignore[no-any-return]
+        return once(self.known, key, lambda: self.for_all([self._of_all_stages(task, i) for i in self.firsts]))
 
     def _of_all_stages(self, task: Task, i: int) -> LinkUse:
         """A stage's share of the bytes and joules, the time of all of them."""

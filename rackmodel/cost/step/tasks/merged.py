@@ -34,11 +34,6 @@ Taken = dict[int, tuple[int, ...]]
 """Number of a task → numbers of all that run as one with it, itself first; numbers of the others → ()."""
 
 
-def taken_together(tasks: Sequence[Task], workload: Workload, merged: Merged) -> Taken:
-    """What runs as one."""
-    return run_as_one(tasks, workload, merged)[0]
-
-
 Known = dict[tuple[int, int, str], tuple[LocalOp, Hashable | None]]
 """Of operations that many programs share (by id, stage and phase): what each has in common with those that run as one with it."""
 

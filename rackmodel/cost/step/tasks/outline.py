@@ -24,6 +24,7 @@ from rackmodel.cost.step.tasks.windows import hidable
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
+from rackmodel.once import once
 
 MOVING = frozenset({"gather", "reduce", "tail", "spread", "update"})
 """Roles of what the lane of weights moves, and of the optimizer."""
@@ -52,10 +53,7 @@ class OutlinePricer(LayerPricer):
         key = self.key(section, plan)
         if key not in self.costs:
             program = self.program(section, plan)
-            same = section.name, id(program)
-            if same not in self.costs:
-                self.costs[same] = self._outlined(section, program)
-            self.costs[key] = self.costs[same]
+            self.costs[key] = once(self.costs, (section.name, id(program)), lambda: self._outlined(section, program))
         return self.costs[key]
 
     def _outlined(self, section: Section, program: Program) -> LayerCost:
@@ -100,7 +98,7 @@ class OutlinePricer(LayerPricer):
         }
 
     def _spent_alone(self, task: Task) -> Spent:
-        return self._once(("spent", self.pricer.key(task)), lambda: self._spends(task, *self.pricer.spent(task)))
+        return once(self.pricer.known, ("spent", self.pricer.key(task)), lambda: self._spends(task, *self.pricer.spent(task)))
 
     def _spent_as_one(self, task: Task, members: Sequence[Task]) -> Spent:
         """What a task takes with the `members` that run as one with it."""
@@ -109,7 +107,7 @@ class OutlinePricer(LayerPricer):
             rows, seconds = self.as_one(members)
             return self._spends(task, seconds, np.asarray(sum((row.joules for row in rows), self.none)))
 
-        return self._once(("spent", self._key_of(task, members)), spent)
+        return once(self.pricer.known, ("spent", self._key_of(task, members)), spent)
 
     def _spends(self, task: Task, seconds: Array, joules: Array) -> Spent:
         return Spent(seconds, joules, launched(launches(task, self.pricer, self.profile), seconds))

@@ -33,6 +33,7 @@ from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Buckets
 from rackmodel.model.workload import Workload
+from rackmodel.once import once
 
 MANY = 64  # columns of which some are likely to leave an operation the same shape
 HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the columns goes on from
@@ -101,10 +102,7 @@ class Pricer(LinkPricer):
 
     def _alone(self, axes: tuple[int, ...]) -> bool:
         """Whether no column has more than one rank on some axes. Remembered."""
-        key = ("alone", axes)
-        if key not in self.known:
-            self.known[key] = bool((self.degrees[:, axes] == 1).all())
-        return self.known[key]  # type: ignore[no-any-return]
+        return once(self.known, ("alone", axes), lambda: bool((self.degrees[:, axes] == 1).all()))
 
     def _duration(self, rows: Sequence[Row]) -> Array:
         return np.asarray(sum((row.exposed for row in rows), np.zeros(self.n)))
@@ -147,10 +145,7 @@ class Pricer(LinkPricer):
 
     def _once(self, key: object, local_op: Callable[[], LocalOp]) -> tuple[list[Row], Array]:
         """Rows of an operation in one accelerator, and its duration [n]. Remembered."""
-        found: tuple[list[Row], Array] | None = self.known.get(key)  # (long keys: each look takes its time)
-        if found is None:
-            found = self.known[key] = self.setting.inside(self.architecture, local_op(), self.degrees)
-        return found
+        return once(self.known, key, lambda: self.setting.inside(self.architecture, local_op(), self.degrees))
 
     def quantises(self, local_op: LocalOp) -> bool:
         """Whether a kernel of its own quantises the operand of a product, which is priced with it."""
@@ -230,7 +225,8 @@ class Pricer(LinkPricer):
             again = np.asarray(1.0 - first)  # the sum so far, from the second micro-batch on
             if again.any():
                 rows.append(home_traffic(self.architecture, task.level, task.tensor, "broadcast", volume * shards * again))
-            each = np.array([self._adds(task, i) for i in self.firsts]).T[:, self._which]
+            meeting = (self.streaming(task, self.mesh(i, task.stage)) for i in self.firsts)
+            each = np.array([adds_by_tier(self.architecture, groups) for groups in meeting]).T[:, self._which]
             rows += add_rows(self.architecture, task.level, task.tensor, each * volume / (self.workload.gradient_bits / 8))
         return [replace(row, seconds=row.seconds * self.here) if row.component == "memory" else row for row in rows]
 
@@ -251,9 +247,6 @@ class Pricer(LinkPricer):
             return None
         memory = self.architecture.level(task.level).memory
         return home_port(rows, self.n) if memory is not None and memory.ports == "shared" else None
-
-    def _adds(self, task: Task, i: int) -> Array:
-        return adds_by_tier(self.architecture, self.streaming(task, self.mesh(i, task.stage)))
 
     # -- links ---------------------------------------------------------------------------------------------------------
 

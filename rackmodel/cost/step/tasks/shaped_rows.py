@@ -12,6 +12,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.roofline import Row, picked
+from rackmodel.once import once
 
 
 class LazyRows(Sequence[Row]):
@@ -99,10 +100,7 @@ class RowsOnShapes:
 
     def called(self, names: Mapping[str, str]) -> list[Row]:
         """The rows of tensors of other names."""
-        others = tuple(names.items())
-        if others not in self._called:
-            self._called[others] = [row.called(names.get(row.tensor, row.tensor)) for row in self.rows]
-        return self._called[others]
+        return once(self._called, tuple(names.items()), lambda: [row.called(names.get(row.tensor, row.tensor)) for row in self.rows])
 
     @cached_property
     def joules(self) -> Any:
@@ -117,10 +115,7 @@ class RowsOnShapes:
     @cached_property
     def figures(self) -> Array:
         """[rows, 4, shapes] amount, joules, seconds and exposed seconds of each."""
-        found = np.empty((len(self.rows), 4, self._shapes))
-        for place, row in enumerate(self.rows):
-            found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
-        return found
+        return figures_of(self.rows, self._shapes)
 
     @cached_property
     def computes(self) -> Bools:
@@ -186,3 +181,11 @@ def on_slowest(rows: Sequence[Row], slower: Array) -> list[Row]:
     return [
         row.lasting(row.seconds * (1.0 + slower), row.exposed + row.exposed * slower) if row.component == "compute" else row for row in rows
     ]
+
+
+def figures_of(rows: Sequence[Row], n: int) -> Array:
+    """[rows, 4, n] amount, joules, seconds and exposed seconds of each."""
+    found = np.empty((len(rows), 4, n))
+    for place, row in enumerate(rows):
+        found[place, 0], found[place, 1], found[place, 2], found[place, 3] = row.amount, row.joules, row.seconds, row.exposed
+    return found

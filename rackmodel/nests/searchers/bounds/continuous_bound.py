@@ -25,6 +25,7 @@ from rackmodel.nests.searchers.mapspace.order_plan import node_versions
 from rackmodel.nests.searchers.mapspace.prices import BitPrices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally, TallyPrices, tally_prices
+from rackmodel.once import once
 
 WORK, TOGETHER = 700, 32  # bounds raised, or ranges halved; lowest ones that rise together
 EXACT = 1e-5  # of the bound: what a chord may leave open
@@ -66,9 +67,7 @@ class ContinuousNest:
     def tallies(self, prices: BitPrices, t: int, parent: int, child: int) -> TallyPrices:
         """What a word of a transfer costs."""
         key = prices, t, parent, child
-        if key not in self._tallies:
-            self._tallies[key] = tally_prices(self.space.machine, prices, self.space.tensors[t], parent, child)
-        return self._tallies[key]
+        return once(self._tallies, key, lambda: tally_prices(self.space.machine, prices, self.space.tensors[t], parent, child))
 
     def bound(self, known: float, effort: Effort | None = None) -> float:
         """Least price of the whole nest at least, without the MACs; what reaches `known`, the price of some mapping, is not made better.

@@ -27,6 +27,7 @@ from rackmodel.nests.searchers.bounds.program_ascent import Ascent, rise
 from rackmodel.nests.searchers.effort import Effort
 from rackmodel.nests.searchers.mapspace.full_fans import full_fans
 from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.once import once
 
 TOGETHER = 8  # lowest nodes that are cut together
 WHOLE, OPEN = 2e-4, 1e-5  # of a number that counts as whole; of the bound, what a chord may leave open
@@ -220,10 +221,7 @@ class JointSearch:
 
     def _program(self, program: JointProgram, level: int, order: tuple[int, ...]) -> JointProgram:
         orders = [order if n == level else () if n in program.free else old for n, old in enumerate(program.orders)]
-        key = tuple(orders), program.free - {level}
-        if key not in self.programs:
-            self.programs[key] = program.ordered(level, order)
-        return self.programs[key]
+        return once(self.programs, (tuple(orders), program.free - {level}), lambda: program.ordered(level, order))
 
     def _halves(self, node: Node, cut: Cut, ordered: float) -> list[Node]:
         scale = abs(self.known)

@@ -18,7 +18,7 @@ from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
 from rackmodel.nests.searchers.mapspace.list_axes import BucketAxis, ListAxis
-from rackmodel.nests.searchers.mapspace.prices import BitPrices, Component, components, energy_prices
+from rackmodel.nests.searchers.mapspace.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 from rackmodel.nests.searchers.tables.backtrack import optimum
@@ -97,7 +97,7 @@ def least_key(q: NestQuestion, kept: Stored, known: float = inf, floor: float = 
         for port in () if q.objective.energy_only else components(q.machine):
             if enough():
                 break
-            each = _fastest(q.machine, port)
+            each = 1.0 / (port.bandwidth * prod(v.fan.size for v in q.machine.levels[: port.level]))  # seconds a bit, over every instance
             time = max(time, least.price(port.prices(len(q.machine.levels))) * each)
     except Exhausted:
         q.effort.late = True
@@ -135,8 +135,3 @@ class _Least:
             space = RelaxedSpace(self.q.problem, self.q.machine, self.kept, self.q.constraints)
             self.table = CostTable(space, prices, effort=Effort(cells, self.q.effort.ends))
         return optimum(CostTable(self.table.space, prices, like=self.table))
-
-
-def _fastest(machine: NestMachine, port: Component) -> float:
-    """Seconds per bit of a port, at least: over every instance there is."""
-    return 1.0 / (port.bandwidth * prod(v.fan.size for v in machine.levels[: port.level]))

@@ -8,7 +8,7 @@ tile cut off at D, and is recounted there. It is a candidate only: no bound rest
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import prod
@@ -96,7 +96,7 @@ def _left(n: int) -> int:
     return n
 
 
-def cut_off(mapping: NestMapping, sizes: dict[str, int]) -> NestMapping:
+def cut_off(mapping: NestMapping, sizes: Mapping[str, int]) -> NestMapping:
     """The mapping of smaller sizes: every tile that is larger is the whole rank."""
 
     def nodes(level: Sequence[StorageNode]) -> tuple[StorageNode, ...]:

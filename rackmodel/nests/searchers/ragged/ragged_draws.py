@@ -21,6 +21,7 @@ from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.ragged.ragged_counts import RaggedCounts
 from rackmodel.nests.searchers.ragged.ragged_floor import RaggedFloor
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, firsts, mixed, some_of
+from rackmodel.once import once
 
 DRAWN, COUNTED, STALLED = 3000, 500, 3  # rows drawn, of which counted, in a turn; turns without better ones until it ends
 WIDTHS, SHARES = (0.1, 0.3, 0.6), (0.1, 0.25, 0.5)  # of the logarithm of a factor; of the numbers that change
@@ -58,9 +59,7 @@ class Draws:
 
     def plan(self, space: Space, orders: tuple[tuple[int, ...], ...]) -> RaggedPlan:
         """The rows of a choice of orders, from level 1 on: the same every time."""
-        if orders not in self.plans:
-            self.plans[orders] = RaggedPlan(space, orders)
-        return self.plans[orders]
+        return once(self.plans, orders, lambda: RaggedPlan(space, orders))
 
     def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
         """One row; None where it does not fit."""

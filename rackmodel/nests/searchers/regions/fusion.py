@@ -46,13 +46,6 @@ class RegionSolution(PricedRegion):
     certificate: NestCertificate
 
 
-def solve_fused(
-    first: NestProblem, second: NestProblem, machine: NestMachine, *, resident: Sequence[str] = (), effort: Effort | None = None
-) -> RegionSolution:
-    """Least energy of two einsums fused; see solve_region."""
-    return solve_region(Region.of((first, second), machine, resident), effort=effort)
-
-
 class NothingBetter(Exception):
     """No mapping of a region that is below what was asked for was found. bound: what none is below."""
 

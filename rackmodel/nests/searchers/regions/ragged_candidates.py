@@ -11,13 +11,14 @@ from dataclasses import replace
 from math import prod
 
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import NestMapping, StorageNode
 from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.region import Region
 from rackmodel.nests.region_mapping import RegionMapping, RegionNode
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.mapspace.mapping_steps import Unmerge
+from rackmodel.nests.searchers.ragged.padded import cut_off as cut_off_nest
 from rackmodel.nests.searchers.ragged.padded import padded_sizes, raised
 from rackmodel.nests.searchers.regions.region_below import Where
 
@@ -76,13 +77,5 @@ def resized(region: Region, sizes: Mapping[str, int]) -> Region:
 
 def cut_off(mapping: RegionMapping, sizes: Mapping[str, int]) -> RegionMapping:
     """The mapping of smaller sizes: every tile that is larger is the whole rank."""
-
-    def levels(nest: NestMapping) -> tuple[LevelMapping, ...]:
-        return tuple(replace(v, nodes=tuple(StorageNode(n.tensor, _within(n.tile, sizes)) for n in v.nodes)) for v in nest.levels)
-
-    nodes = tuple(node._replace(tile=_within(node.tile, sizes)) for node in mapping.nodes)
-    return replace(mapping, nodes=nodes, branches=tuple(replace(one, levels=levels(one)) for one in mapping.branches))
-
-
-def _within(tile: Mapping[str, int], sizes: Mapping[str, int]) -> dict[str, int]:
-    return {r: min(n, sizes[r]) for r, n in tile.items()}
+    nodes = tuple(node._replace(tile={r: min(n, sizes[r]) for r, n in node.tile.items()}) for node in mapping.nodes)
+    return replace(mapping, nodes=nodes, branches=tuple(cut_off_nest(one, sizes) for one in mapping.branches))

@@ -40,6 +40,7 @@ from rackmodel.nests.searchers.tables.backtrack import optimum
 from rackmodel.nests.searchers.tables.cost_table import CostTable
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.searchers.tables.slices import SliceSearch
+from rackmodel.once import once
 
 BUCKETS = 14  # of a merged rank
 ARRAY = 16  # units up to which every number of parts at work is looked at
@@ -83,10 +84,7 @@ def inner_least(problem: NestProblem, machine: NestMachine, aim: NestObjective, 
     whatever is above."""
     below = replace(machine, levels=(replace(machine.levels[1], capacity_bits=None), *machine.levels[2:]))
     known = tables.of("below level 1", repr((problem, below)))
-    if aim.energy_only not in known:
-        known[aim.energy_only] = _inner(problem, below, timed=not aim.energy_only)
-    found: Least = known[aim.energy_only]
-    return found
+    return once(known, aim.energy_only, lambda: _inner(problem, below, timed=not aim.energy_only))
 
 
 def _inner(problem: NestProblem, below: NestMachine, *, timed: bool) -> Least:

@@ -37,6 +37,7 @@ from rackmodel.nests.searchers.tables.remade import Remade
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.searchers.tables.slices import Best, Entry, SliceSearch
 from rackmodel.nests.searchers.tables.tile_options import Tile
+from rackmodel.once import once
 
 ENERGY = NestObjective("energy")
 SLACK = 1e-9  # of a key, by which what was found may be missed when it is looked for again
@@ -199,10 +200,7 @@ class Branch:
 
     def least_of_all(self, prefix: Prefix, reserved: float) -> float:
         """The least of these joules, whatever the tile."""
-        key = (self.on_chip(prefix), reserved)
-        if key not in self.leasts:
-            self.leasts[key] = float(self.least(prefix, reserved).min())
-        return self.leasts[key]
+        return once(self.leasts, (self.on_chip(prefix), reserved), lambda: float(self.least(prefix, reserved).min()))
 
     def _values(self, table: CostTable) -> Array:
         """[tiles of the shared ranks, 1 of those it lacks] a table's values, private ranks whole; inf where a tile leaves less of a rank

@@ -18,6 +18,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.nests.searchers.mapspace.list_axes import divisors
+from rackmodel.once import once
 
 TINY = 1e-9
 EVERY = slice(None)
@@ -145,10 +146,7 @@ class RankSplits:
         """[ranges] price at least of every tile of a range, and of smaller ones."""
         if cycles < inf:
             return self._cut(parts, unit, self.prices.tile, cycles, self.ranges[1] - 1).least
-        key = (parts, unit)
-        if key not in self._least:
-            self._least[key] = self._cut(parts, unit, self.prices.tile, inf, self.ranges[1] - 1).least
-        return self._least[key]
+        return once(self._least, (parts, unit), lambda: self._cut(parts, unit, self.prices.tile, inf, self.ranges[1] - 1).least)
 
     def handed_on(self, parts: int, unit: int, cycles: float) -> tuple[Ints, CutPrices]:
         """(tiles that are handed on as one group, all parts at work; their prices as `cut` says them, the tiles not priced)."""
@@ -160,10 +158,7 @@ class RankSplits:
         """As `_cut`, remembered where cycles are not limited."""
         if cycles < inf:
             return self._cut(parts, unit, each, cycles, some)
-        key = (parts, unit, some is EVERY)
-        if key not in self._cuts:
-            self._cuts[key] = self._cut(parts, unit, each, inf, some)
-        return self._cuts[key]
+        return once(self._cuts, (parts, unit, some is EVERY), lambda: self._cut(parts, unit, each, inf, some))
 
     def _cut(self, parts: int, unit: int, each: float, cycles: float, some: slice | Ints) -> CutPrices:
         """Of some of the tiles, each of a price of its own."""

@@ -32,6 +32,7 @@ from rackmodel.nests.searchers.registers.rank_splits import RankSplits
 from rackmodel.nests.searchers.registers.register_cells import BufferOrder, BufferTiles, Registers
 from rackmodel.nests.searchers.registers.register_tables import BufferTable, grid_of
 from rackmodel.nests.searchers.tables.slices import Best
+from rackmodel.once import once
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
 FACTORS, NEAR = (1.005, 1.01, 1.02, 1.05, 1.2, 2.0, 10.0, inf), 1.03  # limits, of a bound of the whole; of a mapping that is one itself
@@ -229,10 +230,7 @@ class RegisterSearch:
         return vectors, us[on], ul[on]
 
     def _table(self, order: int, inner: Inner, bucket: int) -> BufferTable:
-        key = (order, inner.free, bucket)
-        if key not in self.tables:
-            self.tables[key] = BufferTable(self.orders[order], inner.free, 4**bucket)
-        return self.tables[key]
+        return once(self.tables, (order, inner.free, bucket), lambda: BufferTable(self.orders[order], inner.free, 4**bucket))
 
     def _cells(self, inner: Inner) -> Iterator[Block]:
         """Blocks of cells below the limit."""

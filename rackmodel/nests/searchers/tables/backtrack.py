@@ -31,16 +31,12 @@ def optimum(table: CostTable, x: Tile | None = None) -> float:
     if key not in known:
         tile = x or top(space)
         if space.depth == 1:
-            best = float(table.value(1, state)[_clamped(space, 1, tile)])
+            boxes = zip(tile, space.axes, space.boxes[1], strict=True)
+            best = float(table.value(1, state)[tuple(i if box is axis else int(axis.clamp(box)[i]) for i, axis, box in boxes)])
         else:
             best = min((float(found.price.min(initial=np.inf)) for found in entries(table, 1, state, tile)), default=np.inf)
         known[key] = best
     return float(known[key])
-
-
-def _clamped(space: Space, level: int, x: Tile) -> Tile:
-    """Cell of the level's table for tile x."""
-    return tuple(i if box is axis else int(axis.clamp(box)[i]) for i, axis, box in zip(x, space.axes, space.boxes[level], strict=True))
 
 
 def tiles_at(plan: OrderPlan, cell: Tile, entry: Ints) -> tuple[Sizes, ...]:

@@ -261,7 +261,7 @@ class CostTable(PricedSpace):
                 total = plan.axis[plan.position[r, 1]].zeta(total, r + 1)
             total = self._expand(plan, total)
             if first is not None:
-                total = total + self._first_price(plan, state, picks)
+                total = total + self._squeeze(plan, self.node_price(plan, 0, state, picks))  # it sees the tile that enters
             if best is None:
                 best = np.broadcast_to(total, (len(picks), *tuple(len(a) for a in self.space.axes))).copy()
             else:
@@ -294,10 +294,6 @@ class CostTable(PricedSpace):
             if total.shape[r + 1] != len(axis) and total.shape[r + 1] == len(have):
                 total = np.take(total, axis.clamp(have), axis=r + 1)
         return total
-
-    def _first_price(self, plan: OrderPlan, state: FanState, picks: Ints) -> Array:
-        """Price of the first node, which sees the tile that enters."""
-        return self._squeeze(plan, self.node_price(plan, 0, state, picks))
 
     def _assemble(self, level: int, best: Array, entered: Sequence[Array], rows: Sequence[Ints], credit: Array) -> None:
         """best[x] = min(best[x], entered[row, x / s] - credit[s]) over the spatial vectors s of every row."""

@@ -49,13 +49,9 @@ class Remade:
             more[rank] = times if level == 0 else above[k] if level == 1 and k < len(above) else 1
         return replace(node, tile={**node.tile, **more})
 
-    def cost(self, problem: NestProblem, machine: NestMachine, mapping: NestMapping, inside: frozenset[str]) -> NestCost:
-        """What all runnings cost, of the mapping of one."""
-        return evaluate(self.problem(problem), machine, self.mapping(mapping), inside)
-
     def each(self, problem: NestProblem, machine: NestMachine, mapping: NestMapping, inside: frozenset[str]) -> NestCost:
         """What one running costs, with its share of what lies above."""
-        cost = self.cost(problem, machine, mapping, inside)
+        cost = evaluate(self.problem(problem), machine, self.mapping(mapping), inside)
         if not self.times:
             return cost
         times = {port: seconds / self.runs for port, seconds in cost.times_s.items()}

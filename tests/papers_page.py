@@ -1,23 +1,29 @@
 """docs/papers.md: every table and figure of the five papers, and every study's findings, as one page of Markdown.
 
 `make papers` runs each study over the ranges of its inputs (`sweep STUDY --ranges --json`) and gives the files to this module, which
-computes nothing: python -m rackmodel.papers.page docs/papers STUDY.json ... > docs/papers.md (the folder takes the charts).
+computes nothing: python -m tests.papers_page docs/papers STUDY.json ... > docs/papers.md (the folder takes the charts). A chart is of what
+its name says (`fig9`, `table3_money`) or of the tables and figures that the paper's words below it name.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackmodel.inputs import read_study
 from rackmodel.inputs.load import load
-from rackmodel.papers.drawn import Picture, pictures
-from rackmodel.papers.places import places
+from rackmodel.report.charts import study_chart, with_places
 from rackmodel.report.drawing import chart_svg
 from rackmodel.report.files import make_folder, write_whole
 from rackmodel.report.tables import format_number
+from rackmodel.studies.finding_charts import beside
+from rackmodel.studies.run import chart_unit
+from rackmodel.studies.study import ChartSpec
 
 Row = Mapping[str, Any]
 MOST_FIGURES, MOST_INPUTS = 4, 6
@@ -33,6 +39,47 @@ move its figures; a verdict without a condition rests on numbers that are printe
 Charts are drawn by `rackmodel sweep STUDY -o DIR`, with the paper's words and the verdict on each; a chart is linked where its item stands.
 """
 ALIKE = {"agrees": "reproduced", "disagrees": "disagrees", "not decidable": "not decidable"}
+_PLACES = re.compile(r"\b(Figure|Table)s? ((?:\d+(?:, | and | to )?)+)")
+_NUMBERS = re.compile(r"(\d+)(?: to (\d+))?")
+_NAMED = re.compile(r"(fig|table)(\d+)(?:_|$)")
+
+
+def places(text: str) -> set[str]:
+    """Tables and figures that a text names: 'Tables 2 to 4, Figure 7' → {'Table 2', 'Table 3', 'Table 4', 'Figure 7'}."""
+    found = set()
+    for kind, numbers in _PLACES.findall(text):
+        for first, last in _NUMBERS.findall(numbers):
+            found |= {f"{kind} {number}" for number in range(int(first), int(last or first) + 1)}
+    return found
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart on the page. stem: of its file, study and chart · shows: tables and figures of the paper."""
+
+    stem: str
+    shows: frozenset[str]
+    definition: Mapping[str, Any]
+
+
+def shown_by(name: str, chart: ChartSpec) -> frozenset[str]:
+    """The tables and figures of its paper that a chart is of."""
+    named = _NAMED.match(name)
+    own = {f"{'Figure' if named[1] == 'fig' else 'Table'} {named[2]}"} if named else set()
+    return frozenset(own | places(chart.words))
+
+
+def pictures(study: Mapping[str, Any]) -> list[Picture]:
+    """Charts of a study's result, as `sweep --json` prints it, that are of a table or figure."""
+    spec, verdicts = read_study(study["study"]), {one["name"]: one["verdict"] for one in study["findings"]}
+    tables, made = with_places(study["charts"]), []
+    for name, chart in spec.charts.items():
+        shows = shown_by(name, chart)
+        if shows and tables.get(name):
+            about: dict[str, Any] = {"kind": chart.kind, "x": chart.x, "y": chart.y, "title": chart.title, "log": chart.log}
+            drawing = study_chart(tables[name], **about, words=beside(chart, verdicts), x_unit=chart_unit(chart.x))
+            made.append(Picture(f"{study['study']}_{name}", shows, drawing.to_dict()))
+    return made
 
 
 def page(results: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Picture]] | None = None) -> str:
