@@ -19,7 +19,7 @@ from multiprocessing import get_context
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
-from rackmodel.cycles import rarely_looked_for
+from rackmodel.cycles import SELDOM, rarely_looked_for
 from rackmodel.errors import OutputError
 
 MOST_KILLED = 3
@@ -87,7 +87,7 @@ class _Numbered(Generic[Task, Answer]):
 
     def __call__(self, one: tuple[int, list[Task]]) -> tuple[int, Answer]:
         number, task = one
-        with rarely_looked_for():
+        with rarely_looked_for(SELDOM):
             return number, self.work(task)
 
 

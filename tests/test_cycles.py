@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rackmodel.cycles import RARELY, rarely_looked_for
+from rackmodel.cycles import RARELY, SELDOM, rarely_looked_for
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +25,15 @@ def test_searches_within_searches_leave_the_collector_as_it_was() -> None:
         with rarely_looked_for():
             assert gc.get_threshold() == (RARELY, *before[1:])
         assert gc.get_threshold() == (RARELY, *before[1:])
+    assert gc.get_threshold() == before
+
+
+def test_rows_that_search_look_as_seldom_as_rows_do() -> None:
+    before = gc.get_threshold()
+    with rarely_looked_for(SELDOM):
+        with rarely_looked_for():
+            assert gc.get_threshold()[0] == SELDOM
+        assert gc.get_threshold()[0] == SELDOM
     assert gc.get_threshold() == before
 
 

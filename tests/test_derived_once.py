@@ -13,7 +13,7 @@ import rackmodel.cost.step.tasks.layers as layers
 from rackmodel import api
 from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.tasks import Flow, LocalOp, Task, Volume, content
-from rackmodel.cost.program.unnamed import numbered_content, numbers_of
+from rackmodel.cost.program.unnamed import names_beside, numbered_content, numbers_of
 from rackmodel.cost.step.tasks.pricer import Pricer
 from tests import samples
 
@@ -46,6 +46,15 @@ def test_what_an_operation_remembers_of_itself_is_no_part_of_what_it_says() -> N
     assert content(asked) is said  # (asked for again, it is not made again)
     assert (said, numbered) == (content(made), numbered_content(made, numbers_of(made)))
     assert vars(pickle.loads(pickle.dumps(asked))).keys() == vars(replace(made)).keys()
+
+
+def test_alike_operations_are_told_apart_by_what_the_ledger_calls_their_tensors() -> None:
+    volume, space = Volume(np.array([2.0, 3.0])), (("m", 8, ()),)
+    first = LocalOp((Flow("X", volume), Flow("Y", volume, gradient=True)), (Flow("X", volume, gradient=True),), space, False, 1.0, 1.0, 16)
+    other = LocalOp((Flow("A", volume), Flow("X", volume, gradient=True)), (Flow("A", volume, gradient=True),), space, False, 1.0, 1.0, 16)
+    assert numbered_content(first, numbers_of(first)) == numbered_content(other, numbers_of(other))
+    assert names_beside(first, other) == {"X": "A", "dY": "dX", "dX": "dA"}
+    assert names_beside(first, first) == {}
 
 
 def test_points_of_an_operation_are_those_of_each_mesh() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from rackmodel.errors import InputError
 from rackmodel.model.opkinds import KINDS
@@ -72,8 +72,9 @@ _TERM = re.compile(rf"^\s*(?:([0-9]+)\s*\*\s*)?({_NAME})\s*$", re.A)
 LARGEST_STRIDE = 2**31
 
 
+@lru_cache(maxsize=4096)
 def parse_statement(text: str) -> Statement:
-    """Parse one operation. Raises InputError with the bare fact."""
+    """Parse one operation. Raises InputError with the bare fact. Remembered: models of a file in many sizes are built of the same text."""
     left, equals, right = text.partition("=")
     if not equals:
         raise InputError(f"'{short(text)}' is not an operation: want 'Y[m,n] = X[m,k] * W[k,n]' or 'P[s,t] = softmax(A[s,t]) over t'")

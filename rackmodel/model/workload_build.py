@@ -16,6 +16,9 @@ from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, first_stream, one_section, streams, streams_like_result
 from rackmodel.model.workload_spec import Precision, SectionSpec, TensorSpec, WorkloadSpec
 
+UNSAID = TensorSpec()
+"""Of a tensor of which a file says nothing."""
+
 
 def build_workload(spec: WorkloadSpec) -> Workload:
     """Check and connect a workload. Raises InputError with the dotted path of what is wrong.
@@ -393,7 +396,7 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
     tensors = {}
     for name, uses in accesses.items():
         try:
-            kind = spec.tensors.get(name, TensorSpec()).kind or _kind(name, name in written, name in read)
+            kind = spec.tensors.get(name, UNSAID).kind or _kind(name, name in written, name in read)
             tensors[name] = _tensor(spec, name, kind, uses, sizes)
             if (kind in ("weight", "input") or (kind == "kv_cache" and name not in appended)) == (name in written):
                 article = "an" if kind[0] in "aeiou" else "a"
@@ -410,7 +413,7 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
 
 def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Access]], sizes: dict[str, int]) -> Tensor:
     """One tensor, whose uses (operation and access, its writer first) must agree. Raises InputError."""
-    said, first = spec.tensors.get(name, TensorSpec()), uses[0][1]
+    said, first = spec.tensors.get(name, UNSAID), uses[0][1]
     ranks = tuple("+".join(index for _, index in affine) for affine in first.indices)
     extents = tuple(extent(affine, sizes) for affine in first.indices)
     for op_name, access in uses[1:]:

@@ -37,6 +37,17 @@ def names_of(numbers: Mapping[str, str]) -> dict[str, str]:
     return {flow_name(own, *kind): flow_name(tensor, *kind) for tensor, own in numbers.items() for kind in kinds}
 
 
+def names_beside(first: LocalOp, other: LocalOp) -> dict[str, str]:
+    """What the ledger calls the tensors of an operation, by what it calls those of another that is alike."""
+    if first is other:
+        return {}
+    return dict(zip(_ledger_names(first), _ledger_names(other), strict=True))
+
+
+def _ledger_names(local_op: LocalOp) -> list[str]:
+    return [*(flow.name for flow in (*local_op.reads, *local_op.writes)), *(operand.name for operand in local_op.operands)]
+
+
 def numbered(local_op: LocalOp, numbers: Mapping[str, str]) -> LocalOp:
     """The operation with numbers for tensors."""
 

@@ -9,7 +9,7 @@ Arrays are [state, state, n] over n mappings of one structure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -63,15 +63,15 @@ class StepJobs:
 @dataclass(frozen=True, kw_only=True)
 class Timeline:
     """A step as it ran. state: [stages, state, n] at its end · starts: each stage's first layer pass · matrices: what passes run (None:
-    nothing to do), and which: [passes] each one's, of a pipeline in the order of its waves · entry: (pass, mapping) → [state] before it,
-    where that is kept · ended: more of a pipeline; None of one stage alone, which is one such pass.
+    nothing to do), and which: [passes] each one's, of a pipeline in the order of its waves · before: of one stage alone, which is one such
+    pass, [state, n] before it · ended: the same of the passes of a pipeline, where that is kept, and more.
     """
 
     state: Array
     starts: list[Step | None]
     matrices: list[Matrix | None]
     which: Ints
-    entry: Callable[[int, int], list[float]]
+    before: Array | None = None
     ended: Ended | None = None
 
 
@@ -248,9 +248,7 @@ class Clock:
         matrix, entry = chain(parts), self._start(0, following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])
         first = np.zeros(1, dtype=np.int64)
-        return Timeline(
-            state=state, starts=[following], matrices=[matrix], which=first, entry=lambda _, column: entry[0, :, column].tolist()
-        )
+        return Timeline(state=state, starts=[following], matrices=[matrix], which=first, before=entry[0])
 
     def _rounds(self) -> list[tuple[Steps, int]]:
         """The layers of all passes of a single stage in their order, as rounds that run so many times."""
@@ -325,7 +323,6 @@ class Clock:
             starts=planned.starts,
             matrices=[matrix for matrix, _ in planned.matrices],
             which=planned.matrix[planned.plan.which],
-            entry=ended.entry,
             ended=ended,
         )
 

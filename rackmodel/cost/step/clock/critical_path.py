@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from operator import add
 
 import numpy as np
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.clock.clock import Clock, StepJobs, Timeline, pieces, run_size
-from rackmodel.cost.step.clock.max_plus import NEVER, Matrix
+from rackmodel.cost.step.clock.max_plus import NEVER, Matrix, identity
 from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, RELEASE, WHOLE, Waves, waves
 from rackmodel.cost.step.clock.stage_state import Step
 from rackmodel.cost.step.clock.timelines import timelines
@@ -123,7 +122,6 @@ class _Walk:
         self.other: Counter[str] = Counter()
         self.known: dict[tuple[Matrix, int, int], Path] = {}
         self.crossed: Counter[tuple[Matrix, int, int]] = Counter()  # matrices that the path goes through, and between which places
-        self.arriving: dict[tuple[Matrix, int], list[float]] = {}
 
     def path(self, ends: Array, idle: Array) -> tuple[float, Path, Counter[str]]:
         """See `critical_path`. ends, idle: [stages, n] when their optimizers, and before them their lanes, are done."""
@@ -136,7 +134,10 @@ class _Walk:
             device = 0 if done[0] >= done[-1] else last
         place = int(np.argmax(self.ran.state[device, : self.clock.stage.lanes, self.column]))
         if self.clock.alone:
-            self._begin(device, self._through(0, place, self.ran.entry(0, self.column)))
+            assert self.ran.before is not None
+            source = self._sources(self.ran.before[:, self.column, None]).item(0, place)
+            self._cross(0, source, place)
+            self._begin(device, source)
         else:
             self._pipeline(device, place)
         for (matrix, source, target), times in self.crossed.items():
@@ -146,24 +147,42 @@ class _Walk:
     def _pipeline(self, device: int, place: int) -> None:
         total = waves(self.jobs.schedule, self.jobs.stages, self.jobs.micro_batches, self.jobs.chunks)
         number, none = int(total.last[device]), total.kind.size
-        hands = not self.jobs.sends_overlap and self.jobs.stages > 1
-        ended = self.ran.ended
-        assert ended is not None
+        assert self.ran.ended is not None
+        entry, arrived = self.ran.ended.of(self.column)
+        runs = np.isin(total.kind, (FORWARD, RELEASE)) | self.jobs.backward
+        hands = runs & np.isin(total.kind, (FORWARD, BACKWARD, WHOLE)) & (not self.jobs.sends_overlap and self.jobs.stages > 1)
+        fed, sources = runs & (total.feeds < none) & (entry[0] == arrived[total.feeds]), self._sources(entry)
+        crossed = list[tuple[int, int, int]]()
         while True:  # (a path goes through few of the passes)
-            kind, before = total.kind.item(number), total.before.item(number)
-            feed, entry = none, list[float]()
-            if self.jobs.backward or kind in (FORWARD, RELEASE):
-                if place == 0 and hands and kind in (FORWARD, BACKWARD, WHOLE):
-                    self._count(total, number)
-                feed, entry = total.feeds.item(number), self.ran.entry(number, self.column)
-                place = self._through(number, place, entry)
-            if place == 0 and feed < none and entry[0] == ended.arrival(feed, self.column):
-                number = self._sent(total, feed)
+            if place == 0 and hands.item(number):
+                self._count(total, number)
+            if runs.item(number):
+                source = sources.item(number, place)
+                crossed.append((self.ran.which.item(number), source, place))
+                place = source
+            before = total.before.item(number)
+            if place == 0 and fed.item(number):
+                number = self._sent(total, total.feeds.item(number))
             elif before < none:
                 number = before
             else:
-                self._begin(int(total.device[number]), place)
-                return
+                break
+        for (which, source, target), times in Counter(crossed).items():
+            self._cross(which, source, target, times)
+        self._begin(int(total.device[number]), place)
+
+    def _sources(self, entry: Array) -> Ints:
+        """[passes, state] the place of the state before a pass from which each place after it came. entry: [state, passes]."""
+        none = identity(len(entry), 1)[..., 0]
+        values = np.stack([none if matrix is None else matrix.value[..., self.column] for matrix in self.ran.matrices])
+        ways = (values[self.ran.which, :, place].T for place in range(len(entry)))
+        return np.stack([(entry + way).argmax(axis=0) for way in ways], axis=1)
+
+    def _cross(self, which: int, source: int, target: int, times: int = 1) -> None:
+        """The path goes through a matrix, where there is something to do."""
+        matrix = self.ran.matrices[which]
+        if matrix is not None:
+            self.crossed[(matrix, source, target)] += times
 
     def _sent(self, total: Waves, number: int) -> int:
         """The pass at whose end the path takes to the links; sends that are not hand-overs are counted."""
@@ -182,19 +201,6 @@ class _Walk:
         self.other[f"{SEND} {way}"] += 1
         if self.jobs.hops_s is not None:
             self.other[f"{SEND} {way} {total.lane.item(number)} {total.device.item(number)}"] += 1
-
-    def _through(self, number: int, place: int, entry: list[float]) -> int:
-        """The place of the state before a pass (entry) from which the path came to one of the state after it."""
-        matrix = self.ran.matrices[self.ran.which.item(number)]
-        if matrix is None:
-            return place
-        ways = self.arriving.get((matrix, place))
-        if ways is None:
-            ways = self.arriving[(matrix, place)] = matrix.value[:, place, self.column].tolist()
-        ends = list(map(add, entry, ways))
-        source = ends.index(max(ends))
-        self.crossed[(matrix, source, place)] += 1
-        return source
 
     def _begin(self, device: int, place: int) -> None:
         """What is issued at 0."""

@@ -6,7 +6,6 @@ A state of fewer places is one whose other places are never reached.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -58,34 +57,17 @@ class Ended:
         """[passes + 1, n] when what they made arrived."""
         return np.asarray(self._run.arrivals[self._place].reshape(-1, self._n))
 
-    def arrival(self, number: int, column: int) -> float:
-        """When what a pass made arrived, of one mapping."""
-        found: float = self._run.arrivals.item(self._cell(number, column))
-        return found
-
-    def entry(self, number: int, column: int) -> list[float]:
-        """[state] before a pass that has run, of a mapping that is kept."""
-        cell, column = self._cell(number, column)
-        bounds = self._run.bounds
-        wave = bisect_right(bounds, cell) - 1
-        found: list[float] = self._run.entries[wave][: self._size, cell - bounds[wave], column].tolist()
-        return found
-
-    def _cell(self, number: int, column: int) -> tuple[int, int]:
-        """(the cell of a pass of one mapping, its column there)."""
-        if self._copies == 1:
-            return self._place.item(number), column
+    def of(self, column: int) -> tuple[Array, Array]:
+        """([state, passes] before each, 0 of those that have nothing to run; [passes + 1] when what they made arrived) of one mapping that
+        is kept."""
         copy, column = divmod(column, self._run.wide)
-        return self._place.item(number * self._copies + copy), column
+        cells = self._place.reshape(-1, self._copies)[:, copy]
+        return self._run.entries[: self._size, cells[:-1], column], self._run.arrivals[cells, column]
 
     @property
     def entries(self) -> Array:
         """[passes, state, kept] states before them, where mappings are beside each other."""
-        place, every = self._place[:-1], np.concatenate(self._run.entries, axis=1)
-        found = np.zeros((len(place), self._size, every.shape[-1]))
-        ran = place < every.shape[1]
-        found[ran] = every[: self._size, place[ran]].swapaxes(0, 1)
-        return found
+        return np.moveaxis(self._run.entries[: self._size, self._place[:-1]], 0, 1)
 
     @cached_property
     def behind(self) -> Ints:
@@ -172,7 +154,7 @@ class _WaveRun:
         self.alike = _joined([matrices.at(x, self.waiting[x].matrix[plan.which[plan.passes]]) for x, plan in every])[order]
         self.bounds = np.append(0, np.cumsum(np.bincount(wave, minlength=self.waves))).tolist()
         self.arrivals = np.zeros((count + 1, wide))  # (nothing arrives at 0)
-        self.entries: list[Array] = []  # of each wave [state, passes, kept], where they are kept
+        self.entries = np.zeros((len(self.state), count + 1, self.keep))  # before each pass; none before what nothing makes
         self._links(plans, order)
         self.made = np.empty((count if self.keep and self.linked else 0, self.keep))  # when what passes send is there
         turns: dict[bytes, int] = {}
@@ -211,7 +193,7 @@ class _WaveRun:
         before = self.state if whole else self.state.take(device, axis=1)
         np.maximum(before[0], self.arrivals.take(self.feeds[here], axis=0), out=before[0])
         if self.keep:
-            self.entries.append(before if self.keep == before.shape[-1] else before[..., : self.keep].copy())
+            self.entries[:, here] = before[..., : self.keep]
         now = np.maximum.reduce(before[:, None] + self._values(wave, here), axis=0)
         if whole:
             self.state = now

@@ -7,7 +7,7 @@ in one decision share the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -19,7 +19,7 @@ from rackmodel.cost.network.algorithms import doing
 from rackmodel.cost.program.buckets import call_part
 from rackmodel.cost.program.fusion import NORMS
 from rackmodel.cost.program.tasks import LocalOp, Task, content
-from rackmodel.cost.program.unnamed import names_of, numbered, numbered_content, numbers_of, unnamed
+from rackmodel.cost.program.unnamed import names_beside, numbered_content, numbers_of, unnamed
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.tasks.homes import add_rows, adds_by_tier, home_traffic, update_rows
@@ -135,17 +135,16 @@ class Pricer(LinkPricer):
             rows, duration = inside(self.architecture, local_op, self.degrees)
             return rows, {}, duration
         if self.told or local_op.sized:  # such an operation is no key itself
-            numbers = numbers_of(local_op)
-            key = "inside", numbered_content(local_op, numbers)
-            rows, duration = self._once(key, lambda: numbered(local_op, numbers))
-            return rows, names_of(numbers), duration
+            first, rows, duration = self._once(numbered_content(local_op, numbers_of(local_op)), local_op)
+            return rows, names_beside(first, local_op), duration
         alike, names = unnamed(local_op)
-        rows, duration = self._once(("inside", alike), lambda: alike)
+        _, rows, duration = self._once(alike, alike)
         return rows, names, duration
 
-    def _once(self, key: object, local_op: Callable[[], LocalOp]) -> tuple[list[Row], Array]:
-        """Rows of an operation in one accelerator, and its duration [n]. Remembered."""
-        return once(self.known, key, lambda: self.setting.inside(self.architecture, local_op(), self.degrees))
+    def _once(self, alike: object, local_op: LocalOp) -> tuple[LocalOp, list[Row], Array]:
+        """(the first operation of those alike that was asked for, its rows in one accelerator, its duration [n]). Remembered."""
+        inside = self.setting.inside
+        return once(self.known, ("inside", alike), lambda: (local_op, *inside(self.architecture, local_op, self.degrees)))
 
     def quantises(self, local_op: LocalOp) -> bool:
         """Whether a kernel of its own quantises the operand of a product, which is priced with it."""
