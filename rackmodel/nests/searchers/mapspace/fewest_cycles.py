@@ -32,9 +32,10 @@ def least_seconds(problem: NestProblem, machine: NestMachine, inside: frozenset[
     """Least seconds of any mapping: of the compute, and of the ports of the outermost memory, where every word of an input is read once at
     least, and of the output written. inside: tensors that rest on chip. Of one indexed by a sum words may be skipped: it counts as none."""
     found = fewest_cycles(problem, machine) * problem.density / machine.compute.macs_per_s
-    whole = {t: t.tile_words(problem.sizes) * machine.levels[0].bits(t) for t in problem.tensors if not t.affine_ranks and t.name not in inside}
+    met = [t for t in problem.tensors if not t.affine_ranks and t.name not in inside]
     for port in components(machine):
         if port.level == 0:
-            bits = sum(n for t, n in whole.items() if (port.writes if t.is_output else port.reads))
+            moved = [t for t in met if (port.writes if t.is_output else port.reads)]
+            bits = sum(t.tile_words(problem.sizes) * machine.levels[0].bits(t) for t in moved)
             found = max(found, bits / port.bandwidth)
     return found
