@@ -223,8 +223,8 @@ def test_idle_parts_count_in_a_program():
 
 
 def test_a_program_that_gets_stuck_begins_at_another_place():
-    """Keys on a wafer of 850 x 1000 cores: X and Y come in once at 150 GB/s, 277 MB, or 1.84 ms of 18.8 kW. From the first place the bound of
-    the open program ended at -44 J."""
+    """Keys on a wafer of 850 x 1000 cores: what comes in once at 150 GB/s, 277 MB, takes 1.84 ms of 18.8 kW. From the first place the bound
+    of the open program ended at -44 J."""
     levels = (
         NestLevel("edge", None, 55e-12, 55e-12, 1.2e12, 1.2e12, fan=NestFan(850, 1000, hop_j_per_bit=0.06e-12, link_bits_per_s=35.2e9)),
         NestLevel("core", 48e3 * 8, 0.117e-12, 0.117e-12, 125.5e9, 62.7e9),

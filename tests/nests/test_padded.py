@@ -79,8 +79,8 @@ def test_no_mapping_has_fewer_cycles(seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_mapping_takes_fewer_seconds_than_its_tensors_once_through_the_outermost_port(seed):
-    """12 x 5 x 7 in words of 16 bits at 8 Gbit/s: inputs 60 + 35 words, and the output's 84, are 179 * 2 ns; on ports of their own 190 ns and
-    84 * 16 bits at 4 Gbit/s, 336 ns; with the first input on chip 35 words in."""
+    """12 x 5 x 7 in words of 16 bits at 8 Gbit/s: inputs of 60 + 35 words and an output of 84 are 179 * 2 ns; on ports of their own 190 ns
+    and 84 * 16 bits at 4 Gbit/s, 336 ns; with the first input and the output on chip 35 words."""
     rng, m = random.Random(seed), edge3()
     outer = replace(m.levels[0], bandwidth_bits_per_s=8e9)
     shared = replace(m, levels=(outer, *m.levels[1:]))
