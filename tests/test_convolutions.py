@@ -55,6 +55,16 @@ def test_borders_are_exchanged_for_the_weights_gradient_too(tmp_path: Path) -> N
     assert frozen.where(action="halo", phase="backward").total("amount") == 100
 
 
+def test_borders_of_what_is_made_again_are_exchanged_once_for_both() -> None:
+    """U-Net split along x: as many bytes forward, for the weights' gradients and for the inputs'; what is made again has its borders."""
+    sets = ["accelerators=2", "split={dp: [x0, x1, x2, x3, x4]}", "gpu.memory.enforce=false"]
+    for policy, again, backward in (("none", 0, 2), ("full", 1, 1)):
+        halos = api.search("dgx_a100", "unet3d", "data", sets=[*sets, f"recompute={policy}"]).result.ledger.where(action="halo")
+        once = halos.where(phase="forward").total("amount")
+        assert halos.where(phase="recompute").total("amount") == pytest.approx(again * once)
+        assert halos.where(phase="backward").total("amount") == pytest.approx(backward * once)
+
+
 def test_unet_keeps_the_inputs_of_its_convolutions() -> None:
     """By hand, channels of whole planes: V, E0p, D0, C0, D0p, T0 with borders of 1; each level below has an eighth of the places."""
     result = api.search("dgx_a100", "unet3d", "data", sets=["accelerators=2", "split={dp: [n]}", "gpu.memory.enforce=false"]).result

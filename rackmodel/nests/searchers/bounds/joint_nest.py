@@ -22,7 +22,7 @@ class JointNest(ContinuousNest):
     def __init__(self, space: Space, weights: Weights) -> None:
         super().__init__(space, energy_prices(space.machine))
         self.weights = weights
-        self.fastest = least_seconds(space.original, space.machine)
+        self.fastest = least_seconds(space.problem, space.machine)
         self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
         lacked = self.lacks[space.output]
         self.parted = frozenset(lacked if len(lacked) > 1 else ())
