@@ -10,6 +10,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.cli.search import write_top
+from rackmodel.studies import ranked_cells
 from rackmodel.studies.ranking import RangedNumber, ranking
 from rackmodel.studies.varied import Amount
 from tests.commands import invoke
@@ -91,6 +92,16 @@ def test_compare_says_in_what_share_of_samples_a_machine_is_the_faster(machines:
     assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("a: chip.compute.rate", "<=", "80 TFLOP/s")]
     assert compared(machines, "ab", "--samples", "10")["ranking"] == found
     assert compared(machines, "ab", "--samples", "10", "--set", "chip.compute.rate*=0.5")["ranking"]["pairs"][0]["share"] == 0.8
+
+
+def test_samples_that_processes_search_say_what_one_says(machines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ",".join(str(machines / f"{name}.yaml") for name in "abc")
+    cells = api.cells(names, str(machines / "w.yaml"), [str(machines / "m.yaml")])
+    monkeypatch.setattr(ranked_cells, "WORTH", 0.0)
+    alone, numbers = ranked_cells.ranked(cells, None, None, 20, seed=3)
+    assert ranked_cells.ranked(cells, None, None, 20, seed=3, count=2) == (alone, numbers)
+    assert [pair.won + pair.even + pair.lost for pair in alone] == [20, 20]
+    assert not ranked_cells._SIDES
 
 
 def test_a_number_that_both_sides_read_is_one_number(machines: Path) -> None:

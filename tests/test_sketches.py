@@ -12,6 +12,7 @@ import pytest
 
 from rackmodel import api
 from rackmodel.inputs import read_inputs
+from rackmodel.report.roofline import roofline_points
 from rackmodel.report.saved import Saved, read_saved
 from rackmodel.report.sketch_data import axes_of, graph_of, tree_of
 from rackmodel.report.sketches import sketches_of
@@ -71,6 +72,17 @@ def test_the_machine_has_the_axes_of_the_mapping_and_the_use_of_its_links() -> N
     for name, level in levels.items():
         for use in level["uses"]:
             assert use["share"] == pytest.approx(busy[use["what"], name] / result.latency_s)
+
+
+def test_ports_of_reads_and_writes_that_work_at_once_are_not_added() -> None:
+    """4096^3 in 16 bit: 100.7 MB come and go through an L2 of 100 GB/s each way, 1.007 ms; both in turn would be 200 % of the step."""
+    sets = ["m=4096", "k=4096", "n=4096", "l2.memory.bandwidth=100 GB/s", "l2.memory.write_bandwidth=100 GB/s"]
+    result = api.search("h100", "gemm", "data", sets=sets).result
+    assert result.latency_s == pytest.approx(3 * 4096**2 * 2 / 100e9)
+    levels = {level["name"]: level for level in tree_of(result.machine, result.mapping, result.ledger, result.latency_s)}
+    assert [use["share"] for use in levels["l2"]["uses"]] == pytest.approx([1.0])
+    (point,) = roofline_points(result)
+    assert point.seconds == pytest.approx(result.latency_s)
 
 
 def test_the_graph_has_every_operation_and_what_it_waits_for() -> None:

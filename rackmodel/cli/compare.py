@@ -112,10 +112,11 @@ def _ranked(
     """The ranking over the ranges of the files; nothing where no samples are asked for."""
     if samples is None:
         return (), ()
+    from rackmodel.processes import cores
     from rackmodel.studies.ranked_cells import ranked
 
     with watching(seconds, f"{samples} samples") as watch:
-        return ranked(cells, goal, profile, samples, seed, watch)
+        return ranked(cells, goal, profile, samples, seed, watch, cores())
 
 
 def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:

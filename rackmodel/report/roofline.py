@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rackmodel.cost.ledger import Ledger
 from rackmodel.model.result import Result
+from rackmodel.report.sketch_data import busiest_seconds
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def roofline_points(result: Result) -> list[RooflinePoint]:
     flop = ledger.where(component="compute", action="mac", unit="flop").group(by, "amount")
     moved = ledger.where(component="memory", level=here, unit="byte").group(by, "amount")
     inside = ledger.where(component=("compute", "memory"))
-    exposed, times = inside.group(by, "exposed_seconds"), inside.group((*by, "component", "level"), "seconds")
+    exposed, times = inside.group(by, "exposed_seconds"), busiest_seconds(result.machine, inside, by)
     members = result.accelerators / max(1, len(result.mapping.stages))
     found = []
     for key, work in flop.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from rackmodel.cost.ledger import Ledger
@@ -14,11 +16,21 @@ MOST_OPS = 60
 UNITS = {"memory": "B", "network": "B", "compute": "FLOP"}
 
 
+def busiest_seconds(machine: Architecture, ledger: Ledger, by: Sequence[str] = ()) -> dict[tuple[str, ...], float]:
+    """(columns `by`, component, level) → seconds of its rows as if nothing else ran; of a memory whose reads and writes have a port each,
+    which work at once, of the longer."""
+    split = {level.name for level in machine.tree.walk() if level.memory is not None and level.memory.ports == "split"}
+    ports: dict[tuple[str, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for (*rest, component, level, action), seconds in ledger.group((*by, "component", "level", "action"), "seconds").items():
+        ports[*rest, component, level][action if component == "memory" and level in split else ""] += seconds
+    return {key: max(each.values()) for key, each in ports.items()}
+
+
 def tree_of(machine: Architecture, mapping: MappingSpec, ledger: Ledger, seconds: float) -> list[dict[str, Any]]:
     """A row a level, top down: {name, depth, count, axes, uses: [{what, share of the step in use as if alone, amount, words}]}; of a graph
     that is cut into stages the share is the mean of the stages."""
     seconds = seconds * max(1, len(mapping.stages))
-    busy, amounts = ledger.group(("component", "level"), "seconds"), ledger.group(("component", "level"), "amount")
+    busy, amounts = busiest_seconds(machine, ledger), ledger.group(("component", "level"), "amount")
     axes = axes_of(machine, mapping)
     found = []
 

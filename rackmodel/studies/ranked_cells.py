@@ -1,9 +1,14 @@
-"""A comparison's cells over the ranges that their files state: the best mapping of each searched again under other numbers."""
+"""A comparison's cells over the ranges that their files state: the best mapping of each searched again under other numbers.
+
+Samples are dealt to processes; which of them searches what changes no figure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count as count_from
 
 from rackmodel import api
 from rackmodel.carbon.job import Usage
@@ -18,23 +23,27 @@ from rackmodel.inputs.read import build_architecture
 from rackmodel.model.mapping import BLENDS, SAME_ORDER
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.once import once
+from rackmodel.processes import Crew
 from rackmodel.results import own_figure
-from rackmodel.studies.ranking import Place, RangedNumber, RankedPair, ranged_number, ranking
-from rackmodel.studies.varied import Amount
+from rackmodel.studies.ranking import Place, RangedNumber, RankedPair, Values, ranged_number, ranking
 from rackmodel.watch import UNWATCHED, Watch
 
 OF_THE_BILL = (*BLENDS, *SAME_ORDER, "money")
 """Objectives that read what a machine is made of."""
 OF_THE_SITE = ("carbon", *BLENDS, "money")
+SHARES = 8  # of each process, so that none waits long for the last
+WORTH = 2.0  # seconds of samples that processes are begun for
 
 
 def ranked(
-    cells: Sequence[Cell], minimize: str | None, profile: str | None, samples: int, seed: int = 1, watch: Watch = UNWATCHED
+    cells: Sequence[Cell], minimize: str | None, profile: str | None, samples: int, seed: int = 1, watch: Watch = UNWATCHED, count: int = 1
 ) -> tuple[list[RankedPair], list[RangedNumber]]:
-    """The best cell against each other, and the numbers that were varied. Raises InputError where no file states a range."""
+    """The best cell against each other, and the numbers that were varied. count: of processes. Raises InputError where no file states a
+    range."""
     if len(cells) < 2:
         raise InputError("one side alone is ranked by nothing: want two mappers, or two machines", path="--samples")
-    sides = [_CellSide(cell, minimize, profile) for cell in cells]
+    bench = _Bench(tuple(cells), minimize, profile, watch.seconds)
+    sides = bench.sides
     machines = {cell.inputs.architecture.name: cell.inputs.architecture for cell in cells}
     for name, machine in machines.items():
         if sides[0].goal in SAME_ORDER and len(machines) > 1 and own_figure(sides[0].goal, machine, Usage(), "act") is None:
@@ -45,11 +54,48 @@ def ranked(
         fact = "no number of these machines and profiles states a range: say one, such as {low: 2 TB/s, mid: 3 TB/s, high: 4 TB/s}"
         raise InputError(fact, path="--samples")
 
-    def judge(values: Mapping[Place, Amount]) -> list[float]:
+    def judge(values: Values) -> list[float]:
         return [side.objective(values, watch) for side in sides]
 
+    def jury(many: Sequence[Values]) -> list[list[float]]:
+        crew = Crew(count, lambda done, of: watch.say(f"{done:,} of {of:,} samples"))
+        step = max(1, len(many) // (count * SHARES))
+        shares = [list(many[i : i + step]) for i in range(0, len(many), step)]
+        return [figures for share in crew.all(bench, shares, "samples") for figures in share]
+
+    began = time.perf_counter()
+    judge({})
+    worth = count > 1 and (time.perf_counter() - began) * samples > WORTH
     names = [cell.mapper if cell.alone else f"{cell.mapper} on {cell.inputs.architecture.name}" for cell in cells]
-    return ranking(names, numbers, judge, samples, seed), numbers
+    try:
+        return ranking(names, numbers, judge, samples, seed, jury if worth else None), numbers
+    finally:
+        _SIDES.pop(bench.number, None)
+
+
+_SIDES = dict[int, list["_CellSide"]]()
+"""Of a bench, by its number: a process that was forked has what its parent knows of them, any other makes its own."""
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """The sides of a ranking, in any process. seconds: that a search may take."""
+
+    cells: tuple[Cell, ...]
+    minimize: str | None
+    profile: str | None
+    seconds: float | None
+    number: int = field(default_factory=count_from(1).__next__)
+
+    @property
+    def sides(self) -> list[_CellSide]:
+        if self.number not in _SIDES:
+            _SIDES[self.number] = [_CellSide(cell, self.minimize, self.profile) for cell in self.cells]
+        return _SIDES[self.number]
+
+    def __call__(self, many: list[Values]) -> list[list[float]]:
+        watch = Watch(self.seconds)
+        return [[side.objective(values, watch) for side in self.sides] for values in many]
 
 
 def _numbers(sides: Sequence[_CellSide]) -> list[RangedNumber]:
@@ -92,7 +138,7 @@ class _CellSide:
             self.paths.setdefault(place, []).append(fact.path)
             self.numbers.append(number)
 
-    def objective(self, values: Mapping[Place, Amount], watch: Watch) -> float:
+    def objective(self, values: Values, watch: Watch) -> float:
         """Its best under some values; inf where nothing fits. What none of its own numbers changes is not searched again."""
         own = tuple((path, str(value)) for place, value in values.items() for path in self.paths.get(place, ()))
         return once(self._known, own, lambda: self._searched([f"{path}={value}" for path, value in own], watch))

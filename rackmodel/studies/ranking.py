@@ -25,8 +25,12 @@ SAME = 1e-9
 WIDE = 10.0
 Place = tuple[str, int, int]
 """File, line and column at which a number is written."""
-Judge = Callable[[Mapping[Place, Amount]], Sequence[float]]
-"""Values of some numbers, the others as the files have them → what each side is ranked by, of which less is better; inf: nothing fits."""
+Values = Mapping[Place, Amount]
+"""Of some numbers, the others as the files have them."""
+Judge = Callable[[Values], Sequence[float]]
+"""Values → what each side is ranked by, of which less is better; inf: nothing fits."""
+Jury = Callable[[Sequence[Values]], Sequence[Sequence[float]]]
+"""The same of many at once, in their order."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,15 @@ def ranged_number(fact: Fact, place: Place) -> RangedNumber | None:
     return RangedNumber(place, fact.path, low, Amount(mid.number, low.unit), high, fact.status)
 
 
-def ranking(names: Sequence[str], numbers: Sequence[RangedNumber], judge: Judge, samples: int, seed: int) -> list[RankedPair]:
-    """The best side against each other. names: of the sides, in the order of the judge's figures."""
+def ranking(
+    names: Sequence[str], numbers: Sequence[RangedNumber], judge: Judge, samples: int, seed: int, jury: Jury | None = None
+) -> list[RankedPair]:
+    """The best side against each other. names: of the sides, in the order of the judge's figures · jury: what the judge says of many."""
     here = judge({})
     order = sorted(range(len(names)), key=lambda side: (here[side], side))
     numbers = moving(numbers, judge)
-    drawn = [judge(values) for values in _samples(numbers, samples, seed)]
+    every = jury or (lambda many: [judge(values) for values in many])
+    drawn = every(_samples(numbers, samples, seed))
     ends = {number.place: [(end, judge({number.place: end})) for end in (number.low, number.high)] for number in numbers}
     first, *others = order
     return [_pair(names, (first, other), drawn, _flips(numbers, ends, (first, other), judge)) for other in others]
@@ -124,7 +131,7 @@ def moving(numbers: Sequence[RangedNumber], judge: Judge) -> list[RangedNumber]:
     return [one for one in numbers if one.place in places]
 
 
-def _samples(numbers: Sequence[RangedNumber], samples: int, seed: int) -> list[dict[Place, Amount]]:
+def _samples(numbers: Sequence[RangedNumber], samples: int, seed: int) -> list[Values]:
     if not numbers:
         return [{}] * samples
     shares = latin_hypercube({str(n): RangeSpec(uniform=(0, 1)) for n in range(len(numbers))}, samples, seed)

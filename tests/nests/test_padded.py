@@ -14,7 +14,7 @@ from rackmodel.nests.objective import parse_objective
 from rackmodel.nests.problem import NestFan
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
-from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles, least_seconds
 from rackmodel.nests.searchers.mapspace.stored_tensors import keep_masks
 from rackmodel.nests.searchers.ragged.padded import cut_off, padded_best, padded_sizes
 from tests.nests.machines import edge3, gemm
@@ -75,3 +75,24 @@ def test_no_mapping_has_fewer_cycles(seed):
         with suppress(InfeasibleError):
             cost = evaluate(p, m, mapping(rng, p, m, perfect=False))
             assert cost.times_s[m.compute.name] >= least * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mapping_takes_fewer_seconds_than_its_tensors_once_through_the_outermost_port(seed):
+    """12 x 5 x 7 in words of 16 bits at 8 Gbit/s: inputs of 60 + 35 words and an output of 84 are 179 * 2 ns; on ports of their own 190 ns
+    and 84 * 16 bits at 4 Gbit/s, 336 ns; with the first input and the output on chip 35 words."""
+    rng, m = random.Random(seed), edge3()
+    outer = replace(m.levels[0], bandwidth_bits_per_s=8e9)
+    shared = replace(m, levels=(outer, *m.levels[1:]))
+    apart = replace(m, levels=(replace(outer, write_bandwidth_bits_per_s=4e9), *m.levels[1:]))
+    small = gemm(12, 5, 7)
+    assert least_seconds(small, shared) == pytest.approx(179 * 2e-9, rel=1e-12)
+    assert least_seconds(small, apart) == pytest.approx(336e-9, rel=1e-12)
+    assert least_seconds(small, apart, frozenset("C")) == pytest.approx(190e-9, rel=1e-12)
+    assert least_seconds(small, shared, frozenset("AC")) == pytest.approx(70e-9, rel=1e-12)
+    for machine in (shared, apart):
+        p = gemm(*(rng.randint(3, 40) for _ in range(3)))
+        least = least_seconds(p, machine)
+        for _ in range(100):
+            with suppress(InfeasibleError):
+                assert evaluate(p, machine, mapping(rng, p, machine, perfect=False)).latency_s >= least * (1 - 1e-12)

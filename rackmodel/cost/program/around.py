@@ -19,7 +19,8 @@ from rackmodel.once import once
 class Around:
     """needs: layout of each operand · leaves: of the result · gradient: in which the result's gradient is needed · reads: tensors that the
     backward pass reads, and their layouts; none where there is no such pass · wanting: numbers of the operands that have a gradient ·
-    halos: of each operand, what neighbours send of it · statistics: axes that split what it normalises over."""
+    halos: of each operand, what neighbours send of it · bordered: numbers of the operands that the backward pass reads with what neighbours
+    send of them · statistics: axes that split what it normalises over."""
 
     needs: tuple[Layout, ...]
     leaves: Layout
@@ -27,6 +28,7 @@ class Around:
     reads: tuple[tuple[str, Layout], ...]
     wanting: tuple[int, ...]
     halos: tuple[tuple[Halo, ...], ...]
+    bordered: tuple[int, ...]
     statistics: tuple[int, ...]
 
 
@@ -37,13 +39,16 @@ def around(op: Op, plan: Plan, workload: Workload) -> Around:
 
 def _around(op: Op, plan: Plan, workload: Workload) -> Around:
     wanting = tuple(i for i in range(len(op.ins)) if wants_gradient(op, i, workload))
+    borders = tuple(halos(op, i, plan, workload) for i in range(len(op.ins)))
+    again = backward_reads(op, workload) if wanting else ()
     return Around(
         needs=tuple(plan.needs(op, i, workload) for i in range(len(op.ins))),
         leaves=plan.leaves(op),
         gradient=tuple(grad_need(op, choice) for choice in plan.choices[op.name]),
         reads=tuple(_reads(op, plan, workload)) if wanting else (),
         wanting=wanting,
-        halos=tuple(halos(op, i, plan, workload) for i in range(len(op.ins))),
+        halos=borders,
+        bordered=tuple(i for i, access in enumerate(op.ins) if borders[i] and any(one is access for one in again)),
         statistics=statistics_axes(op, plan),
     )
 

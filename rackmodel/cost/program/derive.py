@@ -345,7 +345,11 @@ class _Derivation:
             return
         self._receive(op.out.tensor, stage)
         after = [self._gradient((op.out.tensor, stage), beside.gradient)]
-        after += [self._copy("back", "backward", (tensor, stage), layout) for tensor, layout in beside.reads]
+        copies = {read: self._copy("back", "backward", (read[0], stage), read[1]) for read in beside.reads}
+        for position in beside.bordered if op.name not in self.recompute.rerun else ():  # what is kept has no borders; made again it has
+            read = op.ins[position].tensor, beside.needs[position]
+            copies[read] = self._halo(op, position, beside, "backward", copies[read])
+        after += copies.values()
         after = self._cast(op, "backward", [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))])
         for number, local_op in enumerate(local_ops):
             done = self._local_op(op, "backward", local_op, after)

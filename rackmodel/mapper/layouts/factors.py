@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from rackmodel.arrays import Array
+from rackmodel.cost.program.around import around
 from rackmodel.cost.program.borders import halos
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
@@ -411,7 +412,8 @@ class FactorBuilder:
         if self.workload.backward and has_backward(op, self.workload):
             tasks += self._pass(op, plan, "backward", backward_ops(op, plan, self.workload), op.kind.statistics[1])
             wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
-            tasks += [t for i in wanting for t in self._halos(op, i, plan, "backward")]
+            bordered = () if op.name in self.recompute.rerun else around(op, plan, self.workload).bordered
+            tasks += [t for i in (*bordered, *wanting) for t in self._halos(op, i, plan, "backward")]
         return tasks
 
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:

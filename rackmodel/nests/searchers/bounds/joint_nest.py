@@ -9,7 +9,7 @@ from rackmodel.arrays import Array
 from rackmodel.nests.searchers.bounds.continuous_bound import ContinuousNest, Saving
 from rackmodel.nests.searchers.bounds.continuous_program import Exponentials
 from rackmodel.nests.searchers.bounds.joint_ranges import Ranges, Weights
-from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.mapspace.fewest_cycles import least_seconds
 from rackmodel.nests.searchers.mapspace.prices import components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally
@@ -22,7 +22,7 @@ class JointNest(ContinuousNest):
     def __init__(self, space: Space, weights: Weights) -> None:
         super().__init__(space, energy_prices(space.machine))
         self.weights = weights
-        self.fastest = fewest_cycles(space.problem, space.machine) * space.problem.density / space.machine.compute.macs_per_s
+        self.fastest = least_seconds(space.problem, space.machine)
         self.cells = [-(-n // u) for n, u in zip(space.sizes, self.leaf, strict=True)]
         lacked = self.lacks[space.output]
         self.parted = frozenset(lacked if len(lacked) > 1 else ())

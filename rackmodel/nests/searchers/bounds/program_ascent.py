@@ -4,7 +4,7 @@ Newton steps inside the constraints, whose slacks times multipliers shrink towar
 Lagrangian is convex, so its tangent at any z bounds it over the box: bound = L(z) + sum_k min over the box of (dL/dz_k) (z'_k - z_k).
 A step looks first where slacks times multipliers would be 0, and aims for as much of that, curvature included, as went well (Mehrotra
 1992); both directions share one factorisation. A program begins where one like it, with a wider box, was half-way; if that ends nowhere,
-at a place of its own. Programs of one shape rise together (convex_stack).
+at a place of its own, and if that does, at another. Programs of one shape rise together (convex_stack).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rackmodel.nests.searchers.bounds.continuous_program import ConvexProgram
 from rackmodel.nests.searchers.bounds.convex_stack import Place, Stack
 
 ROUNDS, STEPS = 2, 40  # of a program, of Newton in each
-FIRST, START = 0.3, 0.1  # multipliers, slacks and misses to start from, at least; place in the box
+FIRST, START, OTHER = 0.3, 0.1, 0.3  # multipliers, slacks and misses to start from, at least; place in the box; and where that ends nowhere
 WARM, LOOSE, WARMED = 0.3, 0.1, 16  # slack x multipliers that others begin at; slack to start from there, at least; steps it may take
 AIM, ALMOST = 1e-3, 0.98  # least that a step aims to leave of slack x multipliers; how far to the ends of both
 CURVED = 0.1  # of a step without aim: from which on its curvature says something
@@ -52,11 +52,12 @@ class Inside:
 class Ascent:
     """A bound of a program that rises round by round. like: of a program with a wider box · own: so far · at: where it ended · tight: no
     more is to be had · ended: nor of more steps · floor: a bound that is known of it · inside: where it is · warm: where others may begin ·
-    steps: of Newton that are left."""
+    start: its own place in the box · steps: of Newton that are left."""
 
     def __init__(self, program: ConvexProgram, scale: float, floor: float = -inf, like: Ascent | None = None) -> None:
         self.program, self.scale = program, scale
         self.floor, self.own, self.rounds, self.tight, self.ended = floor, -inf, 0, False, False
+        self.start = START
         self.at: Array = program.low + START * (program.high - program.low)
         self.inside: Inside | None = None
         self.warm: Inside | None = None
@@ -73,6 +74,15 @@ class Ascent:
         """Whether further steps may make it better."""
         return not self.ended and self.steps > 0
 
+    @property
+    def stuck(self) -> bool:
+        """Whether steps from its own first place have ended far from an optimum."""
+        return self.steps <= 0 and not self.ended and self.start == START and self.inside is not None and float(self.inside.left) > WARM
+
+    def again(self, start: float) -> None:
+        """Begin at a place of its own."""
+        self.start, self.begin, self.inside, self.steps = start, None, None, STEPS
+
 
 def rise(ascents: Sequence[Ascent], done: float = DONE, enough: float = inf, most: int = STEPS) -> None:
     """One round of each. done: of the scale, slack x multipliers that are worth no further step · enough: no bound need be higher · most:
@@ -83,9 +93,14 @@ def rise(ascents: Sequence[Ascent], done: float = DONE, enough: float = inf, mos
     for some in alike.values():
         lost = _Round(some, done, enough, most).run()
         for ascent in lost:
-            ascent.begin, ascent.inside, ascent.steps = None, None, STEPS
+            ascent.again(START)
         if lost:
             _Round(lost, done, enough, most).run()
+        stuck = [ascent for ascent in some if ascent.stuck]
+        for ascent in stuck:
+            ascent.again(OTHER)
+        if stuck:
+            _Round(stuck, done, enough, most).run()
         for ascent in some:
             ascent.rounds += 1
             ascent.tight = ascent.inside is None or float(ascent.inside.left) < NEAR or ascent.rounds >= ROUNDS
@@ -108,7 +123,7 @@ class _Round:
     def _begun(self) -> Inside:
         """Where they are, or begin."""
         stack = self.stack
-        cold = _cold(stack)
+        cold = _cold(stack, np.array([[a.start] for a in self.ascents]))
         several = [a.inside or a.begin or cold.pick(i) for i, a in enumerate(self.ascents)]
         now = Inside(*(np.stack([getattr(one, name) for one in several]) for name in ("z", "slack", "multipliers")))
         warm = np.array([a.inside is None and a.begin is not None for a in self.ascents])[:, None]
@@ -151,9 +166,9 @@ class _Round:
                 ascent.warm = self.now.pick(i)
 
 
-def _cold(stack: Stack) -> Inside:
-    """Near the low end of the box, all constraints missed together."""
-    z = stack.low + START * (stack.high - stack.low)
+def _cold(stack: Stack, start: Array) -> Inside:
+    """Near the low end of the box, all constraints missed together. start: [programs, 1] place in the box."""
+    z = stack.low + start * (stack.high - stack.low)
     z[:, -1] = 0.0
     z[:, -1] = np.maximum(0.0, stack.at(z).over[:, : stack.layout.own].max(axis=1)) + FIRST
     slack = np.maximum(-stack.at(z).over, FIRST)

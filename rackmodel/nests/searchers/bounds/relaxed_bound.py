@@ -16,7 +16,7 @@ from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.bounds.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort, Exhausted
-from rackmodel.nests.searchers.mapspace.fewest_cycles import fewest_cycles
+from rackmodel.nests.searchers.mapspace.fewest_cycles import least_seconds
 from rackmodel.nests.searchers.mapspace.list_axes import BucketAxis, ListAxis
 from rackmodel.nests.searchers.mapspace.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
@@ -78,12 +78,12 @@ def least_key(q: NestQuestion, kept: Stored, known: float = inf, floor: float = 
     """Lower bound on the primary key over tiles of any size: F(least energy, least time), each relaxed alone.
 
     known: key of a mapping; what bounds it already is enough · floor: what is known of the energy. Where the effort
-    ends first, what is known by then; where the time is over, what the compute takes alone.
+    ends first, what is known by then; where the time is over, what the compute and each tensor once at the outermost ports take.
     """
     p, c = q.problem, q.machine.compute
     constant = p.macs * p.density * c.j_per_mac
     energy = max(constant, floor)
-    time = fewest_cycles(p, q.machine) * p.density / c.macs_per_s
+    time = least_seconds(p, q.machine, q.resident | q.home)
 
     def enough() -> bool:
         return known <= float(q.objective.key(energy, time)[0]) * (1 + TIE)

@@ -1,10 +1,11 @@
-"""The least cycles of the compute, whatever the tiles: a whole number of each rank, over every spatial vector."""
+"""The least cycles of the compute and the least seconds of a nest, whatever the tiles."""
 
 from math import prod
 
 import numpy as np
 
 from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.nests.searchers.mapspace.prices import components
 from rackmodel.nests.searchers.mapspace.spatial_vectors import whole_vectors
 
 VECTORS, PRODUCTS, RANKS = 400_000, 50_000, 3  # of a fan, of several together, ranks of several fans, up to which whole cycles are counted
@@ -25,3 +26,16 @@ def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
             return least
         parts = s if len(parts) == 1 else (parts[:, None] * s).reshape(-1, len(sizes))
     return max(least, float(np.prod(-(-sizes // parts), axis=1, dtype=float).min()) * prod(leaf))
+
+
+def least_seconds(problem: NestProblem, machine: NestMachine, inside: frozenset[str] = frozenset()) -> float:
+    """Least seconds of any mapping: of the compute, and of the ports of the outermost memory, where every word of an input is read once at
+    least, and of the output written. inside: tensors that rest on chip. Of one indexed by a sum words may be skipped: it counts as none."""
+    found = fewest_cycles(problem, machine) * problem.density / machine.compute.macs_per_s
+    met = [t for t in problem.tensors if not t.affine_ranks and t.name not in inside]
+    for port in components(machine):
+        if port.level == 0:
+            moved = [t for t in met if (port.writes if t.is_output else port.reads)]
+            bits = sum(t.tile_words(problem.sizes) * machine.levels[0].bits(t) for t in moved)
+            found = max(found, bits / port.bandwidth)
+    return found

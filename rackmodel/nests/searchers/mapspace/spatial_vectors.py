@@ -188,13 +188,14 @@ def _sides(fan: NestFan, parts: Sequence[Sequence[int]], allowed: list[list[bool
     """Every vector on X and on Y of parts of each rank; None, before they are all made, where there are more than `most` pairs.
     parts: from 1 upwards."""
     sides: list[Ints] = []
+    others = max((bisect_right(choices, fan.y) for choices, can in zip(parts, allowed[1], strict=True) if can), default=1)  # on Y at least
     for limit, on in zip((fan.x, fan.y), allowed, strict=True):
         found: list[tuple[tuple[int, ...], int]] = [((), 1)]
         for choices, can in zip(parts, on, strict=True):
             top = limit if can else 1
             found = [((*v, c), p * c) for v, p in found for c in choices[: bisect_right(choices, min(top, limit // p))]]
-            if len(found) > most:  # each has a part of every further rank
+            if len(found) * others > most:  # each has a part of every further rank
                 return None
-        most /= len(found)
+        others = len(found)
         sides.append(np.array([v for v, _ in found], dtype=np.int64).reshape(-1, len(parts)))
     return sides[0], sides[1]

@@ -16,7 +16,7 @@ from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice, Sizes
 from rackmodel.nests.searchers.mapspace.order_plan import OrderPlan
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.tables.cost_table import CostTable
-from rackmodel.nests.searchers.tables.tile_options import Entries, LevelOptions, Tile, entries, spelled
+from rackmodel.nests.searchers.tables.tile_options import Entries, LevelOptions, Tile, entries, every_entry_known, spelled
 
 
 def top(space: Space) -> Tile:
@@ -85,7 +85,8 @@ def best_path(table: CostTable, x: Tile | None = None) -> list[LevelChoice]:
 def _cheapest(table: CostTable, level: int, state: FanState, x: Tile) -> Entries:
     """The first vector, with its entry tile, of least price."""
     least: Entries | None = None
-    for found in entries(table, level, state, x, table.cheapest(level, state, x)):
+    among = None if every_entry_known(table, level, state, x) else table.cheapest(level, state, x)  # a table of all tiles, for one of them
+    for found in entries(table, level, state, x, among):
         if not len(found.picks):
             continue
         i = int(found.price.argmin())

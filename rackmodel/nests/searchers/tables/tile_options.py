@@ -76,6 +76,11 @@ class Entries(NamedTuple):
     price: Array
 
 
+def every_entry_known(table: CostTable, level: int, state: FanState, x: Tile) -> bool:
+    """Whether every spatial vector at memory `level` has been priced for tile x."""
+    return ("entries", level, state, x, table.suffix[level]) in table.known(level)
+
+
 def entries(table: CostTable, level: int, state: FanState, x: Tile, among: Ints | None = None) -> list[Entries]:
     """The best entry tile of every spatial vector at memory `level` given tile x, with its price; among: of these vectors at least."""
     key, known = ("entries", level, state, x, table.suffix[level]), table.known(level)
