@@ -139,7 +139,7 @@ def test_rows_priced_in_arrays_are_what_a_search_of_their_mapping_finds() -> Non
     [("gpipe", "gpt"), ("1F1B", "gpt"), ("zb-h1", "gpt"), ("zb_h2", "gpt"), ("zb_v", "llama"), ("DualPipe-V", "llama")],
 )
 def test_a_row_s_schedule_is_priced_as_a_search_of_it_is(schedule: str, model: str) -> None:
-    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1", arch=model)])
+    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1", arch=model, ffn="4096")])
     sets = ["accelerators=8", "b=16", "s=1024", "d=1024", "e=64", "f=4096", "v=51200", "layers=4", "axes.tp.degree=2"]
     sets += ["axes.pp.degree=2", "axes.dp.degree=2", "micro_batch=1", "recompute=full", "precision.gradient=16 bit"]
     sets += [f"schedule={schedule.lower().replace('-', '_')}", *(["h=16"] if model == "gpt" else ["g=16", "q=1"])]

@@ -112,6 +112,13 @@ def test_a_kind_of_models_without_sizes_is_no_model(word: str) -> None:
     assert case(model="mine", arch=word, **sizes).layers == 32
 
 
+@pytest.mark.parametrize(("kind", "hidden", "inside"), [("llama", 4096, 11008), ("llama", 5120, 13824), ("gpt", 4096, 16384)])
+def test_what_a_row_does_not_say_of_a_layers_width_is_that_of_its_kind(kind: str, hidden: int, inside: int) -> None:
+    """Llama 7B and 13B: 8/3 of the width, up to a multiple of 256; GPT-3: four times."""
+    found = case(model="mine", arch=kind, layers="32", hidden=str(hidden), heads="32", vocab="32000", ffn="")
+    assert dict(found.key.model.sizes)["f"] == inside
+
+
 def test_a_kind_of_models_that_is_not_known_lists_those_that_are() -> None:
     with pytest.raises(Refused, match="no model called 'mine', nor a kind of models called 'rwkv'; known: gpt, opt"):
         case(model="mine", arch="rwkv", layers="32", hidden="4096", heads="32")

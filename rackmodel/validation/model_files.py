@@ -51,6 +51,11 @@ def stated_sizes(name: str, sizes: Mapping[str, int | str]) -> dict[str, int]:
     return found | ({"heads": own["h"]} if "h" in own else {})
 
 
+def is_gated(name: str) -> bool:
+    """Whether layers of a model have a gate beside what they widen."""
+    return any("swiglu(" in text for section in layer_sections(spec_of(name)) for text in section.einsums.values())
+
+
 def own_vocabulary(name: str) -> int:
     """Words of a model's vocabulary as its file has them."""
     return workload_of(name).sizes.get("v", 0)

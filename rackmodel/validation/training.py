@@ -14,13 +14,17 @@ from typing import Literal
 from rackmodel.mapper.given import GivenMesh
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
 from rackmodel.validation.machine_files import machine_of
-from rackmodel.validation.model_files import own_vocabulary, stated_sizes
+from rackmodel.validation.model_files import is_gated, own_vocabulary, stated_sizes
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.words import DatasetWords, MachineWords, ModelWords, Refused, SaidOfSome, ShardingWords, Words, look_up
 
 PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
 --make-vocab-size-divisible-by)."""
+
+MULTIPLE = 256
+"""Of which the width inside a gated layer is one, where a row does not say it (RECALLED: LLaMA, section 2.2, and `multiple_of` of its code:
+11,008 of 4,096)."""
 
 OWN_KEYS = ("gpt", "mpt", "glm_130b")
 """Workloads whose heads have keys and values of their own."""
@@ -455,7 +459,10 @@ class _CaseReader:
             raise Refused("heads do not divide the hidden size, or shared heads the heads")
         if workload in OWN_KEYS and shared != heads:
             raise Refused("a GPT whose heads share keys and values")
-        if feed is None:
+        if feed is None and is_gated(workload):
+            feed = -(-8 * hidden // (3 * MULTIPLE)) * MULTIPLE
+            self.notes[f"ffn = {feed}: 8/3 x hidden, up to a multiple of {MULTIPLE}"] = None
+        elif feed is None:
             feed = 4 * hidden
             self.notes["ffn = 4 x hidden"] = None
         own = {"layers": self.needed("layers"), "d": hidden, "e": hidden // heads, "f": feed}
