@@ -44,7 +44,7 @@ def test_a_row_stands_beside_the_best_deployment_of_its_machine_and_its_watts_be
         ({"scenario": "Server"}, "what 99 of 100 requests wait is limited"),
         ({"division": "open"}, "an open division"),
         ({"unit": "Samples/s"}, "a result in 'Samples/s'"),
-        ({"model": "gptj-99"}, "no workload of GPT-J"),
+        ({"model": "gptj-99"}, "GPT-J decodes with four beams"),
         ({"model": "llama3.1-405c"}, "nearest: llama3.1-405b"),
         ({"software": "CUDA 12.2"}, "software whose engine is not known here"),
         ({"accelerator": "NVIDIA B2OO"}, "no GPU called 'NVIDIA B2OO'"),

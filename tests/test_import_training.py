@@ -18,8 +18,8 @@ from rackmodel.model.mapping import LayoutSpec
 from rackmodel.model.workload import Workload
 from tests import samples
 
-CONFIGS = Path(__file__).parent / "data" / "configs"
-CHOOSES = ("glm5",)  # tokens choose what they attend to, by keys in 8 bits
+CONFIGS = Path(__file__).parents[1] / "workloads" / "configs"
+CHOOSES = ("deepseek_v32", "glm5")  # tokens choose what they attend to, by keys in 8 bits
 TOKENS = 8 * 4096
 
 

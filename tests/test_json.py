@@ -38,7 +38,7 @@ def test_every_command_prints_the_keys_that_the_page_names(run, tmp_path: Path) 
     assert set(json.loads(run("cost", "hnlpu_rack", "--json")[1])["machines"][0]) < said("`cost`")
     assert set(json.loads(run("show", "attention", "--json")[1])) == said("`show WORKLOAD`")
     assert set(json.loads(run("show", "data", "--json")[1])) == said("`show MAPPER`")
-    config = next((Path(__file__).parent / "data/configs").glob("*llama*.json"))
+    config = next((Path(__file__).parents[1] / "workloads/configs").glob("*llama*.json"))
     imported = set(json.loads(run("import", str(config), "--json")[1]))
     assert imported < said("`import`")
     assert "parameters" in imported

@@ -21,7 +21,7 @@ from rackmodel.serving.requests import Requests, Schedule
 from tests.commands import invoke
 from tests.serving_models import served_on
 
-CONFIGS = Path(__file__).parent / "data" / "configs"
+CONFIGS = Path(__file__).parents[1] / "workloads" / "configs"
 
 PUBLISHED = {
     # RECALLED: totals of the checkpoints' safetensors index, as the model pages show them; vision encoders and prediction heads apart
@@ -110,6 +110,54 @@ PUBLISHED = {
     "gptj_6b": 6_053_381_344,
     "bloom_176b": 176_247_271_424,  # BLOOM (arXiv 2211.05100), table 3
     "ling_lite": 16.8e9,  # Ling (arXiv 2503.05139), table 1
+    "llama1_33b": 32_528_943_616,
+    "llama1_65b": 65_285_660_672,
+    "codellama_34b": 33_743_970_304,
+    "yi_34b": 34_388_917_248,
+    "tinyllama_1b": 1_100_048_384,
+    "deepseek_67b": 67.42e9,
+    "olmo_7b": 6_888_095_744,
+    "qwen_72b": 72_288_169_984,
+    "internlm_20b": 20_087_393_280,
+    "mistral_nemo_12b": 12_247_782_400,
+    "codestral_22b": 22_247_282_688,
+    "mistral_large_123b": 122_610_069_504,
+    "qwen25_0_5b": 494_032_768,
+    "qwen25_1_5b": 1_543_714_304,
+    "qwen25_3b": 3_085_938_688,
+    "qwen25_14b": 14_770_033_664,
+    "qwen25_32b": 32_763_876_352,
+    "qwen3_0_6b": 596_049_920,
+    "qwen3_1_7b": 1_720_574_976,
+    "qwen3_4b": 4_022_468_096,
+    "qwen3_14b": 14_768_307_200,
+    "qwen3_coder_480b": 480_154_875_392,
+    "gemma3_12b": 11_765_788_416,
+    "gemma2_2b": 2_614_341_888,
+    "gemma_2b": 2_506_172_416,
+    "phi3_medium": 13_960_238_080,
+    "olmo2_7b": 7_298_617_344,
+    "olmo2_13b": 13_716_198_400,
+    "falcon_180b": 179_522_565_120,
+    "nemotron_nano2_12b": 12_310_001_152,
+    "nemotron_nano2_9b": 8_888_227_328,
+    "deepseek_v32": 671.9e9,  # DeepSeek V3's, with 61 indexers of 14 million
+    "glm47_flash": 30e9,
+    "opt_1_3b": 1_315_758_080,
+    "opt_6_7b": 6_658_473_984,
+    "opt_13b": 12_853_473_280,
+    "opt_30b": 29_974_540_288,
+    "opt_66b": 65_717_006_336,
+    "opt_175b": 174.6e9,
+    "palm_8b": 8.63e9,  # PaLM (arXiv 2204.02311), table 1
+    "palm_62b": 62.5e9,
+    "palm_540b": 540.35e9,
+    "smollm2_1_7b": 1_711_376_384,
+    "bloom_7b1": 7_069_016_064,
+    "pythia_12b": 11_846_072_320,
+    "cerebras_gpt_13b": 12_853_454_848,
+    "nemotron4_15b": 15.6e9,
+    "nemotron4_340b": 341e9,
 }
 
 CACHED = {
@@ -130,6 +178,14 @@ CACHED = {
     "nemotron3_nano": 6 * 2 * 128 * 2 * 2,
     "mamba2_2_7b": 0,
     "jamba_mini": 4 * 8 * 128 * 2 * 2,
+    "deepseek_v32": 61 * (576 * 2 + 128),  # DeepSeek V3's, and keys of an indexer in 8 bits
+    "glm46": 92 * 8 * 128 * 2 * 2,
+    "qwen3_next_80b": 12 * 2 * 256 * 2 * 2,  # 36 of 48 layers keep states
+    "llama4_scout": 12 * 8 * 128 * 2 * 2,  # 36 of 48 layers have chunks of 8,192
+    "gemma3_12b": 8 * 8 * 256 * 2 * 2,
+    "nemotron_nano2_12b": 6 * 8 * 128 * 2 * 2,
+    "palm_540b": 118 * 1 * 256 * 2 * 2,  # one head of keys and values
+    "opt_175b": 96 * 96 * 128 * 2 * 2,
 }
 
 SHIPPED = ["deepseek_v3", "glm5", "gpt_oss_120b", "kimi_k2", "llama2_70b", "llama3_405b", "llama3_70b", "llama3_8b", "minimax_m2"]
@@ -151,12 +207,12 @@ def test_a_model_has_as_many_weights_as_published(name: str) -> None:
 
 
 def test_every_config_here_is_checked() -> None:
-    assert {path.stem for path in CONFIGS.glob("*.json")} - set(PUBLISHED) == {"glm45", "glm45_air"}
+    assert {path.stem for path in CONFIGS.glob("*.json")} - set(PUBLISHED) == {"glm45", "glm45_air", "glm46"}
 
 
-@pytest.mark.parametrize(("name", "published"), [("glm45", 355e9), ("glm45_air", 106e9)])
+@pytest.mark.parametrize(("name", "published"), [("glm45", 355e9), ("glm46", 355e9), ("glm45_air", 106e9)])
 def test_weights_published_in_whole_billions(name: str, published: float) -> None:
-    """GLM-4.5 (arXiv 2508.06471), table 1, with or without a prediction layer: it does not say which."""
+    """GLM-4.5 (arXiv 2508.06471), table 1, whose sizes GLM-4.6 has, with or without a prediction layer: it does not say which."""
     assert import_config(CONFIGS / f"{name}.json").parameters == pytest.approx(published, rel=0.01)
 
 

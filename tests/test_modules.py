@@ -21,7 +21,7 @@ from rackmodel.serving.search import ServingSpace, search_service
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
 
-DEEPSEEK, CONFIG = "deepseek_v3_decoder", Path(__file__).parent / "data" / "configs" / "deepseek_v3.json"
+DEEPSEEK, CONFIG = "deepseek_v3_decoder", Path(__file__).parents[1] / "workloads" / "configs" / "deepseek_v3.json"
 SERVICE = service_of("dgx_h200", DEEPSEEK, ["accelerators=8"], read_profile("sglang"), (1024.0, 1024.0, 0.0))
 EIGHT = Deployment(tensor=8)
 

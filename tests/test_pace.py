@@ -14,7 +14,7 @@ from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.resources import Pace
 from rackmodel.setting import at_pace, local_pricer
 from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
-from rackmodel.validation.steps import machine_of
+from rackmodel.validation.machine_files import machine_of
 from tests.test_training_layers import KERNELS, PRODUCTS, alone, looped, rows, seconds, shapes_of
 
 GPU = gpu_of(read_architecture("dgx_h100"))

@@ -16,7 +16,7 @@ from rackmodel.inputs.yaml_marks import compose
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment
 
-CONFIGS = Path(__file__).parent / "data" / "configs"
+CONFIGS = Path(__file__).parents[1] / "workloads" / "configs"
 LAYERS = 61
 KEPT = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", r"re:.*mlp\.(gate|up|gate_up|down)_proj.*"]
 EIGHT = {"num_bits": 8, "type": "float"}

@@ -13,7 +13,7 @@ from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
 from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
-from rackmodel.validation.steps import machine_of
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.words import words
 
 FOLDER = Path(__file__).parent / "data" / "measured" / "h100_sxm"

@@ -26,7 +26,7 @@ from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.csv_file import text_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture
-from rackmodel.inputs.library import library_root, names
+from rackmodel.inputs.library import called, library_root, names
 from rackmodel.inputs.read import machine_calls
 from rackmodel.model.calls import LibraryCall
 from rackmodel.model.workload import Op
@@ -139,7 +139,7 @@ def test_rows_priced_in_arrays_are_what_a_search_of_their_mapping_finds() -> Non
     [("gpipe", "gpt"), ("1F1B", "gpt"), ("zb-h1", "gpt"), ("zb_h2", "gpt"), ("zb_v", "llama"), ("DualPipe-V", "llama")],
 )
 def test_a_row_s_schedule_is_priced_as_a_search_of_it_is(schedule: str, model: str) -> None:
-    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1", arch=model)])
+    (found,) = price_cases([case(schedule=schedule, dataset="megatron_sc21_t1", vpp="1", arch=model, ffn="4096")])
     sets = ["accelerators=8", "b=16", "s=1024", "d=1024", "e=64", "f=4096", "v=51200", "layers=4", "axes.tp.degree=2"]
     sets += ["axes.pp.degree=2", "axes.dp.degree=2", "micro_batch=1", "recompute=full", "precision.gradient=16 bit"]
     sets += [f"schedule={schedule.lower().replace('-', '_')}", *(["h=16"] if model == "gpt" else ["g=16", "q=1"])]
@@ -172,11 +172,11 @@ def test_a_model_is_a_workload_by_name_or_path_whose_sizes_a_row_may_repeat(tmp_
     alike = {**run, "model": str(own), "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336", "arch": "mine"}
     (again,) = validate_rows([row(**alike)])
     assert again.predicted == named[0].predicted
-    answer = invoke(["import", "tests/data/configs/deepseek_v2.json", "--training", "-o", str(tmp_path / "latent.yaml")])
+    answer = invoke(["import", "workloads/configs/deepseek_v2.json", "--training", "-o", str(tmp_path / "latent.yaml")])
     assert answer.exit_code == 0
     (latent,) = validate_rows([row(**{**run, "model": str(tmp_path / "latent.yaml"), "tp": "1", "dp": "4"})])
     assert latent.predicted > 0
-    config = "tests/data/configs/mixtral_8x7b.json"
+    config = "workloads/configs/mixtral_8x7b.json"
     answer = invoke(["import", config, "--training", "-o", str(tmp_path / "imported.yaml")])
     assert answer.exit_code == 0
     (imported,) = validate_rows([row(**{**run, "model": str(tmp_path / "imported.yaml")})])
@@ -445,7 +445,7 @@ def test_a_degree_that_does_not_divide_the_heads_is_refused_not_priced() -> None
 
 
 def test_a_row_whose_machine_lacks_a_kernel_is_refused_and_keeps_no_other_from_its_price() -> None:
-    lacks, has, runs = validate_rows([row(gpu="V100"), row(gpu="A100"), row(gpu="V100", dataset="megatron_sc21_t1")])
+    lacks, has, runs = validate_rows([row(gpu="V100", dataset="megatron_core_h100_weak"), row(gpu="A100"), row(gpu="V100")])
     assert lacks.refused.startswith("no rate of the kernel 'attention forward'")
     assert has.predicted > 0
     assert runs.predicted > 0
@@ -700,9 +700,9 @@ def test_words_are_known_in_any_spelling_that_means_one_thing() -> None:
 def test_a_collective_is_known_in_any_spelling_and_members_that_its_nodes_do_not_hold_are_refused() -> None:
     own = CALL | {"op": "AllReduce", "gpu": "H100 SXM5", "nodes": "1", "n_gpus": "8"}
     assert call(**own).predicted == call(**own | {"op": "all_reduce"}).predicted
-    assert call(**own | {"op": "p2p"}).refused == (
-        "no collective called 'p2p' (known: all_reduce, allreduce, all_gather, reduce_scatter, alltoall, all_to_all, broadcast, reduce, "
-        "send_recv, send)"
+    assert call(**own | {"op": "barrier"}).refused == (
+        "no collective called 'barrier' (known: all_reduce, allreduce, all_gather, reduce_scatter, alltoall, all_to_all, a2a, alltoallv, "
+        "broadcast, reduce, send_recv, send, p2p)"
     )
     assert call(**own | {"n_gpus": "16"}).refused == "16 members in 1 nodes of 8"
 
@@ -719,8 +719,8 @@ def test_products_of_an_accelerator_that_states_no_kernels_are_priced_at_peak_an
 
 def test_refused_rows_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
-    file.write_text("m,n,k,latency_ms,dtype,system\n64,64,64,1,bf16,H100\n64,64,64,1,bf16,Tesla T4\n64,64,64,1,bf16,Tesla T4\n")
-    assert "refused own: 2 rows, no GPU called 'Tesla T4' (first own:2)" in list(report_lines(validate([file])))
+    file.write_text("m,n,k,latency_ms,dtype,system\n64,64,64,1,bf16,H100\n64,64,64,1,bf16,Gaudi2\n64,64,64,1,bf16,Gaudi2\n")
+    assert "refused own: 2 rows, no GPU called 'Gaudi2' (first own:2)" in list(report_lines(validate([file])))
 
 
 def test_a_data_set_says_which_machine_its_word_for_a_gpu_means() -> None:
@@ -803,7 +803,8 @@ def test_a_collective_may_be_timed_as_a_library_was_measured() -> None:
 def test_words_name_files_of_the_library_and_every_assumption_has_a_source() -> None:
     said = words()
     assert {one.machine for one in said.machines.values()} <= set(names("architecture"))
-    assert {one.workload for one in said.models.values() if not one.refused} <= set(names("workload"))
+    assert {one.workload for one in said.models.values() if not one.refused} <= set(called("workload"))
+    assert {one.workload for one in said.served.values() if not one.refused} <= set(called("workload"))
     for name, dataset in said.datasets.items():
         assert {word.lower() for word in dataset.gpus.values()} <= set(said.machines), name
         profiles = {dataset.profile, *(some.profile for some in dataset.some if some.profile)}

@@ -12,8 +12,8 @@ from rackmodel.calibration.fit_exchanges import ExchangeFit, fit_exchange
 from rackmodel.errors import InputError, Where
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
 from rackmodel.validation.exchanges import LIBRARY, WAYS, MeasuredExchange, exchange_level, measured_exchange, tokens_of
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.rows import read_rows
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import Refused
 
 

@@ -22,7 +22,7 @@ from rackmodel.cost.inside.routing import ExpertLoad
 from rackmodel.errors import InputError
 from rackmodel.model.grouped import Grouped
 from rackmodel.validation.experts import ExpertCase, layer_of, loads_of
-from rackmodel.validation.words import ExpertPrecisionWords
+from rackmodel.validation.kernel_words import ExpertPrecisionWords
 
 LOSS = 0.12  # errors beyond it count less and less
 LEAST_ROWS = 30

@@ -54,6 +54,7 @@ def _print_library() -> None:
     from rich.table import Table
 
     from rackmodel.inputs import about, library_names
+    from rackmodel.inputs.library import DECODER, published
     from rackmodel.report.tables import console
 
     names = library_names()
@@ -69,6 +70,8 @@ def _print_library() -> None:
     for kind, found in names.items():
         if kind not in NAMED:
             out.print(f"{kind}: {', '.join(found)}", style="dim")
+    models = dict.fromkeys(name.rpartition("_")[0] for name in published())
+    out.print(f"workloads of published configs, NAME_{DECODER} and NAME_training: {', '.join(models)}", style="dim")
 
 
 def _architecture(name: str, _a: str, _w: str | None, sets: list[str]) -> dict[str, Any]:

@@ -5,8 +5,8 @@ A name of the library or a path goes in; a typed object or an InputError with fi
 
 from rackmodel.inputs.carbon_tables import grid_table
 from rackmodel.inputs.library import about
-from rackmodel.inputs.load import load
 from rackmodel.inputs.overrides import apply_overrides
+from rackmodel.inputs.published import load
 from rackmodel.inputs.read import (
     Inputs,
     check,

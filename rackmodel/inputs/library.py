@@ -1,5 +1,8 @@
 """Names → files: `dgx_h100` is specs/dgx_h100.yaml of the library; a path works wherever a name does.
 
+A workload that no file has may be made of a model's published config: `gemma3_27b_decoder` and `gemma3_27b_training` are the steps that
+serve and train workloads/configs/gemma3_27b.json, as `rackmodel import` writes them.
+
 The library is the folders specs/ workloads/ mappers/ beside the package in a checkout, or share/rackmodel where a wheel
 put them.
 """
@@ -37,14 +40,18 @@ FOLDERS: dict[str, str | None] = {
 
 SUFFIXES = (".yaml", ".yml")
 INPUTS = ("architecture", "workload", "mapper", "study")
+CONFIGS = "workloads/configs"
+DECODER, TRAINING = "decoder", "training"
+"""Steps that are made of a published config: how their names end, behind the config's."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to read and what it is called in messages."""
+    """A file to read and what it is called in messages. step: what is made of it, where it is a published config."""
 
     path: Path
     shown: str
+    step: str = ""
 
 
 @cache
@@ -67,6 +74,21 @@ def names(kind: str) -> list[str]:
     return sorted(path.stem for path in (library_root() / folder).glob("*.yaml"))
 
 
+@cache
+def published() -> dict[str, Source]:
+    """Workloads that no file has and that are made of a published config, sorted by name."""
+    found: dict[str, Source] = {}
+    for path in sorted((library_root() / CONFIGS).glob("*.json")):
+        for step in (DECODER, TRAINING):
+            found[f"{path.stem}_{step}"] = Source(path, show(path), step)
+    return {name: found[name] for name in found if name not in names("workload")}
+
+
+def called(kind: str) -> list[str]:
+    """Every name of a kind that the library knows: of its files, then what is made of published configs."""
+    return [*names(kind), *(published() if kind == "workload" else ())]
+
+
 def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Source:
     """The file that a name or a path means.
 
@@ -82,6 +104,8 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
         path = library_root() / folder / f"{text}.yaml"
         if exists(path):
             return Source(path, show(path))
+        if kind == "workload" and text in published():
+            return published()[text]
     folder_of = beside or Path()
     candidates = [folder_of / f"{text}{suffix}" for suffix in ("", *(SUFFIXES if beside else ()))]
     for candidate in candidates:
@@ -93,7 +117,7 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
         hint = f": here the number of {head}'s accelerators is --set accelerators={count}"
     elif other := next((other for other in INPUTS if other != kind and text in names(other)), None):
         hint = f": it is {a(other)}{hint}"
-    raise InputError(f"no {kind} called '{short(text)}'{hint}", known=names(kind), given=text)
+    raise InputError(f"no {kind} called '{short(text)}'{hint}", known=called(kind), given=text)
 
 
 def from_folder(kind: str, name: str, folder: str) -> str:
@@ -102,7 +126,7 @@ def from_folder(kind: str, name: str, folder: str) -> str:
         return name
     if is_path(name):
         return str(Path(folder) / name)
-    if name in names(kind):
+    if name in called(kind):
         return name
     own = (Path(folder) / f"{name}{suffix}" for suffix in ("", *SUFFIXES))
     return next((str(path) for path in own if exists(path)), name)
@@ -110,7 +134,7 @@ def from_folder(kind: str, name: str, folder: str) -> str:
 
 def folder_of(kind: str, name: str | Path) -> str:
     """The folder of an input's file; '' for a text and for what is of the library. Raises InputError."""
-    if isinstance(name, str) and ("\n" in name or (not is_path(name) and name in names(kind))):
+    if isinstance(name, str) and ("\n" in name or (not is_path(name) and name in called(kind))):
         return ""
     return str(resolve(kind, name).path.parent)
 
@@ -120,8 +144,7 @@ def _file(kind: str, text: str, beside: Path | None) -> Source:
     shown = show(path) if beside else text
     if exists(path):
         return Source(path, shown)
-    known = names(kind)
-    close = nearest(path.stem, known)
+    close = nearest(path.stem, called(kind))
     hint = f"; the library has {a(kind)} '{close}'" if close else ""
     raise InputError(f"no such file{hint}", where=Where(short(shown, 200)))
 

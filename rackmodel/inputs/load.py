@@ -82,6 +82,9 @@ def _check_kind(kind: str, raw: Marked) -> None:
         if first in FOLDERS:
             message = f"is {a(first)} file, where {a(kind)} is wanted"
             raise InputError(message, where=raw.keys.get(first))
+        if kind == "workload" and "model_type" in raw.mapping:
+            fact = "is a model's config: `rackmodel import` makes the step that serves it, and with --training the one that trains it"
+            raise InputError(fact, where=raw.where)
         there = kind in raw.mapping
         raise InputError(
             f"{a(kind)} file must begin with the key '{kind}'" + ("" if there else f" (it begins with '{short(first)}')"),

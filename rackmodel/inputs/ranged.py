@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rackmodel.errors import Where
-from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked, Step
 from rackmodel.inputs.overrides import written_at
 from rackmodel.inputs.problems import names_of_levels
+from rackmodel.inputs.published import load
 
 STATUS = re.compile(r"\b(ASSUMED|DERIVED|FITTED|RECALLED|SOURCED)\b")
 

@@ -21,12 +21,13 @@ from rackmodel.errors import InputError, Where, nearest
 from rackmodel.inputs import schema
 from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of, unknown_names
 from rackmodel.inputs.graph import build_graph
-from rackmodel.inputs.library import FOLDERS, Source, a, exists, folder_of, is_path, names, resolve
-from rackmodel.inputs.load import kind_in, load, load_source, with_own_tables, with_parts
+from rackmodel.inputs.library import FOLDERS, Source, a, called, exists, folder_of, is_path, names, resolve
+from rackmodel.inputs.load import kind_in, with_own_tables, with_parts
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import OF_PROFILE, apply_overrides, override_profile, sorted_sets
 from rackmodel.inputs.problems import build, in_order, placed
+from rackmodel.inputs.published import load, load_source
 from rackmodel.inputs.yaml_marks import read_yaml
 from rackmodel.model.architecture import Architecture, Level, Network
 from rackmodel.model.calls import CollectivesSpec, LibraryCall
@@ -260,10 +261,10 @@ def find(name: str | Path) -> tuple[str, Source]:
     text = str(name)
     if not is_path(name):
         for kind in FOLDERS:
-            if text in names(kind):
+            if text in called(kind):
                 return kind, resolve(kind, text)
         if not (text and exists(Path(text))):
-            raise InputError(f"no input called '{short(text)}'", known=sorted({n for kind in FOLDERS for n in names(kind)}), given=text)
+            raise InputError(f"no input called '{short(text)}'", known=sorted({n for kind in FOLDERS for n in called(kind)}), given=text)
     if not exists(Path(text)):
         close = {kind: nearest(Path(text).stem, names(kind)) for kind in FOLDERS}
         hint = next((f"; the library has {a(kind)} '{found}'" for kind, found in close.items() if found), "")

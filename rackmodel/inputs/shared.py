@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import exists, is_path
-from rackmodel.inputs.load import load
 from rackmodel.inputs.marked import Marked
 from rackmodel.inputs.overrides import Places, apply_overrides, override_profile, sorted_sets
 from rackmodel.inputs.problems import build
+from rackmodel.inputs.published import load
 from rackmodel.inputs.read import Inputs, build_architecture, build_mapper
 from rackmodel.model.profile import ProfileSpec
 

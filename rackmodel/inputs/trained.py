@@ -96,7 +96,7 @@ def _in_order(statements: Mapping[str, Statement]) -> list[str]:
 
 
 def _refuse(section: str, op: str, one: Statement, tensor: str = "") -> None:
-    what = f"read {tensor}, another layer's cache" if tensor else f"have a {one.kind} ({op})"
+    what = f"read {tensor}, another layer's cache" if tensor else f"have a {one.kind} ({op}), by which tokens choose what they attend to"
     raise InputError(f"layers of '{section}' {what}: their training is not put together here", path=f"sections.{section}.einsums.{op}")
 
 

@@ -8,7 +8,7 @@ from rackmodel.carbon.costing import prices_of
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import apply_overrides, load, read_profile, read_workload
-from rackmodel.inputs.library import names
+from rackmodel.inputs.library import called
 from rackmodel.inputs.overrides import sorted_sets
 from rackmodel.inputs.read import build_architecture
 from rackmodel.model.architecture import Architecture
@@ -52,7 +52,7 @@ def service_of(
     workload = read_workload(model, of_model)
     if workload.serving is None:
         fact = f"{workload.name} is no decoder's step: it has no `serving` (rackmodel import makes one of a config.json)"
-        raise InputError(fact, path="MODEL", known=[one for one in names("workload") if "decoder" in one], given=model)
+        raise InputError(fact, path="MODEL", known=[one for one in called("workload") if "decoder" in one], given=model)
     _check_sizes(workload.serving, of_model)
     engine_facts(profile)
     prompt, output, reused = lengths

@@ -27,6 +27,7 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
+from rackmodel.serving.formats import multiplied
 from rackmodel.serving.replica import of_one_plan, serving_mapper, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
@@ -53,12 +54,11 @@ class Widths:
     weight: str = ""
     kv_cache: str = ""
 
-    @property
-    def sets(self) -> tuple[str, ...]:
-        """What is changed of the workload."""
+    def sets(self, machine: Architecture) -> tuple[str, ...]:
+        """What is changed of the workload. machine: that multiplies."""
         weight = (f"workload.precision.weight={self.weight}",) if self.weight else ()
-        if self.weight and _narrow(self.weight):
-            weight = (*weight, f"workload.precision.product={self.weight}")
+        if self.weight and _narrow(self.weight) and (product := multiplied(machine, self.weight)):
+            weight = (*weight, f"workload.precision.product={product}")
         return (*weight, *((f"workload.precision.kv_cache={self.kv_cache}",) if self.kv_cache else ()))
 
 
@@ -324,7 +324,7 @@ def _read(name: str, sets: tuple[str, ...]) -> Workload:
 
 def workload_of(service: Service, widths: Widths) -> Workload:
     """What is served, in some formats."""
-    return _read(service.workload, (*service.sets, *widths.sets))
+    return _read(service.workload, (*service.sets, *widths.sets(service.machine)))
 
 
 def offers_of(

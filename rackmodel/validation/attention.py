@@ -20,12 +20,13 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.einsum import parse_statement
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
+from rackmodel.validation.kernel_words import LatentWords
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
-from rackmodel.validation.words import LatentWords, MachineWords, PrecisionWords, Refused, look_up, words
+from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
 
 SCORES = "A[b,g,q,s,t] = Q[b,s,g,q,e] * K[b,t,g,e]"
 WEIGHED = "Z[b,s,g,q,e] = A[b,g,q,s,t] * V[b,t,g,e]"
@@ -59,7 +60,7 @@ class HeadSizes:
 @dataclass(frozen=True)
 class AttentionCase:
     """A call to be priced. kernel: as the part calls it · sizes: b, g, q, s, t, keys · products: (form, width, sizes by index) of matrix
-    products that were measured with it · way: the pass of training that it is, '' = none."""
+    products that were measured with it · way: the pass of training that it is, '' = none · note: what was assumed of its kernel."""
 
     machine: MachineWords
     kernel: str
@@ -67,6 +68,7 @@ class AttentionCase:
     sizes: tuple[float, ...]
     products: tuple[tuple[str, PrecisionWords, tuple[tuple[str, float], ...]], ...] = ()
     way: Way = ""
+    note: str = ""
 
     @property
     def asked(self) -> tuple[tuple[str, str], ...]:
@@ -167,21 +169,26 @@ def attention_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 def _priced_case(row: PublishedRow) -> AttentionCase:
     """The call of a row, of which the part has facts. Raises Refused."""
-    case = case_of(row)
-    _check_part(case)
-    return case
+    return _of_part(case_of(row))
 
 
-def _check_part(case: AttentionCase) -> None:
-    """Raises Refused where the part has no facts of the kernel."""
+def _of_part(case: AttentionCase) -> AttentionCase:
+    """The case by a kernel of which the part has facts: a server's other one by the part's own, which is told. Raises Refused."""
     gpu = gpu_of(machine_of(*case.machine.named))
     try:
         asked = training_kernel if case.way else kernel_of
-        there = gpu is not None and asked(gpu.facts, case.kernel) is not None
+        there = gpu is not None and asked(gpu.facts, case.kernel or None) is not None
     except InputError as problem:
-        raise Refused(f"{case.machine.machine}: {problem.message}")
-    if not there:
+        own = gpu.facts.attention_kernel if gpu is not None else None
+        if own is None or case.way or case.products or case.heads.head != case.heads.value:
+            raise Refused(f"{case.machine.machine}: {problem.message}")
+        return replace(case, kernel=own, note=f"{problem.message}: priced by the machine's own")
+    if gpu is None or not there:
         raise Refused(f"{case.machine.machine} has no facts of attention kernels")
+    if case.kernel:
+        return case
+    own = gpu.facts.training_kernel if case.way else gpu.facts.attention_kernel
+    return replace(case, kernel=own or next(iter(gpu.facts.attention)), note="no attention kernel is said: priced by the machine's own")
 
 
 def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase]]) -> dict[int, list[ScoredRow]]:
@@ -200,7 +207,7 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, AttentionCase
         row = rows[number]
         name = row.text("gemm_dtype", "gemm_type", "kv_cache_dtype") or "bf16"
         takes = {part: float(value[place]) for part, value in bins.items()}
-        notes = (case.machine.note, f"attention kernel: {case.kernel}", "timed: looped")
+        notes = (case.machine.note, f"attention kernel: {case.kernel}", case.note, "timed: looped")
         time = kernel_row(row, name, ((row.number("latency_us") or 0.0) * MICRO, float(seconds[place])), notes, takes)
         found[number] = [time, *watts_row(row, time, machine, float(joules[place]), note=note)]
     return found
@@ -290,8 +297,10 @@ def attention_case(row: PublishedRow) -> AttentionCase:
     if way is None:
         raise Refused(f"no pass '{row.text('pass')}' of attention")
     keys = seen_keys(queries, context, row.number("sliding_window") or 0.0) if hidden else context
-    precision = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
-    kernel = said.attention_kernel(row.text("kernel_source"), machine.machine, head)
+    cached = row.text("kv_cache_dtype")
+    precision = look_up(said.precisions, "precision", (row.text("attn_dtype") if cached.lower() == "auto" else cached) or "bf16")
+    word = row.text("kernel_source")
+    kernel = said.attention_kernel(word, machine.machine, head) if word else ""
     sliding = bool(row.number("sliding_window"))
     own = HeadSizes(head, row.number("value_dim") or head, width(precision.width), sliding=sliding)
     sizes = (batch, kv_heads, heads / kv_heads, queries, context, keys)

@@ -58,11 +58,11 @@ def _case(row: PublishedRow) -> BestCase:
         raise Refused(f"scenario '{row.text('scenario')}': what 99 of 100 requests wait is limited, which no steady state says")
     if row.text("division") not in ("", "closed"):
         raise Refused("an open division: another model, or other limits")
-    if row.text("unit").lower() != UNIT:
-        raise Refused(f"a result in '{row.text('unit')}'")
     model = look_up(said.benchmarked, "benchmarked model", row.text("model"))
     if model.refused:
         raise Refused(model.refused)
+    if row.text("unit").lower() != UNIT:
+        raise Refused(f"a result in '{row.text('unit')}': want {UNIT}")
     engine = next((name for word, name in ENGINES.items() if word in row.text("software").lower()), None)
     if engine is None:
         raise Refused("software whose engine is not known here")

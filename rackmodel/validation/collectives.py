@@ -19,9 +19,9 @@ from rackmodel.model.calls import LibraryCall, Mode
 from rackmodel.model.placement import Mesh
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, kernel_row
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, spelt, words
 
 OPERATIONS = {
@@ -31,10 +31,13 @@ OPERATIONS = {
     "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all",
     "all_to_all": "all_to_all",
+    "a2a": "all_to_all",
+    "alltoallv": "all_to_all",
     "broadcast": "broadcast",
     "reduce": "reduce",
     "send_recv": "send",
     "send": "send",
+    "p2p": "send",
 }
 """What rows call an operation → what the engine does."""
 

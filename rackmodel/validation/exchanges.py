@@ -13,9 +13,9 @@ from rackmodel.inputs import machine_exchange
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes, ExpertExchange
 from rackmodel.validation.alike import alike_rows
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, kernel_row
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, words
 
 LIBRARY = "deepep"

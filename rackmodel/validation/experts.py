@@ -14,13 +14,14 @@ from rackmodel.cost.inside.routing import ROWS, ExpertLoad, Routing, load_of
 from rackmodel.errors import InputError
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import call_energy
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, kernel_row
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
 SKEWED = "power_law_"
+EVEN = ("balanced", "uniform", "even")
 PARTS = ("up", "down")
 
 
@@ -160,14 +161,14 @@ def _part(row: PublishedRow) -> str:
 
 def _skew(word: str) -> float:
     """Exponent of a distribution. Raises Refused."""
-    if word == "balanced":
+    if word.lower() in EVEN:
         return 0.0
     try:
         found = float(word.removeprefix(SKEWED)) if word.startswith(SKEWED) else -1.0
     except ValueError:
         found = -1.0
     if not 0 < found < 10:
-        raise Refused(f"no routing called '{word}'")
+        raise Refused(f"no routing called '{word}'; known: {', '.join(EVEN)}, {SKEWED}1.2 and the like")
     return found
 
 

@@ -10,16 +10,18 @@ import numpy as np
 from rackmodel.arrays import Array
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, nearest
 from rackmodel.model.sizes import evaluate
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import moving_energy
+from rackmodel.validation.kernel_words import LayerOpWords, LayerWords
+from rackmodel.validation.layer_sizes import layer_model
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.products import PRODUCT, price_local
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, kernel_row
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.watts import watts_row
-from rackmodel.validation.words import LayerOpWords, LayerWords, MachineWords, Refused, look_up, words
+from rackmodel.validation.words import MachineWords, Refused, words
 
 ELEMENT_BYTES = 2.0
 BITS = 16
@@ -88,7 +90,8 @@ def layer_case(row: PublishedRow) -> LayerCase:
         raise Refused(f"operations of the data set '{row.dataset}' are not explained in specs/validation/layers.yaml")
     word = row.text("op")
     if word not in layer.ops:
-        raise Refused(f"no shape of '{word}'")
+        close = nearest(word, list(layer.ops))
+        raise Refused(f"no shape of '{word}'" + (f" (nearest: {close})" if close else "") + f"; known: {', '.join(layer.ops)}")
     op = layer.ops[word]
     machine = said.machine(row.text("system", "gpu"), row.dataset)
     tokens = row.number(layer.tokens)
@@ -114,7 +117,7 @@ def _of(op: LayerOpWords, sizes: Mapping[str, int], tokens: float) -> tuple[floa
 def _sizes(row: PublishedRow, layer: LayerWords) -> tuple[dict[str, int], Mapping[str, str]]:
     """(sizes of the row's model and columns, kernels that its model has in the place of others). Raises Refused."""
     own = {name: _cell(row, column) for name, column in layer.columns.items()}
-    model = look_up(words().layer_models, "model", row.text("model")) if "d" not in own else None
+    model = layer_model(row.text("model")) if "d" not in own else None
     sizes = own | (model.sizes if model is not None else {})
     if "e" not in sizes and sizes.get("h"):
         sizes["e"] = sizes["d"] // sizes["h"]

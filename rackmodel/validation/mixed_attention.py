@@ -15,10 +15,11 @@ from rackmodel.cost.inside.roofline import Row
 from rackmodel.model.architecture import Architecture
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.attention import MICRO, HeadSizes, attention_ops, seen_keys, sizes_by_name
+from rackmodel.validation.layer_sizes import heads_of
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
-from rackmodel.validation.steps import machine_of
-from rackmodel.validation.words import MachineWords, Refused, look_up, words
+from rackmodel.validation.words import MachineWords, Refused, words
 
 Sizes = tuple[float, ...]
 NONE: Sizes = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0)  # of the part that a step does not have
@@ -54,7 +55,7 @@ def mixed_case(row: PublishedRow) -> MixedCase:
     """The step of a row. Raises Refused."""
     said = words()
     machine = said.machine(row.text("gpu"), row.dataset)
-    model = look_up(said.attention_heads, "heads of a model", row.text("model"))
+    model = heads_of(row.text("model"))
     ranks = row.number("tp") or 1.0
     heads, kv_heads = (row.number("n_q_head") or model.heads) / ranks, max(1.0, (row.number("n_kv_head") or model.kv_heads) / ranks)
     measured = row.number("time_us", "median_us")

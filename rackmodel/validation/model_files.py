@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 
 from rackmodel.errors import InputError
-from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
+from rackmodel.inputs.published import load
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_build import build_workload
 from rackmodel.model.workload_spec import SectionSpec, WorkloadSpec
@@ -49,6 +49,16 @@ def stated_sizes(name: str, sizes: Mapping[str, int | str]) -> dict[str, int]:
     if {"g", "q"} <= set(own):
         return found | {"heads": own["g"] * own["q"], "kv_heads": own["g"]}
     return found | ({"heads": own["h"]} if "h" in own else {})
+
+
+def is_gated(name: str) -> bool:
+    """Whether layers of a model have a gate beside what they widen."""
+    return any("swiglu(" in text for section in layer_sections(spec_of(name)) for text in section.einsums.values())
+
+
+def own_vocabulary(name: str) -> int:
+    """Words of a model's vocabulary as its file has them."""
+    return workload_of(name).sizes.get("v", 0)
 
 
 @cache

@@ -20,7 +20,7 @@ FORMATS = {
     "bf16": r"bf16|fp16",
 }
 """Format, as rows say it → how names of checkpoints end."""
-TUNED = r"(?:instruct|chat|hf|it|base)(?:[-_]v[0-9](?:\.[0-9])?)?|[0-9]{4}"
+TUNED = r"(?:instruct|thinking|chat|hf|it|base|preview)(?:[-_]v[0-9](?:\.[0-9])?)?|[0-9]{4}"
 """How names end that say nothing of a format: of training, and a month. (A version alone is another model: V2, V3.)"""
 FORMAT_ENDS = [(name, re.compile(rf"[-_.](?:{ends})$")) for name, ends in FORMATS.items()]
 TUNED_ENDS = re.compile(rf"[-_](?:{TUNED})$")

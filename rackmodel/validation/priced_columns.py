@@ -25,6 +25,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.profile_columns import as_columns, joined, one_library, task_facts
 from rackmodel.model.resources import Kernels, width
 from rackmodel.model.room import room_of
+from rackmodel.model.schedules import SPLIT
 from rackmodel.model.workload import Workload
 from rackmodel.setting import local_pricer, setting_of
 from rackmodel.validation.profile_columns import like, profile_of, together
@@ -127,7 +128,7 @@ def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any,
         same.setdefault((group.plans[column].key, shape_of(case)), []).append(column)
     structures = [(structure_of(group.workloads[some[0]], group.plans[some[0]], mine[some[0]]), np.array(some)) for some in same.values()]
     wide = group.pick(own.every)
-    job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[tuple[object, bool], TaskSeconds]()
+    job, known = Job(setting=setting, workload=wide.workload(), profile=profile), dict[tuple[object, bool, bool], TaskSeconds]()
     pricer = Pricer(setting, job.workload, wide.plans[0], wide.columns, profile.buckets)
     layers = LayerPricer(pricer, job.workload, profile, beside=beside)
     sides = {together: layers.of_steps(together=together) for together in (False, True)}
@@ -135,7 +136,7 @@ def _priced(key: StepKey, machine: Architecture, own: ProfileColumns, pace: Any,
     parts = []
     for (structure, notes), which in structures:
         side = sides[structure.cut.stages == 1]
-        told = structure.parts[0][1].key, side.together
+        told = structure.parts[0][1].key, side.together, structure.schedule in SPLIT
         if told not in known:
             known[told] = TaskSeconds(ExactStep(job, structure, wide.columns, side), shown)
         detailed = which[which < shown]

@@ -21,18 +21,18 @@ from rackmodel.model.opkinds import KINDS
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.compiled import LAYOUTS, compiled_first
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.meter import Loop, readings
 from rackmodel.validation.rows import PRECISIONS, TIMES, PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.unknowns import of_fit
 from rackmodel.validation.watts import gap_of, watts_row
-from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, words
+from rackmodel.validation.words import MachineWords, PrecisionWords, Refused, look_up, spelt, words
 
 PRODUCT, BATCHED = "Y[m,n] = X[m,k] * W[k,n]", "Y[b,m,n] = X[b,m,k] * Z[b,k,n]"
-PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "")
+PRODUCTS = ("gemm", "gemm_best_shape", "layer_gemm", "best_shape", "matmul", "linear", "")
 VECTORS = {"softmax": "softmax", "layernorm": "layernorm"}
-BATCHES = ("batched", "layer_batched")
+BATCHES = ("batched", "layer_batched", "bmm", "batched_gemm")
 MOST_AT_ONCE = 4096
 RESULT_BITS = 16
 """Of an element of a product's result, however narrow its operands are (as `calibrate` has it)."""
@@ -199,9 +199,10 @@ def _case(row: PublishedRow) -> _Asked:
     """What a row asks. Raises Refused."""
     said = words()
     machine = said.machine(row.text("system", "gpu"), row.dataset)
-    op = row.text("op")
+    op = spelt(row.text("op"))
+    op = next((one for one in (*PRODUCTS, *VECTORS, *BATCHES) if spelt(one) == op), row.text("op"))
     if op not in (*PRODUCTS, *VECTORS, *BATCHES):
-        raise Refused(f"no shapes of '{op}'")
+        raise Refused(f"no shapes of '{op}'; known: {', '.join((*filter(None, PRODUCTS), *VECTORS, *BATCHES))}")
     bits = row.text("bits")
     precision = PrecisionWords(words=[f"{bits} bit"], width=f"{bits} bit") if bits else _precision(row)
     batch = row.number("batch") or 1.0

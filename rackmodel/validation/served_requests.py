@@ -16,10 +16,10 @@ from rackmodel.inputs import read_profile
 from rackmodel.serving.admission import Trace
 from rackmodel.serving.offers import Service, Widths, engine_of
 from rackmodel.serving.trace import RequestFigures, simulate
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.serving_words import RankWords
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import Refused, look_up, words
 
 QUANTITIES = {"": ("tpot_ms", "tpot_s"), "_ttft": ("ttft_ms", "ttft_s")}

@@ -5,6 +5,7 @@ A server takes prompts and decodes together, or is a worker of a pool of prompts
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -26,17 +27,20 @@ from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import Precision
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
+from rackmodel.serving.formats import multiplied
 from rackmodel.serving.offers import check_tensor
 from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Served
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.model_names import name_and_format
 from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.serving_words import EXPERTS, BenchmarkWords, EngineWords, ServedWords, longer_by, refusal_of, settings_of
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import MachineWords, Refused, look_up, words
 
+NAME_AND_RELEASE = re.compile(r"(.+?)[ =@-]+v?([0-9]+[.][0-9][0-9A-Za-z.]*)")
+"""An engine with its release behind it."""
 TIMED = ("token_budget", "sequences", "held", "held_until", "polled")
 """Facts of an engine that may differ from point to point of one price."""
 DRAFTS = {"drafted": "draft_tokens", "accepted": "acceptance_rate"}
@@ -49,6 +53,8 @@ DEALT = "expert"
 UNMERGED, PLAIN = "none", "nccl"
 """Of `reductions`: no all-reduce goes on, and those are NCCL's."""
 _SHARED = Shared()
+AS_ACTIVATIONS = "bf16"
+"""Of products whose weights are widened as they are read."""
 WIDTHS = ("kv_cache", "product", "SC")
 """Of the workload's `precision`, and the state of its gated delta rule, that a server's settings say."""
 
@@ -92,7 +98,8 @@ class ServedRun:
         started = (
             f"no document tells with which settings its server was started: those of the profile {self.engine.profile}" if default else ""
         )
-        said = (self.machine.note, self.model.note, self.benchmark.source, started, _at_peak(self.engine.profile, *self.machine.named))
+        kernels = _at_peak(self.engine.profile, *self.machine.named), _of_weights_alone(self)
+        said = (self.machine.note, self.model.note, self.benchmark.source, started, *kernels)
         return tuple(note for note in said if note)
 
 
@@ -109,6 +116,7 @@ def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
     model = said.served_model(row.text("model_path"), "model_path")
     if model.refused:
         raise Refused(model.refused)
+    row = _with_version(row)
     engine = look_up(said.engines, "engine", row.text("backend"), "backend")
     benchmark = next(one for one in said.benchmarks if any(part in row.text("origin") for part in one.origin))
     prompt, output = row.number("isl"), row.number("osl")
@@ -116,6 +124,14 @@ def run_of(row: PublishedRow, clients: float | None) -> ServedRun:
         raise Refused("no number of clients, or no lengths")
     row, model = _as_released(row, model)
     return ServedRun(row, model, engine, said.machine(row.text("system"), row.dataset), benchmark, prompt, output, clients)
+
+
+def _with_version(row: PublishedRow) -> PublishedRow:
+    """The row with its engine's release in the column for it, where the column of the engine says both ('vLLM 0.6.3')."""
+    found = NAME_AND_RELEASE.fullmatch(row.text("backend"))
+    if found is None or row.text("backend").lower() in words().engines:
+        return row
+    return replace(row, cells={**row.cells, "backend": found[1], "backend_version": row.text("backend_version") or found[2]})
 
 
 def _as_released(row: PublishedRow, model: ServedWords) -> tuple[PublishedRow, ServedWords]:
@@ -137,7 +153,7 @@ def server_of(run: ServedRun, deployment: Deployment, accelerators: float, role:
     settings = _valued(settings_of(said, facts), known | {"tensor": float(deployment.tensor)})
     if DEALT in settings:
         deployment = _dealt(deployment, int(settings.pop(DEALT)))
-    widths = _widths(row, run.model, {name: settings.pop(name) for name in WIDTHS if name in settings})
+    widths = _widths(row, run, {name: settings.pop(name) for name in WIDTHS if name in settings})
     timed = {name: settings.pop(name) for name in TIMED if name in settings}
     timed |= _said_drafts(int(settings.pop("drafted", 0))) | _drafts(row)
     chosen = {name: settings.pop(name) for name in CHOSEN if name in settings}
@@ -229,12 +245,26 @@ def _valued(settings: dict[str, Any], known: dict[str, float]) -> dict[str, Any]
     }
 
 
-def _widths(row: PublishedRow, model: ServedWords, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Parts of the workload's `precision`, and tensors, that a row's format sets, and what its server's settings say of them."""
+def _of_format(row: PublishedRow, model: ServedWords) -> dict[str, str]:
+    """The same as its format alone says. Raises Refused."""
     found = model.formats.get(_format_of(row))
     if found is None:
         found = look_up(words().formats, "format", row.text("gemm_quant_mode") or _said_format(row) or "none").set
-    return tuple(sorted((dict(found) | {name: str(value) for name, value in said.items()}).items()))
+    return dict(found)
+
+
+def _of_weights_alone(run: ServedRun) -> str:
+    """A sentence where the machine has no units for the products of the run's format; ''."""
+    product, machine = _of_format(run.row, run.model).get("product", ""), machine_of(*run.machine.named)
+    return f"{machine.name} multiplies no {product}: its weights alone are narrow" if product and not multiplied(machine, product) else ""
+
+
+def _widths(row: PublishedRow, run: ServedRun, said: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Parts of the workload's `precision`, and tensors, that a row's format sets, and what its server's settings say of them."""
+    widths = _of_format(row, run.model) | {name: str(value) for name, value in said.items()}
+    if "product" in widths:
+        widths["product"] = multiplied(machine_of(*run.machine.named), widths["product"]) or AS_ACTIVATIONS
+    return tuple(sorted(widths.items()))
 
 
 @cache

@@ -36,10 +36,19 @@ class BenchmarkedWords(Spec):
     refused: str | None = Field(default=None, description="why its rows cannot be priced")
 
 
-class ServedWords(Spec):
-    """A model as it is served."""
+class ToldWords(Spec):
+    """What rows call a model."""
 
     words: list[str] = Field(description="what rows call the model")
+
+    def told(self, said: str) -> Self:
+        """The same with another sentence of what was assumed."""
+        return self.model_copy(update={"note": f"{self.note}; {said}" if self.note else said})
+
+
+class ServedWords(ToldWords):
+    """A model as it is served."""
+
     workload: str = Field(default="", description="workload of the library: a decoder's step")
     sizes: dict[str, int | str] = Field(default_factory=dict, description="its sizes")
     formats: dict[str, dict[str, str]] = Field(
@@ -48,10 +57,6 @@ class ServedWords(Spec):
     )
     released: str = Field(default="", description="format of its weights, where no row and no name says one; '' 16 bit")
     refused: str | None = Field(default=None, description="why it cannot be priced")
-
-    def told(self, said: str) -> ServedWords:
-        """The same with another sentence of what was assumed."""
-        return self.model_copy(update={"note": f"{self.note}; {said}" if self.note else said})
 
     def with_experts(self, count: int | None) -> ServedWords:
         """The same with so many experts in a layer; as it is where none is said."""

@@ -14,19 +14,20 @@ from math import lcm
 
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InputError, NoKernelError
-from rackmodel.inputs import read_architecture, read_mapper
+from rackmodel.inputs import read_mapper
 from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.listed_choices import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.workload import Workload
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.priced_columns import priced_columns
 from rackmodel.validation.profile_columns import alike, profile_of
 from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
 from rackmodel.validation.structures import shape_of
 from rackmodel.validation.timed import PricedColumns, PricedStep, timed
-from rackmodel.validation.training import ExpertRanks, ModelKey, StepKey, TrainingCase
+from rackmodel.validation.training import SHARDS, ExpertRanks, ModelKey, StepKey, TrainingCase
 from rackmodel.validation.training_models import TWO_DEEP, layer_kinds, layers_of, model_of
 from rackmodel.validation.unknowns import unknowns_of
 
@@ -36,6 +37,8 @@ BESIDE = 1024  # columns whose pipelines run side by side, with what priced them
 FEW_COLUMNS = 2500  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
 """Where experts lie → the mapper of the library that says so."""
+HYBRID = "parallel_hybrid"
+"""That of weights that lie over some of the data-parallel ranks."""
 
 
 def price_cases(cases: Sequence[TrainingCase], *, bins: bool = True) -> list[PricedStep]:
@@ -235,22 +238,17 @@ def _not_folded(workload: Workload, schedule: str) -> Iterator[str]:
 
 
 @cache
-def machine_of(name: str, changes: tuple[tuple[str, str], ...]) -> Architecture:
-    """A machine of the library with changes as --set says them."""
-    return read_architecture(name, [f"{path}={value}" for path, value in changes])
-
-
-@cache
 def _wide_mapper(name: str) -> MapperSpec:
     return read_mapper(name)
 
 
 def _mapper(key: StepKey) -> MapperSpec:
     """The one plan that a key means: of the library's widest mappers, with nothing left open."""
-    mapper = _wide_mapper(MAPPERS[key.experts])
+    mapper = _wide_mapper(HYBRID if key.hybrid else MAPPERS[key.experts])
     chosen = laid_out(mapper, mapper.layouts["sequence" if key.sequence else "tensor"])
     param, grad, state = key.home
-    home = HomeSpec(axes=["dp", "cp", "ep"] if key.experts else ["dp", "cp"], param=param, grad=grad, state=state)
+    own = [SHARDS, "cp"] if key.hybrid else ["dp", "cp", "ep"] if key.experts else ["dp", "cp"]
+    home = HomeSpec(axes=own, param=param, grad=grad, state=state, replicas=["dp"] if key.hybrid else None)
     homes = {"weights": home if state == "shard" else HomeSpec()}
     if key.model.alone and state == "shard":
         homes = {}

@@ -11,22 +11,29 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from rackmodel.errors import nearest
 from rackmodel.mapper.given import GivenMesh
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
-from rackmodel.validation.model_files import stated_sizes
+from rackmodel.validation.machine_files import machine_of
+from rackmodel.validation.model_files import is_gated, own_vocabulary, stated_sizes
 from rackmodel.validation.rows import PublishedRow
-from rackmodel.validation.words import DatasetWords, ModelWords, Refused, SaidOfSome, ShardingWords, Words, look_up
+from rackmodel.validation.words import DatasetWords, MachineWords, ModelWords, Refused, SaidOfSome, ShardingWords, Words, look_up
 
 PADDING = 128
 """A vocabulary that tensor ranks do not divide is padded to a multiple of this for each (RECALLED: Megatron-LM,
 --make-vocab-size-divisible-by)."""
 
+MULTIPLE = 256
+"""Of which the width inside a gated layer is one, where a row does not say it (RECALLED: LLaMA, section 2.2, and `multiple_of` of its code:
+11,008 of 4,096)."""
+
 OWN_KEYS = ("gpt", "mpt", "glm_130b")
 """Workloads whose heads have keys and values of their own."""
 
-FSDP = re.compile(r"FSDP=(\d{1,9})", re.IGNORECASE)
+FSDP = re.compile(r"[FH]SDP=(\d{1,9})", re.IGNORECASE)
 """How NeMo's rows say over how many ranks weights are sharded; 0 = none of them are."""
+
+SHARDS = "fs"
+"""The axis of mapper `parallel_hybrid` that weights are sharded over, beside `dp`, whose ranks hold the same shards."""
 
 BOTH_WAYS, FOLDED_BOTH_WAYS = "dualpipe", "dualpipe_v"
 """DeepSeek's schedule of micro-batches in two directions, and that of half as many stages and twice the data-parallel ranks which runs
@@ -77,7 +84,7 @@ class ModelKey:
 @dataclass(frozen=True)
 class StepKey:
     """What rows must share to be priced in the same arrays. set: changes of the machine · home: param, grad and state of weights over the
-    data-parallel ranks · experts: where they lie · sets: overrides of the profile."""
+    data-parallel ranks · experts: where they lie · sets: overrides of the profile · hybrid: weights lie over some data-parallel ranks."""
 
     machine: str
     set: tuple[tuple[str, str], ...]
@@ -89,6 +96,7 @@ class StepKey:
     home: tuple[str, str, str]
     experts: ExpertRanks
     sets: tuple[str, ...] = ()
+    hybrid: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,8 +153,6 @@ class _CaseReader:
     def __init__(self, row: PublishedRow, words: Words, instead: Alternative | None = None) -> None:
         self.words, self.notes, self.instead = words, dict[str, None](), instead
         self.said: DatasetWords = words.dataset(row.dataset)
-        if row.dataset not in words.datasets:
-            self.notes[f"data set '{row.dataset}' has no words of its own: profile {self.said.profile}"] = None
         self.variant = self.attention = ""
         self.profile, self.sharding, self.also = self.said.profile, dict(self.said.sharding), list(self.said.also)
         assume = dict(self.said.assume)
@@ -207,12 +213,13 @@ class _CaseReader:
         schedule, degrees = self._order(), self._degrees()
         if schedule == BOTH_WAYS:
             schedule, degrees = FOLDED_BOTH_WAYS, self._folded(degrees)
+        home, degrees = self._home(degrees, machine)
+        self._choose_profile(home)
         model, layers = self._model(degrees["tp"])
         mesh, batch = self._mesh(degrees)
         precision = look_up(self.words.precisions, "precision", self.cell("precision"), "precision")
         policy = self.cell("recompute") or "none"
         recompute = look_up(self.words.recomputes, "recomputation", self.said.recompute.get(policy, policy))
-        home = self._home(degrees)
         self.notes |= dict.fromkeys(f"{one.words[0]}: {one.note}" for one in (machine, precision, recompute, home) if one.note)
         key = StepKey(
             machine=machine.machine,
@@ -224,8 +231,10 @@ class _CaseReader:
             recompute=recompute.policy,
             home=(home.param, home.grad, home.state),
             experts=self._experts(degrees),
+            hybrid=SHARDS in degrees,
         )
-        chunks = FOLDS if schedule in FOLDED else self._chunks(layers, degrees["pp"], mesh.micro_batches)
+        deep = layers or stated_sizes(model.workload, dict(model.sizes))["layers"]
+        chunks = FOLDS if schedule in FOLDED else self._chunks(deep, degrees["pp"], mesh.micro_batches, least=schedule == "interleaved")
         return TrainingCase(
             row=self.row,
             key=key,
@@ -252,7 +261,7 @@ class _CaseReader:
     def _degrees(self) -> dict[str, int]:
         """Degrees of all axes but `ep`, whose ranks are data-parallel outside the experts."""
         accelerators = self.needed("n_gpus")
-        found = {axis: self.whole(axis) for axis in ("tp", "pp")}
+        found = {axis: self.whole(axis) or self._unsaid(axis) for axis in ("tp", "pp")}
         if None in found.values():
             raise Refused("no degrees of parallelism: want columns tp and pp")
         cp = self.whole("cp") or 1
@@ -268,6 +277,20 @@ class _CaseReader:
             raise Refused("experts over more ranks than are data-parallel" + (" or tensor-parallel" if ep != ranks else ""))
         degrees = {"pp": found["pp"] or 1, "dp": dp // ep, "cp": cp, "tp": tp}
         return degrees | ({"ep": ep} if ranks > 1 else {})
+
+    def _unsaid(self, axis: str) -> int | None:
+        """A degree that a row does not say: 1 where it shards weights over data-parallel ranks, as runs do that split nothing else."""
+        word = self.row.text("sharding")
+        if not word or look_up(self.words.shardings, "sharding", self._sharding(word)).param != "shard":
+            return None
+        self.notes[f"{axis} = 1 (ASSUMED: weights are sharded, and the row says nothing else)"] = None
+        return 1
+
+    def _sharding(self, word: str) -> str:
+        """A word for sharding as words.yaml has it: the ranks that one counts are left out."""
+        word = self.sharding.get(word, word)
+        counted = FSDP.fullmatch(word.replace(" ", ""))
+        return "FSDP" if counted is not None and int(counted[1]) > 1 else word
 
     def _over_data(self, ranks: int, tp: int) -> int:
         """Of the ranks that experts lie over, those along the data-parallel ranks: where no expert is split, tensor ranks come first."""
@@ -287,10 +310,13 @@ class _CaseReader:
 
     def _mesh(self, degrees: Mapping[str, int]) -> tuple[GivenMesh, int]:
         """The mesh with its micro-batches, and the batch."""
-        size, ranks = self.needed("mbs"), degrees["dp"] * degrees.get("ep", 1)
+        size, ranks = self.needed("mbs"), degrees["dp"] * degrees.get("ep", 1) * degrees.get(SHARDS, 1)
         batch = self.whole("gbs")
         if batch is None:
             accumulated = self.whole("grad_accum")
+            if accumulated is None and degrees["pp"] == 1 and self._measured().quantity != "seconds":
+                accumulated = 1
+                self.notes["grad_accum = 1 (ASSUMED: a rate without a pipeline hardly depends on it)"] = None
             if accumulated is None:
                 raise Refused("no global batch: want a column gbs, or grad_accum")
             batch = accumulated * size * ranks
@@ -301,21 +327,40 @@ class _CaseReader:
             raise Refused(f"more than {MOST_RUNS} micro-batches")
         return GivenMesh(dict(degrees), size, runs), batch
 
-    def _home(self, degrees: Mapping[str, int]) -> ShardingWords:
+    def _home(self, degrees: Mapping[str, int], machine: MachineWords) -> tuple[ShardingWords, dict[str, int]]:
+        """Where weights rest, and the degrees with the ranks they are sharded over, where those are some of the data-parallel ones."""
         word = self.cell("sharding") or "none"
-        word = self.sharding.get(word, word)
-        counted = FSDP.fullmatch(word.replace(" ", ""))
-        if counted is not None and int(counted[1]) > 1:
-            ranks = degrees["dp"] * degrees.get("ep", 1) * degrees["cp"]
-            if int(counted[1]) != ranks:
-                raise Refused(f"weights sharded over {int(counted[1])} of {ranks} data-parallel ranks")
-            word = "FSDP"
-        return look_up(self.words.shardings, "sharding", word)
+        counted = FSDP.fullmatch(self.sharding.get(word, word).replace(" ", ""))
+        home = look_up(self.words.shardings, "sharding", self._sharding(word))
+        if counted is None and home.within is None:
+            return home, dict(degrees)
+        inside = machine_of(machine.machine, tuple(machine.set.items())).tiers
+        node = inside[0].below * inside[0].children if inside else 1
+        group = int(counted[1]) if counted is not None else max(1, node // (degrees["tp"] * degrees["cp"]))
+        ranks = degrees["dp"] * degrees.get("ep", 1) * degrees["cp"]
+        if group in (0, 1, ranks) or (counted is None and group >= degrees["dp"]):
+            return home, dict(degrees)
+        if "ep" in degrees or degrees["cp"] > 1 or degrees["dp"] % group:
+            raise Refused(f"weights sharded over {group} of {ranks} data-parallel ranks")
+        self.notes[f"weights are sharded over groups of {group} ranks"] = None
+        return home, {**degrees, "dp": degrees["dp"] // group, SHARDS: group}
 
-    def _chunks(self, layers: int, stages: int, micro_batches: int) -> int:
-        """Chunks of layers a stage holds."""
-        text = self.cell("vpp")
-        if layers > MOST_LAYERS or (layers and stages > layers):
+    def _choose_profile(self, home: ShardingWords) -> None:
+        """That of the framework whose word the row has for its sharding, where nothing is said of its data set."""
+        if self.row.dataset in self.words.datasets:
+            return
+        if home.profile and self.profile == self.said.profile:
+            self.profile = home.profile
+        self.notes = {f"data set '{self.row.dataset}' has no words of its own: profile {self.profile}": None, **self.notes}
+
+    def _chunks(self, layers: int, stages: int, micro_batches: int, *, least: bool) -> int:
+        """Chunks of layers a stage holds. least: whether a row that does not say them means several."""
+        if least and stages > 1 and not self.row.text("vpp"):
+            self.notes["interleaved, by the least number of chunks above 1 that divides a stage's layers (ASSUMED)"] = None
+            text = "least"
+        else:
+            text = self.cell("vpp")
+        if layers > MOST_LAYERS or stages > layers:
             raise Refused("more stages than layers" if layers <= MOST_LAYERS else f"more than {MOST_LAYERS} layers")
         if stages == 1 or not text:
             return 1
@@ -324,7 +369,7 @@ class _CaseReader:
             chunks = next((v for v in range(2, each + 1) if layers % stages == 0 and each % v == 0), 1)
         else:
             chunks = self.needed("vpp")
-        if layers and stages * chunks > layers + 2:
+        if stages * chunks > layers + 2:
             raise Refused("more chunks than layers")
         if chunks > 1 and micro_batches % stages:
             raise Refused("interleaved, with micro-batches that the stages do not divide")
@@ -332,11 +377,15 @@ class _CaseReader:
 
     def _order(self) -> str:
         """Of passes, as the row calls it."""
-        text = self.cell("schedule").lower().replace("-", "_") or "1f1b"
-        if text not in (*SCHEDULES, BOTH_WAYS):
-            close = nearest(text, [*SCHEDULES, BOTH_WAYS])
-            raise Refused(f"no schedule called '{text[:40]}'" + (f" (nearest: {close})" if close else ""))
-        return text
+        text = self.cell("schedule") or "1f1b"
+        exact = text.lower().replace("-", "_")
+        if exact in (*SCHEDULES, BOTH_WAYS):
+            return exact
+        meant = look_up(self.words.schedules, "schedule", text)
+        if meant.refused:
+            raise Refused(f"schedule '{text[:40]}': {meant.refused}")
+        self.notes |= dict.fromkeys(note for note in (meant.note,) if note)
+        return meant.schedule
 
     def _folded(self, degrees: Mapping[str, int]) -> dict[str, int]:
         """Degrees of the folded schedule that runs what DualPipe runs: half of the stages, two copies of each made one."""
@@ -373,8 +422,8 @@ class _CaseReader:
         else:
             self._compare(found)
         sizes["s"] = self.needed("seq_len")
-        vocabulary = sizes.get("v") or self.whole("vocab")
-        if vocabulary is not None:
+        vocabulary = sizes.get("v") or self.whole("vocab") or own_vocabulary(found.workload)
+        if vocabulary % tp or "v" in sizes or self.whole("vocab"):
             sizes["v"] = self._padded(vocabulary, tp)
         layers = sizes.pop("layers", 0)
         return ModelKey(found.workload, tuple(sorted(sizes.items())), "", self.said.layer), layers
@@ -383,9 +432,16 @@ class _CaseReader:
         """What the row calls its model; whether that is a kind of models (column `arch`) whose sizes it gives."""
         kind, name = self.cell("arch"), self.row.text("model")
         sized = bool(self.row.text("layers") and self.row.text("hidden") and kind)
-        if sized and (kind.lower() in self.words.models or not name):
-            return look_up(self.words.models, "model", " ".join(filter(None, (kind, self.variant))), "arch"), True
-        return self.words.model(" ".join(filter(None, (name, self.variant))), "model"), False
+        if sized and (self.words.is_kind(kind) or not name):
+            return look_up(self.words.kinds, "model", " ".join(filter(None, (kind, self.variant))), "arch"), True
+        if self.words.is_kind(name) and name.lower() not in self.words.models:
+            raise Refused(f"'{name}' is a kind of models: want its sizes (columns arch, layers, hidden, heads)")
+        try:
+            return self.words.model(" ".join(filter(None, (name, self.variant))), "model"), False
+        except Refused:
+            if not sized:
+                raise
+            return look_up(self.words.kinds, f"model called '{name}', nor a kind of models", kind, "arch"), True
 
     def _compare(self, model: ModelWords) -> None:
         """Raises Refused where a row says another size of a model that it names."""
@@ -403,7 +459,10 @@ class _CaseReader:
             raise Refused("heads do not divide the hidden size, or shared heads the heads")
         if workload in OWN_KEYS and shared != heads:
             raise Refused("a GPT whose heads share keys and values")
-        if feed is None:
+        if feed is None and is_gated(workload):
+            feed = -(-8 * hidden // (3 * MULTIPLE)) * MULTIPLE
+            self.notes[f"ffn = {feed}: 8/3 x hidden, up to a multiple of {MULTIPLE}"] = None
+        elif feed is None:
             feed = 4 * hidden
             self.notes["ffn = 4 x hidden"] = None
         own = {"layers": self.needed("layers"), "d": hidden, "e": hidden // heads, "f": feed}

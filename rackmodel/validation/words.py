@@ -5,20 +5,32 @@ Nothing of a row's meaning is in code: a word is looked up here, or the row is r
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from rackmodel.errors import InputError, nearest
-from rackmodel.inputs.library import SUFFIXES, names
+from rackmodel.inputs.library import DECODER, SUFFIXES, TRAINING, called, names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
-from rackmodel.model.calls import LibraryCall
+from rackmodel.model.calls import LibraryCall, release_before
 from rackmodel.model.mapping import Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Plain, Seconds
+from rackmodel.validation.kernel_words import (
+    AttentionWords,
+    ExpertKernelWords,
+    ExpertPrecisionWords,
+    HeadWords,
+    LatentWords,
+    LayerModelWords,
+    LayerWords,
+    LimitedExperts,
+    UngatedExperts,
+)
 from rackmodel.validation.model_names import name_and_format
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
@@ -29,8 +41,13 @@ from rackmodel.validation.serving_words import (
     RankWords,
     ServedWords,
     SettingWords,
+    ToldWords,
 )
 
+RELEASE = re.compile(r"(\S+) ([0-9][0-9A-Za-z.]*) (.+)")
+"""A framework, its release, and what of it."""
+MOST_KNOWN = 12
+"""Meanings that a refusal lists; of more the nearest word alone is told."""
 MEMORY = "_memory"
 """Behind the name of a data set: the memory that its rows tell."""
 Flops = Literal["model", "hardware"]
@@ -58,14 +75,35 @@ class MachineWords(Spec):
         return self.machine, tuple(self.set.items())
 
 
-class ModelWords(Spec):
+class ModelWords(ToldWords):
     """A model: a workload of the library with other sizes."""
 
     words: list[str] = Field(description="what rows call the model, or its kind in the column `arch`")
+    kind: bool = Field(default=False, description="a kind of models, whose sizes rows give")
     workload: str = Field(default="", description="workload of the library")
     sizes: dict[str, int | str] = Field(default_factory=dict, description="its sizes where rows do not give them")
     further: int = Field(default=0, description="layers of the workload that rows do not count: those that predict further tokens")
     refused: str | None = Field(default=None, description="why it cannot be priced")
+
+
+class ConfigWords(Spec):
+    """A model whose published config the library has: what trains it and what serves it are made of that."""
+
+    words: list[str] = Field(description="what rows call the model: names of its checkpoints")
+    config: str = Field(description="name of the config")
+    formats: dict[str, dict[str, str]] = Field(default_factory=dict, description="as of models that are served")
+    released: str = Field(default="", description="as of models that are served")
+
+    @property
+    def trained(self) -> ModelWords:
+        """The model as rows of training runs mean it."""
+        return ModelWords(words=self.words, workload=f"{self.config}_{TRAINING}", note=self.note)
+
+    @property
+    def served(self) -> ServedWords:
+        """The model as rows of servers mean it."""
+        workload = f"{self.config}_{DECODER}"
+        return ServedWords(words=self.words, workload=workload, formats=self.formats, released=self.released, note=self.note)
 
 
 Timed = Literal["alone", "queued", "looped", "looped eager"]
@@ -94,88 +132,6 @@ class PrecisionWords(Spec):
     )
 
 
-class ExpertKernelWords(Spec):
-    """A kernel of experts' products."""
-
-    words: list[str] = Field(description="what rows call it")
-    kernel: str = Field(description="how parts begin its name in `kernels.grouped`")
-    stand_in: bool = Field(
-        default=False, description="whether a rank's first expert made what its tokens chose of other ranks when the rows were measured"
-    )
-
-
-class ExpertPrecisionWords(Spec):
-    """Operands of experts' products."""
-
-    words: list[str] = Field(description="what rows call them")
-    name: str = Field(description="how parts end the kernel's name in `kernels.grouped`")
-    weights: str = Field(description="width of a weight's element")
-    activations: str = Field(description="width of an activation's element as it is multiplied")
-    family: str = Field(default="", description="kind of operands where a width does not say it")
-
-
-class LayerOpWords(Spec):
-    """An operation of a layer: a product of T rows, or a vector kernel. Sizes are expressions over those of the model."""
-
-    n: str = Field(default="", description="columns of a product's result")
-    k: str = Field(default="", description="elements that it sums")
-    kernel: str = Field(default="", description="vector kernel, of a part's `kernels.vector`")
-    moved: str = Field(default="", description="elements of 16 bit that it reads and writes for a token")
-
-    @model_validator(mode="after")
-    def _one(self) -> LayerOpWords:
-        if not (self.n and self.k and not self.kernel) and not (self.kernel and self.moved and not self.n):
-            raise ValueError("want n and k of a product, or a kernel and what it moves")
-        return self
-
-
-class LayerWords(Spec):
-    """Rows of single operations of a data set."""
-
-    tokens: str = Field(description="column of the tokens")
-    columns: dict[str, str] = Field(default_factory=dict, description="size → column that tells it; the others are the model's")
-    ops: dict[str, LayerOpWords] = Field(description="word of the column `op` → what it is")
-
-    def tells(self, cells: Mapping[str, str]) -> bool:
-        """Whether a row of another data set has the same columns."""
-        return {self.tokens, *self.columns.values()} <= set(cells)
-
-
-class LayerModelWords(Spec):
-    """Sizes of a model whose layers' operations were measured."""
-
-    words: list[str] = Field(description="what rows call it")
-    sizes: dict[str, int] = Field(description="size → number")
-    kernels: dict[str, str] = Field(default_factory=dict, description="vector kernel of the data set → the one that this model has")
-
-
-class UngatedExperts(Spec):
-    """Experts whose up has no gate beside it, which rows do not say."""
-
-    hidden: int = Field(description="size of a token")
-    inter: int = Field(description="size inside an expert")
-    versions: list[str] = Field(description="versions of the framework whose rows were measured so; others had a gate")
-
-    def fits(self, hidden: int, inter: int, version: str) -> bool:
-        """Whether experts of these sizes are."""
-        return (hidden, inter) == (self.hidden, self.inter) and version in self.versions
-
-
-class LimitedExperts(Spec):
-    """Experts whose router keeps a token to some groups of them, which rows do not say."""
-
-    hidden: int = Field(description="size of a token")
-    inter: int = Field(description="size inside an expert")
-    experts: int = Field(description="of a layer")
-    versions: list[str] = Field(description="versions of the framework whose rows were measured with that router; others chose from all")
-    groups: int = Field(description="equal parts of the experts")
-    kept: int = Field(description="of which a token's are chosen")
-
-    def fits(self, hidden: int, inter: int, experts: int, version: str) -> bool:
-        """Whether experts of these sizes are."""
-        return (hidden, inter, experts) == (self.hidden, self.inter, self.experts) and version in self.versions
-
-
 class ShardingWords(Spec):
     """Where weights, gradients and optimizer state rest over the data-parallel ranks."""
 
@@ -183,6 +139,16 @@ class ShardingWords(Spec):
     param: Spread = Field(default="replicate", description="parameters")
     grad: Spread = Field(default="replicate", description="gradients")
     state: Spread = Field(default="replicate", description="optimizer state")
+    profile: str = Field(default="", description="of the framework whose word it is, for data sets of which nothing is said")
+    within: Literal["node"] | None = Field(default=None, description="ranks that shards lie over: those of a node; absent = all")
+
+
+class ScheduleWords(Spec):
+    """A schedule of a pipeline."""
+
+    words: list[str] = Field(description="what rows call it")
+    schedule: str = Field(default="", description="as a mapper calls it")
+    refused: str | None = Field(default=None, description="why it cannot be priced")
 
 
 class RecomputeWords(Spec):
@@ -190,37 +156,6 @@ class RecomputeWords(Spec):
 
     words: list[str] = Field(description="what rows call it")
     policy: Policy = Field(description="as a mapper calls it")
-
-
-class AttentionWords(Spec):
-    """An attention kernel: of entries with a row's word, the first counts whose machine and head sizes fit."""
-
-    words: list[str] = Field(description="what rows call it")
-    kernel: str = Field(description="as parts call it in `kernels.attention`")
-    machines: list[str] = Field(default_factory=list, description="machines that it runs on under this word; [] = all")
-    most_head: int | None = Field(default=None, description="largest head size that it takes")
-
-
-class HeadWords(Spec):
-    """Heads of a model whose rows say its name alone."""
-
-    words: list[str] = Field(description="what rows call the model")
-    heads: int = Field(description="query heads")
-    kv_heads: int = Field(description="heads of keys and values")
-    head: int = Field(description="elements of a head")
-
-
-class LatentWords(Spec):
-    """Sizes of latent attention (MLA), whose rows say the heads alone."""
-
-    hidden: int = Field(description="elements of a token")
-    query: int = Field(description="of its latent query")
-    key: int = Field(description="of the latent key and value that a cache holds")
-    rope: int = Field(description="of the key's part that turns with its place")
-    head: int = Field(description="of a head's key without that part, and of its value")
-    constant: Plain = Field(
-        default=1.0, description="share of its joules that an operation or a byte of a module takes, whose benchmark runs on constants"
-    )
 
 
 class SaidOfSome(Spec):
@@ -289,6 +224,9 @@ class WordsSpec(Spec):
     name: str = Field(alias="validation", description="the file's name")
     machines: list[MachineWords] = Field(default_factory=list, description="GPUs")
     models: list[ModelWords] = Field(default_factory=list, description="models")
+    configs: list[ConfigWords] = Field(
+        default_factory=list, description="models of published configs, where no file says otherwise of a word"
+    )
     precisions: list[PrecisionWords] = Field(default_factory=list, description="widths")
     recomputes: list[RecomputeWords] = Field(default_factory=list, description="recomputation")
     expert_kernels: list[ExpertKernelWords] = Field(default_factory=list, description="kernels of experts' products")
@@ -298,6 +236,7 @@ class WordsSpec(Spec):
     ungated: list[UngatedExperts] = Field(default_factory=list, description="experts without a gate")
     limited: list[LimitedExperts] = Field(default_factory=list, description="experts that are chosen from some groups")
     shardings: list[ShardingWords] = Field(default_factory=list, description="homes")
+    schedules: list[ScheduleWords] = Field(default_factory=list, description="schedules of pipelines, beside their own names")
     attention_kernels: list[AttentionWords] = Field(default_factory=list, description="kernels of fused attention")
     attention_heads: list[HeadWords] = Field(default_factory=list, description="heads of models")
     latent: LatentWords | None = Field(default=None, description="latent attention")
@@ -322,12 +261,14 @@ class WordsSpec(Spec):
 Said = TypeVar(
     "Said",
     BenchmarkedWords,
+    ConfigWords,
     HeadWords,
     MachineWords,
     ModelWords,
     PrecisionWords,
     ShardingWords,
     RecomputeWords,
+    ScheduleWords,
     ExpertKernelWords,
     ExpertPrecisionWords,
     EngineWords,
@@ -335,6 +276,9 @@ Said = TypeVar(
     FormatWords,
     LayerModelWords,
 )
+
+
+Model = TypeVar("Model", ModelWords, ServedWords)
 
 
 class Refused(Exception):
@@ -347,7 +291,11 @@ class Words:
     def __init__(self, files: Iterable[WordsSpec]) -> None:
         every = list(files)
         self.machines = _table(one for file in every for one in file.machines)
-        self.models = _table(one for file in every for one in file.models)
+        configs = _table(one for file in every for one in file.configs)
+        self.configs = configs | {spelt(name_and_format(word)[0]): one for word, one in reversed(list(configs.items()))}
+        self.kinds = _table(one for file in every for one in file.models if one.kind)
+        self.models = _table(one for file in every for one in file.models if not one.kind)
+        self.models |= {word: one.trained for word, one in configs.items() if word not in self.models}
         self.precisions = _table(one for file in every for one in file.precisions)
         self.recomputes = _table(one for file in every for one in file.recomputes)
         self.expert_kernels = _table(one for file in every for one in file.expert_kernels)
@@ -357,11 +305,11 @@ class Words:
         self.ungated = tuple(one for file in every for one in file.ungated)
         self.limited = tuple(one for file in every for one in file.limited)
         self.shardings = _table(one for file in every for one in file.shardings)
+        self.schedules = _table(one for file in every for one in file.schedules)
         self.engines = _table(one for file in every for one in file.engines)
         self.served = _table(one for file in every for one in file.served)
-        self.checkpoints: dict[str, ServedWords] = {}
-        for word, served in self.served.items():
-            self.checkpoints.setdefault(name_and_format(word)[0], served)
+        self.served |= {word: one.served for word, one in configs.items() if word not in self.served}
+        self.trained_checkpoints, self.checkpoints = _by_checkpoint(self.models), _by_checkpoint(self.served)
         self.formats = _table(one for file in every for one in file.formats)
         self.benchmarks = [one for file in every for one in file.benchmarks]
         self.benchmarked = _table(one for file in every for one in file.benchmarked)
@@ -391,11 +339,12 @@ class Words:
 
     def attention_kernel(self, word: str, machine: str, head: float) -> str:
         """The kernel that a row's word means on a machine for a head size. Raises Refused."""
-        named = [one for one in self.attention_kernels if word in one.words]
+        known = list(dict.fromkeys(text for one in self.attention_kernels for text in one.words))
+        meant = next((text for text in known if spelt(text) == spelt(word)), None) or _of_release(word, known)
+        named = [one for one in self.attention_kernels if meant in one.words]
         if not named:
-            known = [text for one in self.attention_kernels for text in one.words]
             close = nearest(word, known)
-            raise Refused(f"no attention kernel called '{word}'" + (f" (nearest: {close})" if close else ""))
+            raise Refused(f"no attention kernel called '{word}'" + (f" (nearest: {close})" if close else f"; known: {', '.join(known)}"))
         fitting = (one for one in named if machine in (one.machines or [machine]) and head <= (one.most_head or head))
         found = next(fitting, None)
         if found is None:
@@ -419,36 +368,39 @@ class Words:
     def machine(self, word: str, dataset: str) -> MachineWords:
         """What a data set's rows call a GPU, or an architecture by its name or path. Raises Refused with the nearest word that is known."""
         said = self.dataset(dataset)
-        called = said.gpus.get(word.strip(), word.strip())
-        if called.lower() not in self.machines and _is_file("architecture", called):
-            machine = MachineWords(words=[called], machine=called)
+        gpu = said.gpus.get(word.strip(), word.strip())
+        if gpu.lower() not in self.machines and _is_file("architecture", gpu):
+            machine = MachineWords(words=[gpu], machine=gpu)
         else:
-            machine = look_up(self.machines, "GPU", called, "gpu")
+            machine = look_up(self.machines, "GPU", gpu, "gpu")
         return machine.model_copy(update={"set": machine.set | said.set}) if said.set else machine
 
     def model(self, word: str, *columns: str) -> ModelWords:
-        """What rows call a model that is trained, or a workload by its name or path. columns: where they say it. Raises Refused with the
-        nearest word that is known."""
-        called = word.strip()
-        if called.lower() not in self.models and called and _is_file("workload", called):
-            return ModelWords(words=[called], workload=called)
-        return look_up(self.models, "model", word, *columns)
+        """What rows call a model that is trained, by any name of its checkpoints, or a workload by its name or path. columns: where they
+        say it. Raises Refused with the nearest word that is known."""
+        if word.strip().lower() not in self.models and word.strip() and _is_file("workload", word.strip()):
+            return ModelWords(words=[word.strip()], workload=word.strip())
+        return _of_checkpoint(self.models, self.trained_checkpoints, word) or look_up(self.models, "model", word, *columns)
+
+    def config(self, word: str) -> ConfigWords | None:
+        """The published config of a model, by any name of its checkpoints; None where the library has none."""
+        return self.configs.get(word.strip().lower()) or self.configs.get(spelt(name_and_format(word)[0]))
+
+    def is_kind(self, word: str) -> bool:
+        """Whether rows call a kind of models so."""
+        return word.strip().lower() in self.kinds or _spelt_alike(self.kinds, word) is not None
 
     def served_model(self, word: str, *columns: str) -> ServedWords:
         """What rows call a model that is served, by any name of its checkpoints, or a workload by its name or path. columns: where they
         say it. Raises Refused with the nearest word that is known."""
-        called = word.strip()
-        if called.lower() not in self.served and _is_file("workload", called):
-            return ServedWords(words=[called], workload=called)
-        other = self.checkpoints.get(name_and_format(called)[0])
-        if called.lower() not in self.served and other is not None:
-            return other.told(f"'{called}' is priced as a checkpoint of {other.words[0]}")
-        return look_up(self.served, "served model", word, *columns)
+        if word.strip().lower() not in self.served and word.strip() and _is_file("workload", word.strip()):
+            return ServedWords(words=[word.strip()], workload=word.strip())
+        return _of_checkpoint(self.served, self.checkpoints, word) or look_up(self.served, "served model", word, *columns)
 
 
 def _is_file(kind: str, word: str) -> bool:
     """Whether a word names a file of the library, or is the path of one."""
-    return word in names(kind) or word.endswith(SUFFIXES)
+    return word in called(kind) or word.endswith(SUFFIXES)
 
 
 def _table(said: Iterable[Said]) -> dict[str, Said]:
@@ -473,6 +425,29 @@ def _spelt_alike(table: Mapping[str, Said], word: str) -> Said | None:
     return found[0] if found and all(said is found[0] for said in found) else None
 
 
+def _by_checkpoint(table: Mapping[str, Model]) -> dict[str, Model]:
+    """What all checkpoints of a model are called → the first that is called so."""
+    return {spelt(name_and_format(word)[0]): said for word, said in reversed(list(table.items()))}
+
+
+def _of_checkpoint(table: Mapping[str, Model], checkpoints: Mapping[str, Model], word: str) -> Model | None:
+    """The model of a checkpoint that no word names, which is told; None."""
+    other = checkpoints.get(spelt(name_and_format(word)[0]))
+    if other is None or word.strip().lower() in table or _spelt_alike(table, word) is not None:
+        return None
+    return other.told(f"'{word.strip()}' is priced as a checkpoint of {other.words[0]}")
+
+
+def _of_release(word: str, known: Iterable[str]) -> str | None:
+    """Of words with a release in them ('VLLM 0.14.0 MLA'), the one of the newest release that is no newer, else the oldest; None."""
+    found = RELEASE.fullmatch(word)
+    if found is None:
+        return None
+    parts = [(RELEASE.fullmatch(text), text) for text in known]
+    same = {other[2]: text for other, text in parts if other is not None and spelt(other[1] + other[3]) == spelt(found[1] + found[3])}
+    return same.get(release_before(list(same), found[2]) or "")
+
+
 def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> Said:
     """What a word means, as it is known or, where it is not, in another spelling (ZeRO-1, zero1). columns: where a row says it. Raises
     Refused with the nearest word that is known."""
@@ -481,7 +456,9 @@ def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> S
         raise Refused(f"no {what} is said" + (f" (column {' or '.join(columns)})" if columns else ""))
     if found is None:
         close = nearest(word.strip().lower(), list(table))
-        raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else ""))
+        known = dict.fromkeys(said.words[0] for said in table.values() if not getattr(said, "refused", None))
+        hint = f"; known: {', '.join(known)}" if len(known) <= MOST_KNOWN else ""
+        raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else "") + hint)
     return found
 
 

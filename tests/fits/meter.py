@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.meter import share_of
 from rackmodel.validation.products import looped_rows, product_rows
 from rackmodel.validation.rows import read_rows
-from rackmodel.validation.steps import machine_of
 from rackmodel.validation.words import look_up, words
 
 Array = NDArray[np.float64]

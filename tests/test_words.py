@@ -1,0 +1,413 @@
+"""Words of rows: models by the names of their checkpoints, kinds of models, sharding over some ranks, schedules as others spell them."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel.errors import InputError
+from rackmodel.inputs import read_architecture, read_mapper, read_workload
+from rackmodel.inputs.library import DECODER, TRAINING, called, names, published
+from rackmodel.serving.formats import multiplied
+from rackmodel.serving.offers import Widths
+from rackmodel.validation.attention import attention_rows
+from rackmodel.validation.layer_sizes import heads_of, layer_model
+from rackmodel.validation.products import product_rows
+from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.runs import training_rows
+from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.serving import Point, point_of
+from rackmodel.validation.training import SHARDS, TrainingCase, training_case
+from rackmodel.validation.words import Refused, words
+
+RUN = {
+    "id": "one", "dataset": "mine", "model": "Llama 2 7B", "seq_len": "4096", "gpu": "H100", "n_gpus": "64", "tp": "1", "pp": "1",
+    "mbs": "1", "gbs": "256", "precision": "bf16", "recompute": "none", "sharding": "ZeRO-1", "iteration_time_s": "1.0",
+}  # fmt: skip
+
+
+def row(**cells: str) -> PublishedRow:
+    found = {**RUN, **cells}
+    return PublishedRow(found["id"], found["dataset"], "training", found, "rows.csv", 2)
+
+
+def case(**cells: str) -> TrainingCase:
+    return training_case(row(**cells), words())
+
+
+def scored(*rows: PublishedRow) -> list[ScoredRow]:
+    return training_rows(rows, intervals=False, bins=False)
+
+
+# -- models -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "workload"),
+    [
+        ("Llama 2 7B", "llama"),
+        ("google/gemma-3-27b-it", "gemma3_27b_training"),
+        ("Gemma 3 27B", "gemma3_27b_training"),
+        ("phi-4", "phi4_training"),
+        ("allenai/OLMo-2-1124-7B-Instruct", "olmo2_7b_training"),
+        ("Falcon-180B", "falcon_180b_training"),
+        ("PaLM 540B", "palm_540b_training"),
+        ("OPT-175B", "opt_175b_training"),
+        ("BLOOM", "bloom_176b_training"),
+        ("GPT-NeoX-20B", "neox_20b_training"),
+        ("Mixtral-8x22B-Instruct-v0.1", "moe_llama"),
+        ("DeepSeek-R1", "moe_mla"),
+    ],
+)
+def test_a_model_that_is_trained_is_found_by_any_name_of_its_checkpoints(word: str, workload: str) -> None:
+    assert words().model(word).workload == workload
+
+
+@pytest.mark.parametrize(
+    ("word", "workload"),
+    [
+        ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek_v32_decoder"),
+        ("zai-org/GLM-4.6-FP8", "glm46_decoder"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "qwen3_next_80b_decoder"),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", "llama4_scout_decoder"),
+        ("Llama-4-Maverick", "llama4_maverick_decoder"),
+        ("gemma-3-12b-it", "gemma3_12b_decoder"),
+        ("Llama-3.1-8B", "llama3_8b_decoder"),
+        ("Meta-Llama-3.1-8B-Instruct-FP8", "llama3_8b_decoder"),
+    ],
+)
+def test_a_model_that_is_served_is_found_by_any_name_of_its_checkpoints(word: str, workload: str) -> None:
+    assert words().served_model(word).workload == workload
+
+
+def test_every_model_of_words_has_a_workload_that_can_be_read() -> None:
+    """Or is refused by what cannot be put together: training of layers whose tokens choose what they attend to."""
+    refused = set()
+    for name in sorted({one.workload for table in (words().models, words().served) for one in table.values() if not one.refused}):
+        try:
+            read_workload(name)
+        except InputError:
+            refused.add(name)
+    assert refused == {"deepseek_v32_training", "glm5_training"}
+
+
+def test_a_published_config_has_two_workloads_but_where_a_file_has_the_name() -> None:
+    assert not set(published()) & set(names("workload"))
+    assert {"gemma3_27b_decoder", "gemma3_27b_training"} <= set(published())
+    assert {source.step for source in published().values()} == {DECODER, TRAINING}
+    assert {"qwen3_32b_decoder", "gemma3_27b_decoder"} <= set(called("workload"))
+    assert read_workload("llama2_7b_decoder").serving is not None
+    assert read_workload("llama2_7b_training").serving is None
+
+
+def test_a_config_where_a_workload_is_wanted_names_the_command() -> None:
+    with pytest.raises(InputError, match="is a model's config: `rackmodel import`"):
+        read_workload("workloads/configs/gemma3_27b.json")
+
+
+@pytest.mark.parametrize("word", ["Llama", "GPT", "mpt"])
+def test_a_kind_of_models_without_sizes_is_no_model(word: str) -> None:
+    with pytest.raises(Refused, match=f"'{word}' is a kind of models: want its sizes"):
+        case(model=word)
+    sizes = {"layers": "32", "hidden": "4096", "heads": "32", "vocab": "32000"}
+    assert case(model="mine", arch=word, **sizes).layers == 32
+
+
+@pytest.mark.parametrize(("kind", "hidden", "inside"), [("llama", 4096, 11008), ("llama", 5120, 13824), ("gpt", 4096, 16384)])
+def test_what_a_row_does_not_say_of_a_layers_width_is_that_of_its_kind(kind: str, hidden: int, inside: int) -> None:
+    """Llama 7B and 13B: 8/3 of the width, up to a multiple of 256; GPT-3: four times."""
+    found = case(model="mine", arch=kind, layers="32", hidden=str(hidden), heads="32", vocab="32000", ffn="")
+    assert dict(found.key.model.sizes)["f"] == inside
+
+
+def test_a_kind_of_models_that_is_not_known_lists_those_that_are() -> None:
+    with pytest.raises(Refused, match="no model called 'mine', nor a kind of models called 'rwkv'; known: gpt, opt"):
+        case(model="mine", arch="rwkv", layers="32", hidden="4096", heads="32")
+
+
+def test_a_vocabulary_that_tensor_ranks_do_not_divide_is_padded_whoever_says_it() -> None:
+    """GPT-2's 50,257 words over four ranks: the next multiple of 4 x 128 is 50,688."""
+    assert "vocabulary 50257 padded to 50688" in case(model="GPT-2 XL", tp="4").assumptions
+
+
+# -- sharding -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cells", "replicas", "shards"),
+    [
+        ({"sharding": "HSDP"}, 8, 8),  # nodes of eight
+        ({"sharding": "HYBRID_SHARD", "tp": "2"}, 8, 4),
+        ({"sharding": "FSDP=16"}, 4, 16),
+        ({"sharding": "HSDP=32"}, 2, 32),
+    ],
+)
+def test_weights_may_be_sharded_over_some_data_parallel_ranks(cells: dict[str, str], replicas: int, shards: int) -> None:
+    degrees = case(**cells).mesh.degrees
+    assert (degrees["dp"], degrees[SHARDS]) == (replicas, shards)
+
+
+def test_groups_of_all_ranks_are_no_hybrid() -> None:
+    assert SHARDS not in case(sharding="HSDP", n_gpus="8").mesh.degrees
+    assert SHARDS not in case(sharding="FSDP=64").mesh.degrees
+
+
+def test_hybrid_sharding_holds_a_share_of_a_node_and_reduces_shards_between_nodes() -> None:
+    """Llama 2 7B: 6.74 billion weights of 18 bytes, of 64 ranks or of eight: 1.9 and 15.2 GB of states a rank."""
+    over_all, over_nodes = scored(row(id="a", sharding="FSDP", memory_gib="40"), row(id="b", sharding="HSDP", memory_gib="40"))[1::2]
+    weights = 6.738e9 * (2 + 4 + 12)
+    more = (over_nodes.predicted - over_all.predicted) * 2**30
+    assert more == pytest.approx(weights / 8 - weights / 64, rel=0.1)
+    fast, slow = scored(row(id="a", sharding="FSDP"), row(id="b", sharding="HSDP"))
+    assert slow.predicted < 1.2 * fast.predicted  # all-reduces of shards, an eighth of the gradients, hide behind the backward pass
+
+
+def test_the_mapper_of_hybrid_sharding_replicates_over_nodes() -> None:
+    assert [home.axes for home in read_mapper("parallel_hybrid").homes["weights"]] == [["fs", "cp"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("sharding", "profile"),
+    [("ZeRO-1", "megatron_core"), ("ZeRO-3", "deepspeed_zero3"), ("full_shard", "fsdp"), ("FSDP2", "torchtitan_sync"), ("HSDP", "fsdp")],
+)
+def test_the_word_for_sharding_tells_the_framework_of_a_data_set_that_nobody_described(sharding: str, profile: str) -> None:
+    assert case(sharding=sharding).key.profile == profile
+    assert case(sharding=sharding, dataset="megatron_sc21_t2").key.profile in ("megatron_2021", "deepspeed_zero3")
+
+
+def test_a_row_that_shards_weights_and_says_no_degrees_splits_nothing_else() -> None:
+    degrees = case(sharding="FSDP", tp="", pp="").mesh.degrees
+    assert degrees == {"pp": 1, "dp": 64, "cp": 1, "tp": 1}
+    with pytest.raises(Refused, match="no degrees of parallelism"):
+        case(tp="")
+
+
+def test_a_rate_without_a_pipeline_needs_no_batch() -> None:
+    rate = {"iteration_time_s": "", "tokens_per_s": "200000"}
+    assert case(gbs="", **rate).batch == 64
+    with pytest.raises(Refused, match="no global batch"):
+        case(gbs="")
+    with pytest.raises(Refused, match="no global batch"):
+        case(gbs="", pp="4", **rate)
+
+
+# -- schedules ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "schedule"),
+    [
+        ("1F1B", "1f1b"),
+        ("PipeDream-Flush", "1f1b"),
+        ("AFAB", "gpipe"),
+        ("zero bubble", "zb_h1"),
+        ("ZB1P", "zb_h1"),
+        ("ZBV", "zb_v"),
+        ("DualPipeV", "dualpipe_v"),
+        ("1F1B-interleaved", "interleaved"),
+        ("interleaved 1f1b", "interleaved"),
+    ],
+)
+def test_a_schedule_is_known_in_other_spellings(word: str, schedule: str) -> None:
+    assert case(pp="4", schedule=word).schedule == schedule
+
+
+def test_a_schedule_that_interleaves_has_several_chunks_where_none_are_said() -> None:
+    """32 layers on 4 stages are 8 a stage: two chunks of four are the least."""
+    found = case(pp="4", schedule="interleaved 1f1b")
+    assert found.chunks == 2
+    assert any("least number of chunks" in note for note in found.assumptions)
+    assert case(pp="4", schedule="interleaved", vpp="4").chunks == 4
+
+
+def test_schedules_that_are_not_run_say_what_they_are() -> None:
+    with pytest.raises(Refused, match="schedule 'InterleavedZeroBubble': passes of weight gradients"):
+        case(pp="4", vpp="2", schedule="InterleavedZeroBubble")
+
+
+def test_rows_of_other_schedules_beside_each_other_are_priced_as_each_alone() -> None:
+    rows = [row(id=name, pp="4", schedule=name) for name in ("1f1b", "zb_h1", "zb_h2", "zb_v")]
+    together, alone = scored(*rows), [scored(one)[0] for one in rows]
+    assert [one.predicted for one in together] == pytest.approx([one.predicted for one in alone], rel=1e-12)
+    assert len({one.predicted for one in together}) == 4
+
+
+# -- precision and recomputation ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "width"),
+    [("BF16 mixed", "16 bit"), ("bf16-true", "16 bit"), ("TE fp8", "8 bit"), ("fp8-mixed", "8 bit"), ("E4M3", "8 bit"), ("FP4", "4 bit")],
+)
+def test_a_precision_is_known_in_other_spellings(word: str, width: str) -> None:
+    assert case(precision=word).key.model.width == width
+
+
+@pytest.mark.parametrize(
+    ("word", "policy"),
+    [
+        ("False", "none"),
+        ("no AC", "none"),
+        ("True", "full"),
+        ("gradient checkpointing", "full"),
+        ("core_attn", "selective"),
+        ("SAC", "alternate"),
+    ],
+)
+def test_recomputation_is_known_in_other_spellings(word: str, policy: str) -> None:
+    assert case(recompute=word).key.recompute == policy
+
+
+# -- servers and kernels ------------------------------------------------------------------------------------------------------
+
+SERVED = {
+    "id": "one", "dataset": "mine", "backend": "vllm", "backend_version": "0.11.0", "model_path": "Qwen/Qwen3-14B",
+    "system": "h200_sxm", "precision": "fp8", "isl": "1024", "osl": "1024", "tp_size": "8", "n_gpus": "8", "tpot_ms": "20",
+    "concurrency": "64",
+}  # fmt: skip
+
+
+def point(**cells: str) -> Point:
+    found = {**SERVED, **cells}
+    return point_of(PublishedRow(found["id"], found["dataset"], "served", found, "rows.csv", 2))
+
+
+@pytest.mark.parametrize(
+    ("word", "widths"),
+    [
+        ("MXFP4", {"weight": "mxfp4", "product": "mxfp4"}),
+        ("mxfp8", {"weight": "mxfp8", "product": "mxfp8"}),
+        ("fp8_e4m3", {"weight": "fp8", "product": "fp8"}),
+        ("W8A8", {"weight": "int8", "product": "int8"}),
+        ("W8A16", {"weight": "int8"}),
+        ("awq_int4", {"weight": "int4"}),
+        ("w4a8", {"weight": "int4", "product": "fp8"}),
+        ("BF16", {}),
+    ],
+)
+def test_a_format_is_priced_as_what_it_says(word: str, widths: dict[str, str]) -> None:
+    assert dict(point(precision=word, system="b200_sxm").server.widths) == widths
+
+
+def test_experts_of_gpt_oss_alone_are_in_mxfp4_whatever_word_says_it() -> None:
+    found = [point(model_path="openai/gpt-oss-120b", precision=word).server.widths for word in ("mxfp4", "fp4", "")]
+    assert found == [(("experts", "mxfp4"), ("product", "bf16"), ("weight", "bf16"))] * 3
+
+
+def test_a_sparse_deepseek_is_served_in_the_format_in_which_it_was_released() -> None:
+    found = point(model_path="deepseek-ai/DeepSeek-V3.2-Exp", precision="").server
+    assert (found.model.workload, dict(found.widths)["weight"]) == ("deepseek_v32_decoder", "fp8_block")
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("google/gemma-3n-E4B-it", "embeddings of its own in each layer"),
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", "Kimi Delta Attention"),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1", "layers that differ one by one"),
+    ],
+)
+def test_a_model_that_cannot_be_expressed_is_refused_by_what_it_is(word: str, why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        point(model_path=word)
+
+
+def test_an_engine_may_say_its_release() -> None:
+    found = point(backend="vLLM v0.6.3", backend_version="").run
+    assert (found.engine.words[0], found.row.text("backend_version")) == ("vllm", "0.6.3")
+    with pytest.raises(Refused, match="no engine called 'TGI'; known: vllm, trtllm"):
+        point(backend="TGI")
+
+
+def test_a_kernel_of_a_release_that_was_not_measured_is_that_of_the_one_before() -> None:
+    """Rows are of 0.14.0, 0.22.0 and 0.24.0: a module of 0.23 is that of 0.22, and of 0.20 the oldest there is."""
+    said = words()
+    assert said.attention_kernel("VLLM 0.23.0 MLA module", "dgx_h100", 0.0) == "mla_module"
+    assert said.attention_kernel("VLLM 0.16.0 MLA", "dgx_h100", 0.0) == said.attention_kernel("VLLM 0.14.0 MLA", "dgx_h100", 0.0)
+    with pytest.raises(Refused, match=r"no attention kernel called 'TRTLLM 1\.0\.0 MLA'"):
+        said.attention_kernel("TRTLLM 1.0.0 MLA", "dgx_h100", 0.0)
+
+
+CALL = {
+    "id": "one", "dataset": "mine", "system": "h100_sxm", "kernel_source": "vllm_flash_attn", "attn_dtype": "bfloat16",
+    "kv_cache_dtype": "bfloat16", "batch_size": "8", "q_len": "1", "past_kv_len": "4095", "num_heads": "32", "num_key_value_heads": "8",
+    "head_dim": "128", "latency_us": "50",
+}  # fmt: skip
+
+
+def called_attention(**cells: str) -> ScoredRow:
+    found = {**CALL, **cells}
+    return attention_rows([PublishedRow("one", "mine", "attention", found, "rows.csv", 2)])[0]
+
+
+def test_a_kernel_without_facts_is_priced_by_the_machines_own_and_told() -> None:
+    own = called_attention()
+    for word in ("FlashInfer", "trtllm_gen", ""):
+        other = called_attention(kernel_source=word)
+        assert other.predicted == own.predicted
+        assert len(other.assumptions) == len(own.assumptions) + 1
+    assert (
+        "no facts of the attention kernel 'flashinfer': priced by the machine's own"
+        in called_attention(kernel_source="flashinfer").assumptions
+    )
+    assert called_attention(kv_cache_dtype="auto").predicted == own.predicted
+    assert called_attention(kernel_source="xformers").refused.startswith("no attention kernel called 'xformers'; known: vllm_flash_attn")
+
+
+def test_sizes_of_a_models_operations_are_those_of_its_published_config() -> None:
+    """Qwen 2.5 7B: 28 heads of 128, four of keys and values, 18,944 inside."""
+    found = layer_model("Qwen/Qwen2.5-7B-Instruct").sizes
+    assert found == {"d": 3584, "h": 28, "g": 4, "e": 128, "f": 18944, "v": 152064}
+    heads = heads_of("google/gemma-2-9b")
+    assert (heads.heads, heads.kv_heads, heads.head) == (16, 8, 256)
+    assert layer_model("meta-llama/Llama-3.1-8B").source == "RECALLED: its config.json"
+    with pytest.raises(Refused, match="has no grouped queries"):
+        layer_model("deepseek-ai/DeepSeek-V2-Lite")
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "product"),
+    [
+        ("dgx_b200", "nvfp4", "nvfp4"),
+        ("dgx_h200", "nvfp4", ""),
+        ("dgx_h200", "fp8_block", "fp8_block"),
+        ("dgx_h200", "int8", "int8"),
+        ("dgx_a100", "fp8", ""),
+        ("dgx_a100", "int8", "int8"),
+        ("l40s_node", "fp8", "fp8"),
+        ("mi355x_nodes", "mxfp4", "mxfp4"),
+        ("mi300x_nodes", "mxfp4", ""),
+        ("dgx_b200", "int4", ""),
+        ("dgx_b200", "int4_g128", ""),
+    ],
+)
+def test_a_format_without_units_is_of_weights_alone(machine: str, name: str, product: str) -> None:
+    assert multiplied(read_architecture(machine), name) == product
+
+
+def test_prompts_in_four_bits_are_no_faster_where_only_weights_are() -> None:
+    """Weights of 4 bit are read sooner than those of 8; products of long prompts are in 16 bit on Hopper, as with int4."""
+    found = {word: point(precision=word, system="h200_sxm").server.widths for word in ("nvfp4", "int4")}
+    assert dict(found["nvfp4"]) == {"weight": "nvfp4", "product": "bf16"}
+    assert dict(point(precision="nvfp4", system="b200_sxm").server.widths)["product"] == "nvfp4"
+    assert "dgx_h200 multiplies no nvfp4: its weights alone are narrow" in point(precision="nvfp4").run.notes
+    assert not any("its weights alone" in note for note in point(precision="nvfp4", system="b200_sxm").run.notes)
+    assert Widths("int4").sets(read_architecture("dgx_b200")) == ("workload.precision.weight=int4",)
+    assert len(Widths("nvfp4").sets(read_architecture("dgx_b200"))) == 2
+
+
+def test_a_card_under_a_lower_limit_of_power_multiplies_as_its_clock_falls() -> None:
+    """H100 NVL: 700 - 75 of idling over 400 - 75 W to the 1/1.5 (cost/inside/power) is 1.55."""
+    sides = {"op": "gemm", "precision": "bf16", "m": "8192", "n": "8192", "k": "8192", "time_ms": "1"}
+    gpus = ("H100 SXM", "NVIDIA H100-NVL-94GB", "H100 PCIe")
+    sxm, nvl, pcie = (product_rows([PublishedRow("one", "mine", "product", sides | {"gpu": gpu}, "rows.csv", 2)])[0] for gpu in gpus)
+    assert nvl.predicted / sxm.predicted == pytest.approx((625 / 325) ** (1 / 1.5), rel=0.02)
+    assert pcie.predicted > nvl.predicted  # 114 of its 132 SMs, at 350 W
+    assert [words().machine(gpu, "mine").machine for gpu in ("H200-NVL", "A100 PCIe", "GH200 144GB")] == ["dgx_h200", "dgx_a100", "gh200"]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["h100_sxm", "H100 SXM5 80GB", "A100-SXM4-40GB", "AMD MI300X 192GB", "TPU v4", "Trillium", "trn2", "CS-3", "Tesla V100", "V100-16GB"],
+)
+def test_a_machine_is_known_as_tables_write_it(word: str) -> None:
+    assert words().machine(word, "mine").machine in names("architecture")
