@@ -661,7 +661,7 @@ def test_check_says_whether_the_files_of_one_question_fit_together(run) -> None:
     assert (code, out.splitlines()[-1], err) == (0, "together: ok, 8,604 mappings on 39 meshes", "")
     code, out, err = run("check", "dgx_h100", "unet3d", "megatron")
     assert (code, out.splitlines()) == (2, ["dgx_h100: architecture ok", "unet3d: workload ok", "megatron: mapper ok"])
-    assert "megatron.yaml:9:13: split.dp: workload unet3d has none of the indices b" in err
+    assert "megatron.yaml:10:13: split.dp: workload unet3d has none of the indices b" in err
     code, out, _ = run("check", "dgx_h100", "unet3d", "megatron", "--json")
     told = json.loads(out)["together"]
     assert (code, told["ok"], [one["path"] for one in told["problems"]]) == (2, False, ["split.dp", "split.tp"])

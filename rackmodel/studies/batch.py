@@ -27,7 +27,7 @@ from rackmodel.studies.metrics import Value, figures_of, metric
 from rackmodel.studies.plan import Ask
 
 SOURCES = (
-    "api.py", "arrays.py", "errors.py", "evaluations.py", "results.py", "searches.py", "setting.py", "units.py", "carbon/*.py",
+    "api.py", "arrays.py", "errors.py", "evaluations.py", "once.py", "results.py", "searches.py", "setting.py", "units.py", "carbon/*.py",
     "cost/**/*.py", "inputs/*.py", "mapper/**/*.py", "model/*.py", "nests/**/*.py", "report/tables.py", "studies/answer.py",
     "studies/metrics.py", "studies/table.py",
 )  # fmt: skip
