@@ -246,7 +246,7 @@ def _ordered(waiting: Array, soon: Array, schedule: Schedule, cycle: Cycle, grou
     length = np.maximum(cycle.waits.clients * cycle.waits.each, 1.0)
     cycle_steps = cycle.train.decoding + waiting
     queues = (schedule.mixed > 0) & (group.stages == 1) & (group.wait_steps == 0) & (cycle.crowd.clients + 1.0 > group.most)
-    queues = queues & ~cycle.limited & (waiting > 1.0) & (cycle_steps - length > soon)
+    queues = queues & ~cycle.limited & (waiting > soon) & (cycle_steps - length > soon)
     grown = cycle.train.window_up_to(cycle_steps) * length / cycle.train.start
     left = (cycle_steps - grown) / np.where(queues, cycle_steps - length, 1.0)
     return np.asarray(np.where(queues, np.clip(left, 0.0, 1.0), 0.0))

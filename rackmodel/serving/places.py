@@ -4,7 +4,8 @@
     [S, E]       the j-th one's own: from floor(A + (j - 1) d) to ceil(A + j d), and no fewer than it fills alone; where prompts are cut
                  anywhere and lengths are unlike, a half less and a half more
     N            min(1 + (E - A) / d, n) prompts are done or in work by then
-    K            steps from its end to the first one's, less the gaps before it; of these min(K, S) have prompts, and the rest none
+    K            steps from its end to its own, as many as the first one's with those of its own (all cycles are as long), less the
+                 gaps before it; of these min(K, S) have prompts, and the rest none
 
 d: steps that a prompt takes of a full queue · n: clients of the train. A mean over PLACED places at most.
 """
@@ -63,13 +64,15 @@ def way_in_train(clients: Array, each: Array, places: Places, late: Lateness) ->
     place = np.where(few, number, np.floor((number + 0.5) / PLACED * clients))
     weight = np.clip(late.kept * np.where(few, clients, PLACED) - number, 0.0, 1.0)
     weight = weight / weight.sum(axis=0)
-    kept = late.waiting - late.gaps * np.minimum(place / clients, 1.0)
+    waiting = late.waiting - late.gaps * np.minimum(place / clients, 1.0)
     found = np.zeros((3, *clients.shape))
     for first_alone, share in ((False, 1.0 - places.alone), (True, places.alone)):
         start, end, first = _own_steps(place, clients, each, places, first_alone)
+        own = end - start
+        kept = waiting + own[:1] - own
         full = np.minimum(kept + late.chance, np.maximum(start, late.under_way))
         met = np.clip((end - first) / each + 1.0, 1.0, clients) - 1.0 - (start - full) / each
-        steps = np.maximum(kept - full, 0.0), full + end - start, met
+        steps = np.maximum(kept - full, 0.0), full + own, met
         found = found + share * np.array([(weight * one).sum(axis=0) for one in steps])
     return Way(*found)
 
