@@ -550,7 +550,7 @@ def test_weights_that_leave_no_room_say_how_much_they_take_and_on_how_many_they_
 def test_the_front_on_80_columns_cuts_nothing_and_counts_all_clients() -> None:
     """(A head was 'clie…', a first token of 0.104 s '0.1…', and replicas told the clients of each beside pools, which told all.)"""
     words = ["serve", "dgx_h100", "llama3_8b_decoder", "--concurrency", "64", "--pipeline", "1", "--tensor", "2", "--precision", "fp8"]
-    alone, pools = (invoke([*words, *more]).stdout for more in (["--chunk", "2048,8192"], ["--prompts-on", "dgx_h200:4"]))
+    alone, pools = (invoke([*words, *more]).stdout for more in (["--chunk", "512,2048"], ["--prompts-on", "dgx_h200:4"]))
     for said, chunk in ((alone, r"\d+ +"), (pools, "")):
         assert "…" not in said
         rows = [line for line in said.splitlines() if re.match(r"\*? +\d x tp 2", line) and " ms " in line]

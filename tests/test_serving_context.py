@@ -8,7 +8,8 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.launch import serving_launch
-from rackmodel.serving.offers import Offer, Widths
+from rackmodel.serving.offers import Offer, Widths, engine_of
+from rackmodel.serving.requests import Requests
 from rackmodel.serving.search import ServingSpace, search_service
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 from tests.commands import invoke
@@ -108,3 +109,32 @@ def test_heads_are_shared_out_as_engines_do_or_not_at_all(g: int, q: int, tensor
     for ranks in {1, 2, 4, 8} - tensor:
         with pytest.raises(InfeasibleError, match=f"{ranks} ranks of tensor parallelism do not share out {g * q} heads"):
             search_service(service, ServingSpace(tensor=(ranks,), pipeline=(1,), clients=(8.0,)), "throughput", {}, None)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "field", "words"),
+    [
+        ({"tensor": 4, "context": 3}, "context", ("--tensor", "4", "--context", "3")),
+        ({"tensor": 2, "expert": 2, "expert_tensor": 4}, "expert", ()),
+    ],
+)
+def test_python_is_told_the_field_and_the_command_line_the_option(degrees: dict[str, int], field: str, words: tuple[str, ...]) -> None:
+    """Who made a Deployment in Python was told of `--expert`."""
+    with pytest.raises(InputError) as problem:
+        Deployment(**degrees)
+    assert problem.value.path == f"deployment.{field}"
+    if words:
+        trace = ("serve-trace", "dgx_h200", "llama3_8b_decoder", "--concurrency", "4", "--requests", "8", *words)
+        assert str(invoke([*trace]).exception).startswith(f"--{field}: 3 ranks of context do not divide 4")
+
+
+def test_experts_that_a_model_has_not_are_told_of_by_field_and_by_option() -> None:
+    engine = engine_of(
+        service_of("dgx_h100", "llama3_8b_decoder", (), "vllm", (64, 64, 0.0)), Deployment(tensor=4, expert=4), Widths("", "")
+    )
+    with pytest.raises(InputError, match=r"deployment\.expert: llama3_8b_decoder has no experts to deal out"):
+        _ = engine.room(Requests.of(prompt=64, output=64), engine.schedule)
+    found = invoke(
+        ["serve-trace", "dgx_h100", "llama3_8b_decoder", "--concurrency", "4", "--requests", "8", "--tensor", "4", "--expert", "4"]
+    )
+    assert str(found.exception).startswith("--expert: llama3_8b_decoder has no experts to deal out")

@@ -10,7 +10,7 @@ import pytest
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.joining import _exits, _rest
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, _of_one
+from rackmodel.serving.rhythm import Crowd, rhythm
 from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.trace import drawn_trace, simulate
 from tests import samples
@@ -103,11 +103,12 @@ def test_of_clients_of_unlike_lengths_the_first_goes_alone(prompt: int, clients:
     assert law[0] == pytest.approx(trace[0], rel=0.07)
 
 
-def test_a_prompt_alone_takes_time_though_two_others_that_are_alike_say_not() -> None:
-    """2,048 tokens in 40.0 ms and 2,036 in 37.3: a line through them takes 509 for nothing, and figures of such loops were no numbers."""
-    tokens, own, full = np.array([509.0]), (np.array([2036.0]), np.array([37.3e-3])), (np.array([2048.0]), np.array([40e-3]))
-    assert _of_one(tokens, own, full, np.zeros(1))[0] == pytest.approx(37.3e-3 / 4)
-    assert _of_one(tokens, own, full, np.array([30e-3]))[0] == pytest.approx(30e-3 + 7.3e-3 / 4)
+def test_a_prompt_alone_is_priced_as_one() -> None:
+    """Though 16 of 100 tokens come together: 5 + 2 ms, 15 decodes of 20 us and 10 ns a cached token, 2 ms of its own."""
+    requests, schedule = Requests.of(prompt=100, output=101), Schedule.of()
+    crowd = Crowd(*(np.array([one]) for one in (16.0, 15.0, 16.0, 1.0, 15.0)))
+    beat = rhythm(LinearModel(), requests, schedule, crowd)
+    assert beat.one_s[0] == pytest.approx(5e-3 + 2e-3 + 15 * (2e-5 + 150.5 * 1e-8) + 100 * 2e-5)
 
 
 @pytest.mark.parametrize("stages", [2, 4, 8])

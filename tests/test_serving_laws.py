@@ -361,10 +361,10 @@ def test_points_priced_together_are_those_priced_alone() -> None:
         assert one.ttft_s[0] == both.ttft_s[place]
 
 
-def test_a_closed_loop_prices_four_steps_a_point() -> None:
+def test_a_closed_loop_prices_five_steps_a_point() -> None:
     model = LinearModel()
     closed_loop(model, Requests.of(100, prompt=1000, output=1000), Schedule.of(100), np.full(100, 64.0), np.full(100, 1e9))
-    assert model.asked == 400
+    assert model.asked == 500
 
 
 def test_reused_prefixes_need_no_work() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rackmodel.serving.mixing import Queue, Train, below, deviation_of_whole, erf, first_before
+from rackmodel.serving.places import Places
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.trace import drawn_trace, simulate
@@ -127,7 +128,8 @@ def test_first_tokens_change_steadily_with_the_variation(clients: int, prompt: i
 
 def test_lengths_that_vary_little_leave_order_for_ever() -> None:
     """Gaps of a train that are no longer than its first is late are closed in each wave, and longer ones grow."""
-    queue, late = Queue(np.array([64.0]), np.array([1.0]), np.zeros(1)), (np.array([12.0]), np.array([2.0]))
+    one, none = np.ones(1), np.zeros(1)
+    queue, late = Queue(64.0 * one, one, none), (12.0 * one, 2.0 * one, Places(none, none, one, none))
     of = {
         (variation, waves): _train(64, 1.0, 1000, variation, waves).order(queue, *late).kept[0]
         for variation in (0.001, 0.01)

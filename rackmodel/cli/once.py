@@ -1,4 +1,5 @@
 """A command whose words all count: an option that is given twice where one is wanted and one that is given nothing are InputErrors.
+What is wrong with a deployment's degree (`deployment.expert` to who calls from Python) is told by the option that said it.
 (What two `--set` say of one number, whatever they call it: inputs/said.)"""
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ class EveryWord(TyperCommand):
                 if short and str(word).startswith("="):
                     raise InputError(f"'{short}{word}': want {short} {str(word)[1:] or 'VALUE'}, or {name}=VALUE", path=name)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it. Raises InputError."""
+        try:
+            return super().invoke(ctx)
+        except InputError as problem:
+            options = {f"deployment.{param.name}": _called(param) for param in self.params}
+            for one in (problem, *problem.more):
+                one.path = options.get(one.path, one.path)
+            raise
 
 
 def _called(param: Any) -> str:

@@ -20,21 +20,23 @@ alone, and the others wait for its step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.mixing import Queue, Train, wide
+from rackmodel.serving.places import Places, Way, way_in_group
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm
+from rackmodel.serving.rhythm import Crowd, Grouping, Rhythm, prompt_room
 
 
 @dataclass(frozen=True)
 class Cycle:
     """A closed loop counted in steps, [n] each. window: steps in which all clients' prompts come · queue: steps before a prompt's own ·
     excess: what of it there is because more prompts come than full steps work off, however they come · steps: in which others' prompts may
-    come while a request decodes · still: steps of a decode in which no prompts come · train, waits: what comes, and what it waits in."""
+    come while a request decodes · still: steps of a decode in which no prompts come · train, waits: what comes, and what it waits in ·
+    limited: whether others wait for room, who come at once when a request ends."""
 
     crowd: Crowd
     window: Array
@@ -44,6 +46,7 @@ class Cycle:
     still: Array
     train: Train
     waits: Queue
+    limited: Bools
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
     each = np.minimum(cycle.crowd.dense / (stages * np.where(mixed, 1.0, 1.0 + beat.group.share)), beat.group.most)
     prompts = under_way * np.maximum(_met(passing.window, passed), passing.always) * each
     behind = _on_their_way(beat, mixed, cycle, after, under_way * passing.count * passing.met)
-    behind = behind * (1.0 - _ordered(beat, after, schedule, cycle))
+    late = _late_steps(beat, after, schedule, cycle)
+    behind = behind * (1.0 - _ordered(*late, schedule, cycle, beat.group))
     idle = cycle.still > after / beat.decode_s + schedule.before_join
     fewer = np.where(idle, passing.first * 2.0 / (others + 1.0), 0.0)  # (of C that come one goes alone, and C - 1 with C - 2 others)
     wait = Wait(
@@ -101,7 +105,7 @@ def joining_waits(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: C
         outside=prompts * (passed - schedule.before_join),
         own_s=beat.own_s - fewer * np.maximum(beat.own_s - beat.one_s, 0.0),
     )
-    return _in_order(wait, beat, requests, schedule, cycle)
+    return _in_groups(_in_order(wait, beat, requests, schedule, cycle), beat, requests, schedule, cycle)
 
 
 def _passing(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> _Batches:
@@ -148,35 +152,103 @@ def _on_their_way(beat: Rhythm, mixed: Bools, cycle: Cycle, after: Array, passed
 def _in_order(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> Wait:
     """The same wait but of requests that end as they began, m in a step, in steps that follow one another, as far as they do (mixing.py).
 
-    The first of them is ready for a step K steps after its end, which have no prompts: those on its way, and those scheduled ahead. All
-    others have as many between end and step, and these have prompts but for those before the first one's: min(i, K) of the i-th step's; its
-    own step is full, too.
+    The first of them is ready for a step K steps after its end, which have no prompts: those on its way, and those scheduled ahead; where
+    all others have ended by then, an idle engine takes it at once. All others wait for those before them. Every other client's prompt is
+    met once in a cycle, in these steps or while a sequence decodes.
     """
-    group, after = beat.group, schedule.before_s(requests)
-    waiting, soon = (np.ceil(after / one - 1e-9) + schedule.before_join for one in (beat.decode_s, beat.full_s))
-    ordered = _ordered(beat, after, schedule, cycle)
-    left = cycle.train.order(cycle.waits, waiting, soon)
-    kept, full, queue = ordered * left.kept, ordered * left.full, ordered * (left.queue - cycle.queue)
-    seconds = np.maximum(full * beat.full_s + (kept * waiting - full) * beat.decode_s - kept * after, 0.0)
-    joined = np.where(group.chunks > 1.0, 0.0, np.maximum(group.most - 1.0 - group.beside(cycle.crowd.queued), 0.0))
-    own_s = np.where(group.chunks <= 1.0, beat.full_s, wait.own_s)
+    group, after, clients = beat.group, schedule.before_s(requests), cycle.waits.clients
+    waiting, soon = _late_steps(beat, after, schedule, cycle)
+    ordered = _ordered(waiting, soon, schedule, cycle, group)
+    apart = cycle.waits.each + cycle.train.step * np.sqrt(12.0) / (clients + 1.0)
+    idle = np.clip(waiting - (clients - 1.0) * apart - schedule.before_join, 0.0, 1.0)
+    early = np.where(schedule.chunked > 0, idle * (prompt_room(schedule, np.zeros_like(after)) / group.room - 1.0), 0.0)
+    places = _places(requests, schedule, cycle, group, idle, early)
+    left = cycle.train.order(cycle.waits, waiting, soon, places)
+    kept = ordered * left.kept
+    first = _way_s(left.way, beat, schedule) - after - idle * (waiting * beat.decode_s - after)
+    met = left.way.met - group.beside(cycle.crowd.queued) - cycle.queue / group.each_steps
     return Wait(
-        seconds=seconds + (1.0 - kept) * wait.seconds + queue * beat.full_s,
-        prompts=full * group.most + kept * joined + (1.0 - kept) * wait.prompts,
-        outside=wait.outside,
-        own_s=kept * own_s + (1.0 - kept) * wait.own_s,
+        seconds=(1.0 - kept) * wait.seconds + kept * (first - cycle.queue * beat.full_s - wait.own_s),
+        prompts=(1.0 - kept) * wait.prompts + kept * met,
+        outside=(1.0 - kept) * wait.outside,
+        own_s=wait.own_s,
     )
 
 
-def _ordered(beat: Rhythm, after: Array, schedule: Schedule, cycle: Cycle) -> Array:
-    """[n] whether prompts queue in order behind the first of a train, 1 or 0, or between where a train that grows leaves fewer steps
-    without prompts. Not of a pipeline, nor where no more of them are left than a request is on its way (after: [n] seconds); nor where
-    K is at most one, so that prompts do not queue and those that a step has no whole room for go apart."""
-    group, at_first = beat.group, cycle.train.decoding - cycle.train.start
+def _in_groups(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> Wait:
+    """The same wait but of prompts that go first: whoever ends while one is on its way joins it, for decodes stand still till no prompt is
+    left. As far as it is on its way for a step.
+
+    Of C - 1 others in W steps (C - 1) / W end with it, and x = (C - 1) K / W within K steps of the first, a Poisson number, so that one of
+    a group has x (2 + x) / (1 + x) of these in the mean, E[n (n - 1)] / E[n] of n = 1 + Poisson(x).
+    """
+    group, after, others = beat.group, schedule.before_s(requests), cycle.crowd.clients
     waiting = np.ceil(after / beat.decode_s - 1e-9) + schedule.before_join
+    dense = others / np.maximum(cycle.window, 1.0)
+    come = dense * np.where(cycle.limited, 0.0, after / beat.decode_s + schedule.before_join)
+    size = 1.0 + np.minimum(dense + come * (2.0 + come) / (1.0 + come), others)
+    idle = np.clip(waiting - (cycle.window - 1.0) - schedule.before_join, 0.0, 1.0)
+    places = _places(requests, schedule, cycle, group, idle, np.zeros_like(after))
+    places = replace(places, alone=places.alone + (1.0 - idle) * np.exp(-dense))
+    way = way_in_group(size, group.each_steps, places)
+    ready = np.where(others > 0, (1.0 - idle) * waiting * beat.decode_s + idle * after, after)
+    sooner = np.minimum(waiting, cycle.window - 1.0) / 2.0 * (size - 1.0) / size * beat.decode_s  # than all of them that came last
+    behind = behind_in_batch(group) / 2.0
+    here = np.where((schedule.mixed == 0) & (group.stages == 1) & (group.wait_steps == 0), np.minimum(after / beat.decode_s, 1.0), 0.0)
+    seconds = ready - sooner + _way_s(way, beat, schedule) - after - behind * beat.drain_s - wait.own_s
+    return Wait(
+        seconds=here * seconds + (1.0 - here) * wait.seconds,
+        prompts=here * (way.met - (group.company - behind)) + (1.0 - here) * wait.prompts,
+        outside=(1.0 - here) * wait.outside,
+        own_s=wait.own_s,
+    )
+
+
+def closing_steps(beat: Rhythm, requests: Requests, schedule: Schedule, cycle: Cycle) -> Array:
+    """[n] steps by which gaps between clients' prompts close in a wave; none where batches of a pipeline or a look at the queue part them,
+    where others wait for room, or where all prompts fit into a step that decodes share."""
+    after, group = schedule.before_s(requests), beat.group
+    waiting, soon = _late_steps(beat, after, schedule, cycle)
+    trains = np.where(cycle.crowd.clients + 1.0 > group.most, waiting - soon, 0.0)
+    way = after / beat.decode_s
+    late = np.where(schedule.mixed > 0, trains, np.minimum(way, 1.0) * (way + schedule.before_join))
+    return np.where((group.stages > 1) | (group.wait_steps > 0) | cycle.limited, 0.0, late)
+
+
+def _places(requests: Requests, schedule: Schedule, cycle: Cycle, group: Grouping, idle: Array, early: Array) -> Places:
+    """How prompts come and are cut. An idle engine takes the first alone, for texts of unlike lengths do not become tokens at once."""
+    alike = 1.0 / np.maximum(wide(requests, requests.prompt), 1.0)
+    alone = np.where(schedule.tokenize_s > 0, idle * (1.0 - alike**cycle.crowd.clients), 0.0)
+    return Places(alone, np.where(schedule.chunked > 0, alike, 1.0), group.parts, early)
+
+
+def _way_s(way: Way, beat: Rhythm, schedule: Schedule) -> Array:
+    """[n] seconds of a way and of its own prompt: steps with prompts are on the line through those of one and of a full batch, and no less
+    than a step without."""
+    most = beat.group.most
+    each = (beat.full_s - np.where(schedule.mixed > 0, beat.decode_s, 0.0)) / most
+    each = np.where(most > 1.0, np.clip((beat.full_s - beat.one_s) / np.maximum(most - 1.0, 1e-9), 0.0, each), each)
+    return np.asarray(way.short * beat.decode_s + way.long * (beat.full_s - each * most) + (way.met + 1.0) * each)
+
+
+def _late_steps(beat: Rhythm, after: Array, schedule: Schedule, cycle: Cycle) -> tuple[Array, Array]:
+    """[n] steps from a client's end to its prompt's first: of the first of a train, those between without prompts but for what is left of
+    the train before; and of others, all with prompts. after: [n] seconds on the way."""
+    under_way = np.maximum(cycle.waits.clients * cycle.waits.each - cycle.train.decoding, 0.0)
+    met = np.where(schedule.mixed > 0, np.minimum(after, under_way * beat.full_s), 0.0)
+    waiting = np.ceil(met / beat.full_s - 1e-9) + np.ceil((after - met) / beat.decode_s - 1e-9)
+    return waiting + schedule.before_join, np.ceil(after / beat.full_s - 1e-9) + schedule.before_join
+
+
+def _ordered(waiting: Array, soon: Array, schedule: Schedule, cycle: Cycle, group: Grouping) -> Array:
+    """[n] whether prompts queue in order behind the first of a train, 1 or 0, or between where a train that grows leaves fewer steps
+    without prompts of Z + K, those of a cycle. Not of a pipeline, nor where no such steps are left at first or a step holds all prompts."""
+    length = np.maximum(cycle.waits.clients * cycle.waits.each, 1.0)
+    cycle_steps = cycle.train.decoding + waiting
     queues = (schedule.mixed > 0) & (group.stages == 1) & (group.wait_steps == 0) & (cycle.crowd.clients + 1.0 > group.most)
-    queues = queues & (waiting > 1.0) & (at_first > waiting)
-    left = (cycle.still - waiting) / np.where(queues, at_first - waiting, 1.0)
+    queues = queues & ~cycle.limited & (waiting > soon) & (cycle_steps - length > soon)
+    grown = cycle.train.window_up_to(cycle_steps) * length / cycle.train.start
+    left = (cycle_steps - grown) / np.where(queues, cycle_steps - length, 1.0)
     return np.asarray(np.where(queues, np.clip(left, 0.0, 1.0), 0.0))
 
 

@@ -8,7 +8,8 @@ whole ones), by s = sqrt(k) s1 after k.
     density  p = Phi(y / s) - Phi((y - L) / s) at y                       of the first train's; e = L / p + R - (C - 2) d steps are free
                                                                           (R: of a cycle beside decoding), or -e too few
     queue    (1 + L / (2 sqrt(pi) s1)) w^2 + |e| w = (C - 1) d^2 / 2      w steps of chance, and max(-e, 0)
-    order    K max(1 - i g / L, 0) for the prompts of the i-th step       K steps that the first one is late, g = 2 (a + w) / K
+    order    K_i = K - (K - K') i g / L, for a share 1 / g of a train       K steps that the first one is late, K' the others at least,
+                                                                          g = 2 (a + w) / (K - K'); places.py has what follows
     gaps     a, the integral of 1 - exp(-t (t + d) / 4 h d) to h          h = sqrt(3) s: how soon before its place a train's first comes
 
 queue: without its second term that of mean-value analysis (steady.py), of prompts at random. Those that are within s1 of their places
@@ -16,19 +17,26 @@ vary in any time by no more than V = 2 s1 / (sqrt(pi) d), what crosses its two e
 mean. s1 alone, not s: prompts that wait for one another leave on places again.
 
 order: the first of a train finds steps without prompts, which are short, so that more of them pass while it is on its way. All behind it
-are that late, too, but for the gaps before them, a by the ends of the train and w by chance. A wave closes gaps of K steps,
-s' = sqrt((s (1 - 1 / g))^2 + s1^2), all of them where g <= 1: lengths that vary by so little keep clients in order for ever.
+are that late, too, but for the gaps before them, a by the ends of the train and w by chance. So a share k = min(1 / g, 1) of a train
+closes up behind its first one, and the rest moves as much nearer: even numbers less k of their width, or 0, vary by (1 - k)^3 (1 + 3 k)
+of what they did, s' = sqrt(s^2 (1 - k)^3 (1 + 3 k) + s1^2). Lengths that vary so little that g <= 1 keep clients in order for ever.
+
+groups: prompts that go first are taken with those of whoever ends while they are on their way, K steps, and all others keep their
+distance: of a width of K / k one group and what is left, 12 (1 - k) k^3 of the variance for k from 3 / 4 on, else all of it.
+
 Against loops that are run: tests/test_serving_mixing.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
+from rackmodel.serving.places import Lateness, Places, Way, way_in_train
 from rackmodel.serving.requests import Requests
 
 WAVES = (0, 1, 2, 3, 4, 6, 10, 20, 32)
@@ -52,44 +60,61 @@ class Queue:
 
 @dataclass(frozen=True)
 class Order:
-    """What is left of clients' order, a mean over the waves, [n] each. kept: of the steps that the first is late, those that others are ·
-    full: of their steps so kept, those with prompts · queue: steps that prompts wait for others beside."""
+    """What is left of clients' order, a mean over the waves. kept: [n] share of them that are late as the first · way: of those."""
 
     kept: Array
-    full: Array
-    queue: Array
+    way: Way
+
+
+@dataclass(frozen=True)
+class Closing:
+    """late: [n] steps by which gaps between prompts close in a wave · each: [n] steps from one place to the next · trains: [n] whether all
+    behind the first come nearer by them, or those within them alone join it."""
+
+    late: Array
+    each: Array
+    trains: Bools
 
 
 @dataclass(frozen=True)
 class Train:
     """Prompts of all clients that follow one another. step: [n] standard deviation of a wave's steps, s1 · waves, shares: [m, n] waves, and
-    how many of all they stand for · decoding: [n] steps of an answer · start: [n] of the first train."""
+    how many of all they stand for · decoding: [n] steps of an answer · start: [n] of the first train · spread: [m, n] standard deviation
+    of the steps from places."""
 
     step: Array
     waves: Array
     shares: Array
     decoding: Array
     start: Array
+    spread: Array
 
     @classmethod
-    def of(cls, requests: Requests, decoding: Array, start: Array) -> Train:
-        """Of n loops. decoding: [n] steps of an answer · start: [n] steps in which the first prompts come."""
+    def of(cls, requests: Requests, decoding: Array, start: Array, closing: Closing | None = None) -> Train:
+        """Of n loops. decoding: [n] steps of an answer · start: [n] steps in which the first prompts come · closing: of gaps, or none."""
         later = np.maximum(requests.waves - 1.0, 1.0)
         before, until = (np.array(some, dtype=np.float64)[:, None] for some in (WAVES[:-1], WAVES[1:]))
         counts = np.clip(later - before, 0.0, until - before)
         waves = before + (counts + 1.0) / 2.0
         counts[-1] += np.maximum(later - WAVES[-1], 0.0)
         step = deviation_of_whole(wide(requests, requests.output)) * decoding / requests.gaps
-        return cls(step, waves, counts / later, decoding, np.minimum(start, decoding))
+        spread = np.sqrt(waves) * step
+        if closing is not None and step.any():
+            spread = np.where(closing.late > 0, _spread_of_waves(step, closing), spread)
+        return cls(step, waves, counts / later, decoding, np.minimum(start, decoding), spread)
 
     @property
     def window(self) -> Array:
         """[n] steps in which prompts come, such that C / W is the mean over the waves after the first."""
+        return self.window_up_to(self.decoding)
+
+    def window_up_to(self, most: Array) -> Array:
+        """The same where a wave's is no more than so many steps [n]."""
         if not self.step.any():
             return self.start
-        x = self.start / np.maximum(2.0 * np.sqrt(self.waves) * self.step, 1e-9 * self.start)
+        x = self.start / np.maximum(2.0 * self.spread, 1e-9 * self.start)
         meet = erf(x) - (1.0 - np.exp(-np.minimum(x * x, 700.0))) / (np.sqrt(np.pi) * x)
-        found = np.clip(self.start / np.maximum(meet, 1e-12), self.start, self.decoding)
+        found = np.clip(self.start / np.maximum(meet, 1e-12), self.start, np.maximum(most, self.start))
         return np.asarray(1.0 / (self.shares / found).sum(axis=0))
 
     def queue(self, queue: Queue) -> Array:
@@ -98,7 +123,7 @@ class Train:
 
     def queued(self, queue: Queue) -> tuple[Array, Array]:
         """The same apart: [n] steps that full steps are too few, and that prompts wait by chance."""
-        short, chance = self._waits(np.sqrt(self.waves) * self.step, queue)
+        short, chance = self._waits(self.spread, queue)
         return np.asarray((self.shares * short).sum(axis=0)), np.asarray((self.shares * chance).sum(axis=0))
 
     def _waits(self, spread: Array, queue: Queue) -> tuple[Array, Array]:
@@ -117,36 +142,46 @@ class Train:
             chance += share * (np.sqrt(half**2 + bound * queue.each * others / 2.0 / queue.turns) - np.abs(half)) / bound
         return short, chance
 
-    def order(self, queue: Queue, waiting: Array, soon: Array) -> Order:
+    def order(self, queue: Queue, waiting: Array, soon: Array, places: Places) -> Order:
         """What is left of order. waiting, soon: [n] steps from an end to a prompt's own, those between without prompts, or with."""
         late = np.maximum(waiting - soon, 1e-9)
-        length = np.maximum(queue.clients * queue.each, 1.0)
-        spread, gaps, kept, full, steps = (np.zeros_like(self.step) for _ in range(5))
+        under_way = queue.clients * queue.each - self.decoding
+        spread, gaps, kept, found = (np.zeros_like(self.step) for _ in range(4))
         for share, before, until in zip(self.shares, WAVES[:-1], WAVES[1:], strict=True):
-            short, chance = self._waits(np.hypot(spread * _left(gaps), self.step), queue)
+            _, chance = self._waits(np.hypot(spread * _left(gaps), self.step), queue)
             for _ in range(before, until):
                 spread = np.hypot(spread * _left(gaps), self.step)
                 gaps = 2.0 * (first_before(spread, queue.each) + chance) / late
-            here = _kept_of(gaps, waiting, length)
-            kept, full, steps = kept + share * here[0], full + share * here[1], steps + share * (short + chance)
-        return Order(kept, full, steps)
+            some = 1.0 / np.maximum(gaps, 1.0)
+            way = way_in_train(queue.clients, queue.each, places, Lateness(waiting, late * gaps, some, chance, under_way))
+            kept, found = kept + share * some, found + share * some * np.array([way.short, way.long, way.met])
+        return Order(kept, Way(*(found / kept)))
+
+
+def _spread_of_waves(step: Array, closing: Closing) -> Array:
+    """[m, n] standard deviation of the steps from places, in the mean over the waves of each of WAVES, once gaps have closed."""
+    spread, found = np.zeros_like(step), []
+    for before, until in pairwise(WAVES):
+        sum_of = np.zeros_like(step)
+        for _ in range(before, until):
+            spread = np.hypot(spread, step)
+            gaps = 2.0 * first_before(spread, closing.each) / np.maximum(closing.late, 1e-9)
+            spread = spread * np.where(closing.trains, _left(gaps), _left_of_groups(gaps))
+            sum_of = sum_of + spread
+        found.append(sum_of / (until - before))
+    return np.array(found)
 
 
 def _left(gaps: Array) -> Array:
-    """Share of gaps that a wave does not close."""
-    return np.asarray(np.maximum(1.0 - 1.0 / np.maximum(gaps, LEAST), 0.0))
+    """Share of a deviation that a wave leaves of a train."""
+    closed = np.minimum(1.0 / np.maximum(gaps, LEAST), 1.0)
+    return np.asarray(np.sqrt((1.0 - closed) ** 3 * (1.0 + 3.0 * closed)))
 
 
-def _kept_of(gaps: Array, waiting: Array, length: Array) -> tuple[Array, Array]:
-    """Means over the steps of a train, i to L, of 1 - i g / L as far as it is more than 0, and of that times min(i, waiting): steps that
-    pass before the i-th one's prompts have prompts but for those before the first."""
-    some = 1.0 / np.maximum(gaps, 1.0)
-    kept = some * (1.0 - gaps * some / 2.0)
-    last, until = length * some, np.minimum(waiting, length * some)
-    rising = until**2 / 2.0 - gaps * until**3 / (3.0 * length)
-    level = waiting * (last - until - gaps * (last**2 - until**2) / (2.0 * length))
-    whole = kept * np.minimum(waiting, length) / 2.0  # (steps are whole: of i in 0, 1, 2 ... the mean is half a step less)
-    return kept, np.asarray(np.maximum((rising + level - whole) / length, 0.0))
+def _left_of_groups(gaps: Array) -> Array:
+    """The same of groups."""
+    closed = np.minimum(1.0 / np.maximum(gaps, LEAST), 1.0)
+    return np.where(closed > 0.75, np.sqrt(np.minimum(12.0 * (1.0 - closed) * closed**3, 1.0)), 1.0)
 
 
 def first_before(spread: Array, each: Array) -> Array:

@@ -80,7 +80,7 @@ def _laid_out(mapper: MapperSpec, workload: Workload, deployments: Sequence[Depl
     Raises InputError."""
     routed = any(EXPERTS in op.indices for op in workload.ops.values())
     if not routed and any(one.expert > 1 for one in deployments):
-        raise InputError(f"{workload.name} has no experts to deal out", path="--expert")
+        raise InputError(f"{workload.name} has no experts to deal out", path="deployment.expert")
     degrees = [{"pp": one.pipeline, **_parts(one)} for one in deployments]
     kinds = ((CONTEXT, [one.context for one in deployments]), (PROMPT_CONTEXT, [one.prompt_context for one in deployments]))
     unused = frozenset(axis for axes, ranks in kinds for axis in axes if max(ranks) == 1)  # nothing splits tokens: no whole number of them
@@ -120,13 +120,13 @@ def _parts(deployment: Deployment) -> dict[str, int]:
     if over_batch * over_shared * over_tensor != deployment.expert or batch % over_batch or tensor % over_tensor:
         between = f" x {shared} of prompts' context" if shared > 1 else ""
         ranks = f"{batch} ranks of attention data{between} x {tensor} of tensor parallelism"
-        raise InputError(f"{deployment.expert} parts of experts do not lie on {ranks}", path="--expert")
+        raise InputError(f"{deployment.expert} parts of experts do not lie on {ranks}", path="deployment.expert")
     context = deployment.context
     over_context = gcd(over_tensor, context)
     beside, rest = over_tensor // over_context, tensor // context
     if rest % beside:
         fact = f"{over_tensor} parts of experts do not lie on {rest} x {context} ranks of tensor and context parallelism"
-        raise InputError(fact, path="--expert")
+        raise InputError(fact, path="deployment.expert")
     inside = {"di": batch // over_batch, "ni": shared // over_shared, "ti": rest // beside, "ci": context // over_context}
     return {"de": over_batch, "ne": over_shared, "te": beside, "ce": over_context, **inside}
 

@@ -177,7 +177,7 @@ def rhythm_steps(requests: Requests, schedule: Schedule, crowd: Crowd, also: Ste
     return _kinds(requests, schedule, crowd, also)[-1]
 
 
-def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None) -> tuple[Grouping, tuple[Array, Array], Steps]:
+def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None) -> tuple[Grouping, Array, Steps]:
     """How prompts come together; [n] prompt tokens of a batch in the mean, and of a prompt's own; the steps: without prompts, with those in
     the mean, a prompt's own, full ones."""
     decodes, mixed = crowd.decodes, schedule.mixed > 0
@@ -191,18 +191,19 @@ def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | N
         decode_steps(requests, schedule, decodes, np.zeros_like(decodes)),
         decode_steps(requests, schedule, beside, stages * tokens),
         decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), stages * own),
+        decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), stages * requests.fresh / group.chunks),
         decode_steps(requests, schedule, beside, stages * group.room),
     ]
-    return group, (tokens, own), Steps.joined(kinds if also is None else [*kinds, also])
+    return group, tokens, Steps.joined(kinds if also is None else [*kinds, also])
 
 
 def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Rhythm:
-    """The rhythm of n engines. also: n steps that are priced with its own. Work: one price of 4 n steps, or of 5 n."""
+    """The rhythm of n engines. also: n steps that are priced with its own. Work: one price of 5 n steps, or of 6 n."""
     decodes, mixed = crowd.decodes, schedule.mixed > 0
-    group, (tokens, own), steps = _kinds(requests, schedule, crowd, also)
+    group, tokens, steps = _kinds(requests, schedule, crowd, also)
     stages = group.stages
     figures = model.price(steps)
-    plain, joined, alone, full, *others = figures.seconds.reshape(-1, len(decodes))
+    plain, joined, alone, one, full, *others = figures.seconds.reshape(-1, len(decodes))
     dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
     step = plain + crowd.seen * prompt
@@ -215,7 +216,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         step_s=step,
         prompt_s=prompt,
         own_s=group.own_steps * (alone + apart) + cut * full,
-        one_s=_of_one(requests.fresh / group.chunks, (own, alone), (group.room, full), np.where(mixed, plain, 0.0)),
+        one_s=np.minimum(one, alone),
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
@@ -231,16 +232,6 @@ def _cut_steps(requests: Requests, group: Grouping) -> Array:
     p + 1/2 in the mean. Those of as many tokens as whole steps have are not cut where all have as many."""
     whole = (np.abs(group.parts - np.round(group.parts)) < 1e-9) / np.maximum(wide(requests, requests.prompt), 1.0)
     return np.asarray(np.maximum(group.parts + (1.0 - whole) / 2.0, 1.0))
-
-
-def _of_one(tokens: Array, own: tuple[Array, Array], full: tuple[Array, Array], plain: Array) -> Array:
-    """[n] seconds of a step of so many prompt tokens, on the line through two others: (tokens, seconds) of a prompt's own, and of a full
-    one. No less than its tokens' share of what they add to the same step without any (plain), no more than of its own."""
-    (some, seconds), (room, longer) = own, full
-    slope = np.where(room > some, (longer - seconds) / np.maximum(room - some, 1e-12), seconds / some)
-    floor = np.minimum(plain, seconds)
-    least = floor + (seconds - floor) * np.minimum(tokens / some, 1.0)
-    return np.asarray(np.clip(seconds - slope * np.maximum(some - tokens, 0.0), least, seconds))
 
 
 @dataclass(frozen=True)
@@ -371,7 +362,7 @@ def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens:
     """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least."""
     wide = 1.0 + schedule.drafted
     prompts = tokens / requests.fresh
-    cut = np.maximum(requests.fresh - schedule.token_budget, 0.0) / 2.0
+    cut = np.where(schedule.chunked > 0, np.maximum(requests.fresh - schedule.token_budget, 0.0) / 2.0, 0.0)
     there = np.where(decodes > 0, np.where(schedule.stages > 1, np.maximum(decodes, schedule.stages), decodes), 0.0)
     return Steps(
         decodes=there * wide,

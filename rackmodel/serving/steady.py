@@ -32,8 +32,8 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
-from rackmodel.serving.joining import Cycle, behind_in_batch, joining_waits
-from rackmodel.serving.mixing import Queue, Train
+from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
+from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
@@ -45,6 +45,8 @@ SHORT = 3.0
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
+ALIKE = 0.01
+"""Of a window that gaps which close leave as long, so that its steps are not priced again."""
 MOST_LOAD = 0.999
 """Of batches at random: what comes beyond fills them for ever."""
 
@@ -105,13 +107,19 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     """What n engines settle at under clients [n] that each send their next request when the last one has ended.
 
     room: [n] requests that are held at once (most_sequences); what is beyond waits outside. at_once: whether to price the
-    first prompts, too, which all clients send at once. Work: one price of 4 n steps, or of 5 n.
+    first prompts, too, which all clients send at once. Work: one price of 5 n steps, or of 6 n; two where clients come together again.
     """
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
-    cycle = _cycle(requests, schedule, most)
+    cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
+    late = closing_steps(beat, requests, schedule, cycle)
+    closed = _cycle(requests, schedule, most, most < clients, late)
+    parts = np.abs(closed.window / cycle.window - 1.0) > ALIKE
+    if parts.any():
+        cycle = _cycle(requests, schedule, most, most < clients, np.where(parts, late, 0.0))
+        beat = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None)
     wait = joining_waits(beat, requests, schedule, cycle)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
@@ -137,11 +145,12 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
 def loop_steps(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steps:
     """The steps that `closed_loop` prices, the first prompts' too."""
     most = np.minimum(np.asarray(clients, dtype=np.float64), room)
-    return rhythm_steps(requests, schedule, _cycle(requests, schedule, most).crowd, _burst(requests, schedule, most)[1])
+    return rhythm_steps(requests, schedule, _cycle(requests, schedule, most, most < clients).crowd, _burst(requests, schedule, most)[1])
 
 
-def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
-    """The fixed point above. Where its rounds swing, they are halved."""
+def _cycle(requests: Requests, schedule: Schedule, most: Array, limited: Bools, late: Array | None = None) -> Cycle:
+    """The fixed point above. Where its rounds swing, they are halved. limited: [n] whether others wait for room · late: [n] steps by which
+    gaps between clients close in a wave."""
     mixed = schedule.mixed > 0
     decoding = schedule.decoding_steps(requests)
     decodes, window = most * 1.0, decoding
@@ -150,7 +159,8 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
         each = group.each_steps
         dealt = np.where(group.stages > 1, 1.0, 0.0)
         start = np.where(mixed, np.maximum(most * each, dealt), 1.0)
-        train = Train.of(requests, decoding, start)
+        closing = None if late is None else Closing(late, start / most, mixed)
+        train = Train.of(requests, decoding, start, closing)
         window = train.window
         waits = group.wait_steps + schedule.before_join / np.where(mixed, 1.0, 1.0 + group.share)
         rest = window + waits + np.maximum(group.own_steps - each, 0.0)
@@ -186,6 +196,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array) -> Cycle:
         still=np.maximum(decoding - window, 0.0),
         train=train,
         waits=Queue(most, each, rest - window),
+        limited=limited,
     )
 
 

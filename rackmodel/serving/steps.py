@@ -146,13 +146,13 @@ class Deployment:
                 raise InputError(f"{name} {getattr(self, name)} must be at least 1", path=f"deployment.{name}")
         if self.tensor % self.context:
             fact = f"{self.context} ranks of context do not divide {self.tensor} of tensor parallelism, whose part they are"
-            raise InputError(fact, path="--context")
+            raise InputError(fact, path="deployment.context")
         if self.context > 1 and self.prompt_context > 1:
             fact = "ranks that keep different tokens of the caches (context) do not share out prompts' new tokens, too"
-            raise InputError(fact, path="--prompt-context")
+            raise InputError(fact, path="deployment.prompt_context")
         if self.expert * self.expert_tensor not in (1, self.stage):
             fact = f"experts are split {self.expert} x {self.expert_tensor} ways over {self.stage} accelerators"
-            raise InputError(f"{fact}: expert x expert_tensor must be all of a stage", path="--expert")
+            raise InputError(f"{fact}: expert x expert_tensor must be all of a stage", path="deployment.expert")
 
     @property
     def stage(self) -> int:
