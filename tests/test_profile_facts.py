@@ -27,6 +27,7 @@ from rackmodel.validation.timed import PricedStep
 from rackmodel.validation.training import alternatives, training_case
 from rackmodel.validation.unknowns import NORMAL, Interval, varied
 from rackmodel.validation.words import words
+from tests.audit.bounds import search_of
 from tests.keys.cases import CASES, edited
 from tests.keys.mappers import _RING
 from tests.test_validate import RUN, row, table
@@ -141,6 +142,30 @@ def test_recomputation_that_drops_what_it_gathered_gathers_a_third_time() -> Non
     four, eight = (priced(*serial, recompute="full", layers=layers).bins["network all_gather"] for layers in ("4", "8"))
     again = priced(*serial, "profile.overlap.regather=true", recompute="full").bins["network all_gather"]
     assert again - four == pytest.approx((eight - four) / 2)  # four layers gather twice; of embedding and head nothing is recomputed
+
+
+def test_a_search_over_policies_and_homes_gathers_a_third_time_as_one_of_a_single_plan_does(tmp_path: Path) -> None:
+    """Where layouts have several of both, a plan that recomputes and shards is no sum of one that does the first and one the second."""
+    state: dict[str, object] = {"axes": ["dp"], "grad": "shard", "state": "shard"}
+    shards = [state, {**state, "param": "shard"}]
+    profile = tmp_path / "again.yaml"
+    profile.write_text(dumped({"profile": "again", "overlap": {"weights": True, "regather": True}}))
+
+    def joules(policies: list[str], homes: list[dict[str, object]]) -> list[float]:
+        """Of every point of a space, without static power."""
+        said = {"mapper": "both", "axes": {"dp": {"degree": 8}}, "split": {"dp": ["b"]}, "recompute": policies, "homes": {"weights": homes}}
+        mapper = tmp_path / f"{len(homes)}.yaml"
+        mapper.write_text(dumped(said))
+        inputs = read_inputs("dgx_h100", "llama3_8b", mapper=str(mapper), sets=["accelerators=8", "layers=4", "b=8", "s=512"])
+        assert inputs.mapper is not None
+        search = search_of((inputs.architecture, inputs.workload, inputs.mapper), str(profile))
+        listed = [(block, flat) for block in search.blocks.walk() if block is not None for flat in range(block.seconds.size)]
+        points = search.clocked.exact([search.blocks.point(*one, 0.0) for one in listed])
+        return [point.joules - search.static_w * point.seconds for point in points]
+
+    among = joules(["none", "full"], shards)
+    assert len(among) == 4
+    assert among[-1] == pytest.approx(joules(["full"], shards[1:])[0], rel=1e-12)
 
 
 def test_a_weight_is_not_gathered_ahead_beside_a_large_one() -> None:

@@ -262,8 +262,10 @@ def _cost(layers: LayerPricer, section: Section, plan: Plan, known: dict[object,
     """One plan's, with what is known of others. (No closure that calls itself: its cycle would keep every row until one is looked for.)
     alone: whether it is priced by itself, not put together."""
     if plan.key not in known:
-        homes = plan.homes.values()  # what is run again needs streamed weights once more: no two plans to put together
-        plain = alone or plan.recompute == "none" or plan.stage_count > 1 or any(home.at for home in homes)
+        homes = plan.homes.values()
+        # what is run again needs weights once more that are streamed, or dropped meanwhile: no two plans to put together
+        again = any(home.at or (plan.regather and home.param == "shard") for home in homes)
+        plain = alone or plan.recompute == "none" or plan.stage_count > 1 or again
         plain = plain or plan.ahead < inf  # a weight that is gathered when it is needed holds the device
         device = plan if plain else replace(plan, homes=as_the_device_sees(plan.homes))
         if plain or device.key == plan.key:
