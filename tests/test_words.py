@@ -168,7 +168,7 @@ def test_groups_of_all_ranks_are_no_hybrid() -> None:
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
-        ({"tp": "8"}, "HSDP: a node holds one data-parallel rank; say over how many weights are sharded \\(HSDP=8\\)"),
+        ({"tp": "8"}, "HSDP: a node holds no two data-parallel ranks; say over how many weights are sharded \\(HSDP=8\\)"),
         ({"cp": "2"}, "over 4 of 64 data-parallel ranks, with ranks of experts or context"),
         ({"model": "Mixtral 8x7B", "ep": "8"}, "over 8 of 64 data-parallel ranks, with ranks of experts or context"),
         ({"n_gpus": "12", "gbs": "12"}, "over 8 of 12 data-parallel ranks, which are no whole groups"),

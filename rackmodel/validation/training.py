@@ -341,7 +341,7 @@ class _CaseReader:
         if group == data * degrees["cp"] or (group in (0, 1) if counted is not None else group >= data):
             return home, dict(degrees)
         if group < 2:
-            raise Refused(f"{word}: a node holds one data-parallel rank; say over how many weights are sharded ({word}=8)")
+            raise Refused(f"{word}: a node holds no two data-parallel ranks; say over how many weights are sharded (HSDP=8)")
         if "ep" in degrees or degrees["cp"] > 1:
             raise Refused(f"weights sharded over {group} of {data * degrees['cp']} data-parallel ranks, with ranks of experts or context")
         if degrees["dp"] % group:
