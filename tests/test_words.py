@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+import rackmodel as rm
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture, read_mapper, read_workload
-from rackmodel.inputs.library import DECODER, TRAINING, called, names, published
+from rackmodel.inputs import check, read_architecture, read_workload
+from rackmodel.inputs.library import CONFIGS, DECODER, TRAINING, called, library_root, names, published
 from rackmodel.serving.formats import multiplied
 from rackmodel.serving.offers import Widths
 from rackmodel.validation.attention import attention_rows
@@ -99,9 +100,22 @@ def test_a_published_config_has_two_workloads_but_where_a_file_has_the_name() ->
     assert read_workload("llama2_7b_training").serving is None
 
 
-def test_a_config_where_a_workload_is_wanted_names_the_command() -> None:
-    with pytest.raises(InputError, match="is a model's config: `rackmodel import`"):
-        read_workload("workloads/configs/gemma3_27b.json")
+def test_every_published_config_is_found_by_names_of_its_checkpoints() -> None:
+    """DeepSeek V3 is in words.yaml and serving.yaml alone."""
+    configs = {path.stem for path in (library_root() / CONFIGS).glob("*.json")}
+    assert configs - {one.config for one in words().configs.values()} == {"deepseek_v3"}
+
+
+def test_what_is_left_of_a_checkpoints_name_is_the_model_of_that_name_first() -> None:
+    """Kimi K2 was released in fp8, and Kimi K2 Thinking, of whose name as much is left, in int4."""
+    found = {name: words().served_model(name).released for name in ("Kimi-K2-Base", "Kimi-K2", "moonshotai/Kimi-K2-Thinking", "Kimi-K2.5")}
+    assert found == {"Kimi-K2-Base": "fp8", "Kimi-K2": "fp8", "moonshotai/Kimi-K2-Thinking": "int4", "Kimi-K2.5": "int4"}
+
+
+def test_a_config_where_a_file_is_wanted_names_the_command() -> None:
+    for read in (read_workload, check):
+        with pytest.raises(InputError, match="is a model's config: `rackmodel import`"):
+            read(str(library_root() / CONFIGS / "gemma3_27b.json"))
 
 
 @pytest.mark.parametrize("word", ["Llama", "GPT", "mpt"])
@@ -151,6 +165,25 @@ def test_groups_of_all_ranks_are_no_hybrid() -> None:
     assert SHARDS not in case(sharding="FSDP=64").mesh.degrees
 
 
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"tp": "8"}, "HSDP: a node holds no two data-parallel ranks; say over how many weights are sharded \\(HSDP=8\\)"),
+        ({"cp": "2"}, "over 4 of 64 data-parallel ranks, with ranks of experts or context"),
+        ({"model": "Mixtral 8x7B", "ep": "8"}, "over 8 of 64 data-parallel ranks, with ranks of experts or context"),
+        ({"n_gpus": "12", "gbs": "12"}, "over 8 of 12 data-parallel ranks, which are no whole groups"),
+    ],
+)
+def test_shards_over_a_node_where_that_is_none_of_the_groups_are_refused(cells: dict[str, str], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        case(sharding="HSDP", **cells)
+
+
+def test_no_note_says_all_ranks_where_weights_are_sharded_over_some() -> None:
+    assert any("over all data-parallel ranks" in note for note in case(sharding="FSDP=64").assumptions)
+    assert not any("over all data-parallel ranks" in note for note in case(sharding="FSDP=16").assumptions)
+
+
 def test_hybrid_sharding_holds_a_share_of_a_node_and_reduces_shards_between_nodes() -> None:
     """Llama 2 7B: 6.74 billion weights of 18 bytes, of 64 ranks or of eight: 1.9 and 15.2 GB of states a rank."""
     over_all, over_nodes = scored(row(id="a", sharding="FSDP", memory_gib="40"), row(id="b", sharding="HSDP", memory_gib="40"))[1::2]
@@ -161,8 +194,15 @@ def test_hybrid_sharding_holds_a_share_of_a_node_and_reduces_shards_between_node
     assert slow.predicted < 1.2 * fast.predicted  # all-reduces of shards, an eighth of the gradients, hide behind the backward pass
 
 
-def test_the_mapper_of_hybrid_sharding_replicates_over_nodes() -> None:
-    assert [home.axes for home in read_mapper("parallel_hybrid").homes["weights"]] == [["fs", "cp"]] * 3
+def test_the_mapper_of_hybrid_sharding_gathers_within_nodes_and_reduces_between_them() -> None:
+    degrees = {f"axes.{axis}.degree": str(degree) for axis, degree in {"pp": 1, "cp": 1, "tp": 2, "fs": 4}.items()}
+    home = "{weights: {axes: [fs, cp], state: shard, grad: shard, param: shard}}"
+    asked = {"accelerators": 16, "b": 32, "homes": home, "recompute": "full", "layouts": "{}", **degrees}
+    result = rm.search("dgx_h100", "llama3_8b", "parallel_hybrid", set=asked).result
+    weights = {(one.level, one.action) for one in result.ledger if one.component == "network" and one.tensor.startswith("W")}
+    assert ("node", "all_gather") in weights
+    assert ("node", "reduce_scatter") in weights
+    assert {action for level, action in weights if level != "node"} == {"all_reduce"}
 
 
 @pytest.mark.parametrize(
@@ -217,6 +257,8 @@ def test_a_schedule_that_interleaves_has_several_chunks_where_none_are_said() ->
     assert found.chunks == 2
     assert any("least number of chunks" in note for note in found.assumptions)
     assert case(pp="4", schedule="interleaved", vpp="4").chunks == 4
+    with pytest.raises(Refused, match="interleaved, and 32 layers on 32 stages are no equal chunks: want a column vpp"):
+        case(pp="32", schedule="interleaved")
 
 
 def test_schedules_that_are_not_run_say_what_they_are() -> None:
@@ -323,6 +365,8 @@ def test_a_kernel_of_a_release_that_was_not_measured_is_that_of_the_one_before()
     said = words()
     assert said.attention_kernel("VLLM 0.23.0 MLA module", "dgx_h100", 0.0) == "mla_module"
     assert said.attention_kernel("VLLM 0.16.0 MLA", "dgx_h100", 0.0) == said.attention_kernel("VLLM 0.14.0 MLA", "dgx_h100", 0.0)
+    assert said.of_other_release("VLLM 0.23.0 MLA module") == "'VLLM 0.23.0 MLA module' is priced as 'VLLM 0.22.0 MLA module'"
+    assert said.of_other_release("vllm 0.22.0 MLA module") == said.of_other_release("fa3") == ""
     with pytest.raises(Refused, match=r"no attention kernel called 'TRTLLM 1\.0\.0 MLA'"):
         said.attention_kernel("TRTLLM 1.0.0 MLA", "dgx_h100", 0.0)
 
@@ -360,6 +404,8 @@ def test_sizes_of_a_models_operations_are_those_of_its_published_config() -> Non
     heads = heads_of("google/gemma-2-9b")
     assert (heads.heads, heads.kv_heads, heads.head) == (16, 8, 256)
     assert layer_model("meta-llama/Llama-3.1-8B").source == "RECALLED: its config.json"
+    said = next(one for one in words().layer_models.values() if one.kernels)
+    assert layer_model(said.words[0].replace("-", " ")) == said  # what words say counts in other spellings, too
     with pytest.raises(Refused, match="has no grouped queries"):
         layer_model("deepseek-ai/DeepSeek-V2-Lite")
 
@@ -371,6 +417,8 @@ def test_sizes_of_a_models_operations_are_those_of_its_published_config() -> Non
         ("dgx_h200", "nvfp4", ""),
         ("dgx_h200", "fp8_block", "fp8_block"),
         ("dgx_h200", "int8", "int8"),
+        ("dgx_h200", "mxfp8", ""),
+        ("dgx_b200", "mxfp8", "mxfp8"),
         ("dgx_a100", "fp8", ""),
         ("dgx_a100", "int8", "int8"),
         ("l40s_node", "fp8", "fp8"),

@@ -17,6 +17,7 @@ from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
 from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml
 
+CONFIG = "is a model's config: `rackmodel import` makes the step that serves it, and with --training the one that trains it"
 LIKE_A_KIND = 0.8  # a first key is seldom a kind that is misspelt, often another key
 MOST_FILES = 32
 DEEPEST_PARTS = 4
@@ -48,6 +49,8 @@ def kind_in(raw: Marked) -> str:
         return first
     if first is None:
         raise InputError("is empty: want a mapping", where=raw.where)
+    if "model_type" in raw.mapping:
+        raise InputError(CONFIG, where=raw.where)
     word = short(first)
     later = next((key for key in raw.mapping if key in FOLDERS), None)
     hint = f": put '{later}' first (it is at line {raw.keys[later].line})" if later else ""
@@ -83,8 +86,7 @@ def _check_kind(kind: str, raw: Marked) -> None:
             message = f"is {a(first)} file, where {a(kind)} is wanted"
             raise InputError(message, where=raw.keys.get(first))
         if kind == "workload" and "model_type" in raw.mapping:
-            fact = "is a model's config: `rackmodel import` makes the step that serves it, and with --training the one that trains it"
-            raise InputError(fact, where=raw.where)
+            raise InputError(CONFIG, where=raw.where)
         there = kind in raw.mapping
         raise InputError(
             f"{a(kind)} file must begin with the key '{kind}'" + ("" if there else f" (it begins with '{short(first)}')"),

@@ -13,13 +13,15 @@ from rackmodel.model.architecture import Architecture
 UNITS = {
     "fp8": ("fp8",),
     "fp8_block": ("fp8",),
-    "mxfp8": ("fp8",),
+    "mxfp8": ("fp4",),
     "int8": ("int8", "fp8"),
     "nvfp4": ("fp4",),
     "mxfp4": ("fp4",),
     "fp4": ("fp4",),
 }
-"""Format → units that multiply it, as parts call their precisions; Hopper's and Blackwell's multiply int8 as fast as fp8."""
+"""Format → units that multiply it, as parts call their precisions. Units of 4 bit are those with a scale for each block of numbers, as
+MXFP8 has. Hopper's and B200's multiply int8 as fast as fp8; B300's, which have next to none of int8 (RECALLED: HGX B300 data sheet), are
+priced so, too."""
 
 
 def multiplied(machine: Architecture, name: str) -> str:

@@ -184,7 +184,8 @@ def _of_part(case: AttentionCase) -> AttentionCase:
             raise Refused(f"{case.machine.machine}: {problem.message}")
         return replace(case, kernel=own, note=f"{problem.message}: priced by the machine's own")
     if gpu is None or not there:
-        raise Refused(f"{case.machine.machine} has no facts of attention kernels")
+        kernels = f"the attention kernel '{case.kernel}' in training" if case.way and case.kernel else "attention kernels"
+        raise Refused(f"{case.machine.machine} has no facts of {kernels}")
     if case.kernel:
         return case
     own = gpu.facts.training_kernel if case.way else gpu.facts.attention_kernel
@@ -251,13 +252,15 @@ def latent_case(row: PublishedRow) -> AttentionCase:
     cache = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
     multiplied = look_up(said.precisions, "precision", row.text("mla_dtype") or "bf16")
     bits = width((multiplied if module and not absorbed else cache).width)
-    kernel = said.attention_kernel(f"{row.text('framework')} {row.text('version')} MLA{' module' if module else ''}", machine.machine, 0.0)
+    word = f"{row.text('framework')} {row.text('version')} MLA{' module' if module else ''}"
+    kernel = said.attention_kernel(word, machine.machine, 0.0)
     sizes = said.latent
     plain = HeadSizes(sizes.head + sizes.rope, sizes.head, bits)
     own = HeadSizes(sizes.key + sizes.rope, sizes.key, bits, latent=True) if absorbed else plain
     grouped = (1.0, heads) if absorbed else (heads, 1.0)
     products = _module_products(sizes, batch * queries, batch * context, heads, absorbed, row.text("gemm_type")) if module else ()
-    return AttentionCase(machine, kernel, own, (batch, *grouped, queries, context, seen_keys(queries, context, 0.0)), products)
+    seen = seen_keys(queries, context, 0.0)
+    return AttentionCase(machine, kernel, own, (batch, *grouped, queries, context, seen), products, note=said.of_other_release(word))
 
 
 def _module_products(

@@ -13,9 +13,12 @@ GROUPED = ("d", "g", "q", "e")
 
 def layer_model(word: str) -> LayerModelWords:
     """Sizes of a model by the letters of specs/validation/layers. Raises Refused with the nearest word that is known."""
-    said, own = words().layer_models, _of_config(word)
-    if word.strip().lower() in said or not own:
-        return look_up(said, "model", word, "model")
+    try:
+        return look_up(words().layer_models, "model", word, "model")
+    except Refused:
+        own = _of_config(word)
+        if not own:
+            raise
     sizes = {"d": own["d"], "h": own["g"] * own["q"], "g": own["g"], "e": own["e"], "v": own["v"]}
     inside = own.get("f", own.get("y"))
     return LayerModelWords(words=[word], sizes=sizes | ({"f": inside} if inside else {}))
@@ -23,9 +26,12 @@ def layer_model(word: str) -> LayerModelWords:
 
 def heads_of(word: str) -> HeadWords:
     """Heads of a model. Raises Refused with the nearest word that is known."""
-    said, own = words().attention_heads, _of_config(word)
-    if word.strip().lower() in said or not own:
-        return look_up(said, "heads of a model", word, "model")
+    try:
+        return look_up(words().attention_heads, "heads of a model", word, "model")
+    except Refused:
+        own = _of_config(word)
+        if not own:
+            raise
     return HeadWords(words=[word], heads=own["g"] * own["q"], kv_heads=own["g"], head=own["e"])
 
 

@@ -336,14 +336,19 @@ class _CaseReader:
             return home, dict(degrees)
         inside = machine_of(machine.machine, tuple(machine.set.items())).tiers
         node = inside[0].below * inside[0].children if inside else 1
-        group = int(counted[1]) if counted is not None else max(1, node // (degrees["tp"] * degrees["cp"]))
-        ranks = degrees["dp"] * degrees.get("ep", 1) * degrees["cp"]
-        if group in (0, 1, ranks) or (counted is None and group >= degrees["dp"]):
+        data = degrees["dp"] * degrees.get("ep", 1)
+        group = int(counted[1]) if counted is not None else node // (degrees["tp"] * degrees["cp"])
+        if group == data * degrees["cp"] or (group in (0, 1) if counted is not None else group >= data):
             return home, dict(degrees)
-        if "ep" in degrees or degrees["cp"] > 1 or degrees["dp"] % group:
-            raise Refused(f"weights sharded over {group} of {ranks} data-parallel ranks")
+        if group < 2:
+            raise Refused(f"{word}: a node holds no two data-parallel ranks; say over how many weights are sharded (HSDP=8)")
+        if "ep" in degrees or degrees["cp"] > 1:
+            raise Refused(f"weights sharded over {group} of {data * degrees['cp']} data-parallel ranks, with ranks of experts or context")
+        if degrees["dp"] % group:
+            raise Refused(f"weights sharded over {group} of {data} data-parallel ranks, which are no whole groups")
         self.notes[f"weights are sharded over groups of {group} ranks"] = None
-        return home, {**degrees, "dp": degrees["dp"] // group, SHARDS: group}
+        told = home if counted is None else home.model_copy(update={"note": None})
+        return told, {**degrees, "dp": degrees["dp"] // group, SHARDS: group}
 
     def _choose_profile(self, home: ShardingWords) -> None:
         """That of the framework whose word the row has for its sharding, where nothing is said of its data set."""
@@ -355,11 +360,8 @@ class _CaseReader:
 
     def _chunks(self, layers: int, stages: int, micro_batches: int, *, least: bool) -> int:
         """Chunks of layers a stage holds. least: whether a row that does not say them means several."""
-        if least and stages > 1 and not self.row.text("vpp"):
-            self.notes["interleaved, by the least number of chunks above 1 that divides a stage's layers (ASSUMED)"] = None
-            text = "least"
-        else:
-            text = self.cell("vpp")
+        unsaid = least and stages > 1 and not self.row.text("vpp")
+        text = "least" if unsaid else self.cell("vpp")
         if layers > MOST_LAYERS or stages > layers:
             raise Refused("more stages than layers" if layers <= MOST_LAYERS else f"more than {MOST_LAYERS} layers")
         if stages == 1 or not text:
@@ -369,6 +371,10 @@ class _CaseReader:
             chunks = next((v for v in range(2, each + 1) if layers % stages == 0 and each % v == 0), 1)
         else:
             chunks = self.needed("vpp")
+        if unsaid and chunks == 1:
+            raise Refused(f"interleaved, and {layers} layers on {stages} stages are no equal chunks: want a column vpp")
+        if unsaid:
+            self.notes["interleaved, by the least number of chunks above 1 that divides a stage's layers (ASSUMED)"] = None
         if stages * chunks > layers + 2:
             raise Refused("more chunks than layers")
         if chunks > 1 and micro_batches % stages:

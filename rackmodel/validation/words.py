@@ -6,7 +6,7 @@ Nothing of a row's meaning is in code: a word is looked up here, or the row is r
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Literal, TypeVar
 
@@ -340,7 +340,7 @@ class Words:
     def attention_kernel(self, word: str, machine: str, head: float) -> str:
         """The kernel that a row's word means on a machine for a head size. Raises Refused."""
         known = list(dict.fromkeys(text for one in self.attention_kernels for text in one.words))
-        meant = next((text for text in known if spelt(text) == spelt(word)), None) or _of_release(word, known)
+        meant = _as_measured(word, known)
         named = [one for one in self.attention_kernels if meant in one.words]
         if not named:
             close = nearest(word, known)
@@ -350,6 +350,11 @@ class Words:
         if found is None:
             raise Refused(f"'{word}' has no kernel for heads of {head:g} on {machine}")
         return found.kernel
+
+    def of_other_release(self, word: str) -> str:
+        """A sentence where the attention kernel of a row's word was measured in another release; ''."""
+        meant = _as_measured(word, [text for one in self.attention_kernels for text in one.words])
+        return f"'{word}' is priced as '{meant}'" if meant is not None and spelt(meant) != spelt(word) else ""
 
     def bar(self, name: str) -> float | None:
         """What the mean error of a data set, or of its memory, may not exceed; None = anything."""
@@ -436,6 +441,11 @@ def _of_checkpoint(table: Mapping[str, Model], checkpoints: Mapping[str, Model],
     if other is None or word.strip().lower() in table or _spelt_alike(table, word) is not None:
         return None
     return other.told(f"'{word.strip()}' is priced as a checkpoint of {other.words[0]}")
+
+
+def _as_measured(word: str, known: Sequence[str]) -> str | None:
+    """Of words for kernels, the one that a row's word is in another spelling or another release; None."""
+    return next((text for text in known if spelt(text) == spelt(word)), None) or _of_release(word, known)
 
 
 def _of_release(word: str, known: Iterable[str]) -> str | None:
