@@ -162,7 +162,7 @@ def test_hybrid_sharding_holds_a_share_of_a_node_and_reduces_shards_between_node
 
 
 def test_the_mapper_of_hybrid_sharding_replicates_over_nodes() -> None:
-    assert [home.axes for home in read_mapper("parallel_hybrid").homes["weights"]] == [["fs", "cp"]] * 3
+    assert [home.axes for home in read_mapper("parallel_hybrid").homes["weights"]] == [["dp_shard", "cp"]] * 3
 
 
 @pytest.mark.parametrize(
