@@ -164,6 +164,16 @@ def test_scores_that_ranks_share_are_gathered_before_the_largest_are_picked() ->
     assert ledger.where(component="network").total("amount") == 3 * 2 * 64 * 256 * 2
 
 
+def test_positions_at_which_a_table_is_read_have_no_gradient() -> None:
+    """2 x 64 positions of 16 bit are read again for the table's gradient; theirs was written, and summed over the parts of the table."""
+    ops = {"embed": "X[b,s,d] = lookup(I[b,s], WE[v,d])", "up": "Y[b,s,f] = X[b,s,d] * W[d,f]"}
+    load = workload(ops, {"b": 2, "s": 64, "d": 32, "v": 256, "f": 48})
+    ledger = _priced(machine(racks=1, gpus=4), load, mapper(axes={"tp": {"degree": 4}}, split={"tp": ["v"]})).ledger()
+    assert ledger.where(phase="backward", tensor="I", level="gpu", action="read").total("amount") == 4 * 2 * 64 * 2
+    assert not ledger.where(tensor="dI")
+    assert not ledger.where(phase="backward", component="network")
+
+
 def test_the_pipeline_waits_for_its_longest_chain() -> None:
     load = workload(FFN, SIZES)
     step = _priced(machine(), load, mapper(axes={"pp": {"stages": "per_einsum"}, "tp": {"degree": "rest"}}, split={"tp": "output"}))

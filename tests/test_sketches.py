@@ -85,6 +85,18 @@ def test_ports_of_reads_and_writes_that_work_at_once_are_not_added() -> None:
     assert point.seconds == pytest.approx(result.latency_s)
 
 
+def test_weights_that_stream_down_while_gradients_go_up_do_not_use_links_twice() -> None:
+    """GPT-3 on two wafers waits for weights, which come all step long; gradients go up in 2/3 of it."""
+    result = api.search("cs2", "gpt3_175b", "streaming", sets=["accelerators=2"]).result
+    links = result.ledger.where(component="network", level="swarmx")
+    down, up = (links.where(action=way).total("seconds") / result.latency_s for way in ("broadcast", "reduce"))
+    assert down + up > 1.5
+    levels = {level["name"]: level for level in tree_of(result.machine, result.mapping, result.ledger, result.latency_s)}
+    (share,) = (use["share"] for use in levels["swarmx"]["uses"] if use["what"] == "network")
+    assert share == pytest.approx(down)
+    assert 0.99 < share <= 1.0
+
+
 def test_the_graph_has_every_operation_and_what_it_waits_for() -> None:
     inputs = read_inputs(ASKED[0], ASKED[1], mapper=ASKED[2], sets=ASKED[3])
     result = api.search(*ASKED[:3], sets=ASKED[3]).result

@@ -195,8 +195,8 @@ def test_hybrid_sharding_holds_a_share_of_a_node_and_reduces_shards_between_node
 
 
 def test_the_mapper_of_hybrid_sharding_gathers_within_nodes_and_reduces_between_them() -> None:
-    degrees = {f"axes.{axis}.degree": str(degree) for axis, degree in {"pp": 1, "cp": 1, "tp": 2, "fs": 4}.items()}
-    home = "{weights: {axes: [fs, cp], state: shard, grad: shard, param: shard}}"
+    degrees = {f"axes.{axis}.degree": str(degree) for axis, degree in {"pp": 1, "cp": 1, "tp": 2, "dp_shard": 4}.items()}
+    home = "{weights: {axes: [dp_shard, cp], state: shard, grad: shard, param: shard}}"
     asked = {"accelerators": 16, "b": 32, "homes": home, "recompute": "full", "layouts": "{}", **degrees}
     result = rm.search("dgx_h100", "llama3_8b", "parallel_hybrid", set=asked).result
     weights = {(one.level, one.action) for one in result.ledger if one.component == "network" and one.tensor.startswith("W")}

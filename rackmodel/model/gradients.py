@@ -13,8 +13,9 @@ from rackmodel.model.workload import Op, Section, Tensor, Workload
 
 
 def has_gradient(op: Op, position: int, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether operand number `position` has a gradient: not a mask, not a tensor that costs nothing, not what is frozen."""
-    if op.kind.name == "dispatch" and position > 0:
+    """Whether operand number `position` has a gradient: not a mask, not positions at which a table is read, not a tensor that costs
+    nothing, not what is frozen."""
+    if (op.kind.name == "dispatch" and position > 0) or (op.kind.name == "lookup" and position == 0):
         return False
     tensor = tensors[op.ins[position].tensor]
     return tensor.bits > 0 and tensor.trained

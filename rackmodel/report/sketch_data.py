@@ -13,17 +13,27 @@ from rackmodel.model.workload import Workload
 from rackmodel.report.tables import format_si
 
 MOST_OPS = 60
+WAYS = ("broadcast", "reduce")
+"""Down from a home above and up to it."""
 UNITS = {"memory": "B", "network": "B", "compute": "FLOP"}
 
 
 def busiest_seconds(machine: Architecture, ledger: Ledger, by: Sequence[str] = ()) -> dict[tuple[str, ...], float]:
     """(columns `by`, component, level) → seconds of its rows as if nothing else ran; of a memory whose reads and writes have a port each,
-    which work at once, of the longer."""
+    which work at once, of the longer, and so of links that weights stream down and gradients up."""
     split = {level.name for level in machine.tree.walk() if level.memory is not None and level.memory.ports == "split"}
     ports: dict[tuple[str, ...], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for (*rest, component, level, action), seconds in ledger.group((*by, "component", "level", "action"), "seconds").items():
-        ports[*rest, component, level][action if component == "memory" and level in split else ""] += seconds
+        for port in _ports(component, action, split=level in split):
+            ports[*rest, component, level][port] += seconds
     return {key: max(each.values()) for key, each in ports.items()}
+
+
+def _ports(component: str, action: str, *, split: bool) -> Sequence[str]:
+    """What an action keeps busy of a level; what goes both ways through links both of them."""
+    if component == "network":
+        return (action,) if action in WAYS else WAYS
+    return (action,) if component == "memory" and split else ("",)
 
 
 def tree_of(machine: Architecture, mapping: MappingSpec, ledger: Ledger, seconds: float) -> list[dict[str, Any]]:

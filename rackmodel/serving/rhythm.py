@@ -178,8 +178,8 @@ def rhythm_steps(requests: Requests, schedule: Schedule, crowd: Crowd, also: Ste
 
 
 def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None) -> tuple[Grouping, Array, Steps]:
-    """How prompts come together; [n] prompt tokens of a batch in the mean, and of a prompt's own; the steps: without prompts, with those in
-    the mean, a prompt's own, full ones."""
+    """How prompts come together; [n] prompt tokens of a batch in the mean; the steps: without prompts, with those in the mean, a prompt's
+    own, one prompt alone, full ones."""
     decodes, mixed = crowd.decodes, schedule.mixed > 0
     group = grouping(requests, schedule, decodes, crowd.dense, crowd.clients)
     stages = group.stages

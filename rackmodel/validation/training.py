@@ -32,7 +32,7 @@ OWN_KEYS = ("gpt", "mpt", "glm_130b")
 FSDP = re.compile(r"[FH]SDP=(\d{1,9})", re.IGNORECASE)
 """How NeMo's rows say over how many ranks weights are sharded; 0 = none of them are."""
 
-SHARDS = "fs"
+SHARDS = "dp_shard"
 """The axis of mapper `parallel_hybrid` that weights are sharded over, beside `dp`, whose ranks hold the same shards."""
 
 BOTH_WAYS, FOLDED_BOTH_WAYS = "dualpipe", "dualpipe_v"
