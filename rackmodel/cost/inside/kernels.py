@@ -307,7 +307,7 @@ def gemm_seconds(facts: Kernels, blocks: int, rate: float, batch: Any, m: Any, n
 
 
 def roles_of(local_op: LocalOp) -> tuple[tuple[str, ...], ...] | None:
-    """Ints of a contraction by role (batch, m, n, k); None where it is no matrix product: nothing is summed, or no side is free.
+    """Indices of a contraction by role (batch, m, n, k); None where it is no matrix product: nothing is summed, or no side is free.
 
     batch: in both operands and the result · m: left and result · n: right and result · k: summed.
     """

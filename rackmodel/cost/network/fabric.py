@@ -66,11 +66,11 @@ class Fabric:
 
     def remember(self, key: Any, make: Callable[[], Found]) -> Found:
         """What is under `key`, made once."""
-        return _once(self.known, key, make)
+        return once(self.known, key, make, MOST_FOUND)
 
     def measure_once(self, key: Any, make: Callable[[], Found]) -> Found:
         """The same of what depends on neither bandwidth, energy nor the start of a call."""
-        return _once(self.measured, key, make)
+        return once(self.measured, key, make, MOST_FOUND)
 
 
 def _links(tier: Tier) -> tuple[float, float] | None:
@@ -79,16 +79,8 @@ def _links(tier: Tier) -> tuple[float, float] | None:
     return (network.bandwidth_bytes_per_s, tier.links / tier.below) if topology_of(network).meets else None
 
 
-def _once(known: dict[Any, Any], key: Any, make: Callable[[], Found]) -> Found:
-    found: Found | None = known.get(key)
-    if found is None:
-        if len(known) >= 1 << 17:
-            known.clear()
-        found = known[key] = make()
-    return found
-
-
 MOST_FABRICS = 64
+MOST_FOUND = 1 << 17  # of what one fabric was asked
 _FABRICS: dict[str, Fabric] = {}  # by what the networks say
 _MEASURED: dict[str, dict[Any, Any]] = {}  # by what decides what flows where, and how far
 _OF: dict[int, tuple[Architecture, Fabric]] = {}  # by id of the architecture, which is kept alive

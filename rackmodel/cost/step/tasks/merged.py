@@ -124,7 +124,7 @@ def _backward(local_op: LocalOp) -> bool:
 
 
 def _columns(local_op: LocalOp) -> tuple[str, ...]:
-    """Ints that a product of activations and a weight has from the weight alone, in whichever pass; none where it is no such product, or
+    """Indices that a product of activations and a weight has from the weight alone, in whichever pass; none where it is no such product, or
     one of many whose operands are not dealt out to them (heads'; experts' are)."""
     roles = roles_of(local_op) if local_op.macs and not local_op.kernel else None
     if roles is None or (roles[0] and not np.all(np.asarray(local_op.density) < 1)):
