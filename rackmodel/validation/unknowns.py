@@ -15,18 +15,19 @@ the mean of its two passes. No step takes less than nothing: where facts togethe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from pydantic import BaseModel
 
 from rackmodel.arrays import Array
-from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.attention import AttentionKernel
-from rackmodel.model.profile import Composite, Heads, Moves, ProfileSpec
-from rackmodel.model.resources import Kernels
+from rackmodel.model.attention import AttentionKernel, TrainingAttention
+from rackmodel.model.profile import Composite, Heads, ProfileSpec
+from rackmodel.model.resources import Kernels, Products
 from rackmodel.units import Quantity
 
 KERNEL_FACTS = (
@@ -49,6 +50,8 @@ CAST = ("activation", "weight", "gradient", "again")
 """What is cast, as a profile tells it."""
 
 
+HOST = ("layer_s", "backward_s", "launch_s", "hand_over_s", "expert")
+"""What the host takes, as a profile tells it."""
 HOST_FOLLOWS = (("backward", "launch"), ("hand_over", "launch"))
 """(fact of a host, the one that it is counted in, with which it moves): a backward pass and a hand-over are so many launches."""
 CASTS_FOLLOW = (("weight", "activation"), ("gradient", "again"), ("gradient", "activation"))
@@ -134,13 +137,29 @@ def settled(profile: ProfileSpec) -> Varied:
 
 def unknowns_of(machine: Architecture, profile: ProfileSpec) -> tuple[Unknown, ...]:
     """Every range of a machine's kernels and a profile, those that move together as one."""
-    gpu = gpu_of(machine) if profile.kernels != "peak" else None
-    every = {one.name: one for one, _ in (*_of_profile(profile), *(_of_kernels(gpu.facts) if gpu is not None else ()))}
+    every: dict[str, Unknown] = {}
+
+    def noted(name: str, value: float, beside: float = 0.0) -> float:
+        if isinstance(value, Quantity) and value.low < value.high:
+            mid = float(value)
+            low, high = (mid + sign * float(np.hypot(mid - end, mid * beside)) for sign, end in ((-1, value.low), (1, value.high)))
+            every[name] = Unknown(name, low, high)
+        return value
+
+    _profile(profile, noted)
+    gpu = _kernels_gpu(machine, profile)
+    if gpu is not None:
+        _kernels(gpu.facts, noted)
     for name, cause in _follows(profile):
         if name in every and cause in every:
             own = every.pop(name)
             every[cause] = replace(every[cause], along={**every[cause].along, name: (own.low, own.high)})
     return tuple(every.values())
+
+
+def _kernels_gpu(machine: Architecture, profile: ProfileSpec) -> Gpu | None:
+    """The accelerator whose kernels count under a profile."""
+    return gpu_of(machine) if profile.kernels != "peak" else None
 
 
 def _follows(profile: ProfileSpec) -> Iterator[tuple[str, str]]:
@@ -153,11 +172,11 @@ def _follows(profile: ProfileSpec) -> Iterator[tuple[str, str]]:
 def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int | None = None) -> Varied:
     """Every range of a machine's kernels and a profile: a block of so many columns in the middle, and for every end one of `some`, the
     first of them (None = all)."""
-    gpu = gpu_of(machine) if profile.kernels != "peak" else None
+    gpu = _kernels_gpu(machine, profile)
     unknowns = unknowns_of(machine, profile)
     counts = [columns, *([columns if some is None else some] * 2 * len(unknowns))]
 
-    def spread(name: str, value: float) -> Array | float:
+    def spread(name: str, value: float, beside: float = 0.0) -> Array | float:
         found = [(number, ends) for number, one in enumerate(unknowns) if (ends := one.ends(name)) is not None]
         if not found:
             return value
@@ -166,127 +185,80 @@ def varied(machine: Architecture, profile: ProfileSpec, columns: int, some: int 
             blocks[1 + 2 * place : 3 + 2 * place] = ends
         return np.repeat(blocks, counts)
 
-    return Varied(unknowns, _profile(profile, spread, sum(counts)), _kernels(gpu.facts, spread) if gpu is not None else None)
+    wide = _profile(profile, spread)
+    wide = wide.model_copy(update={"links": wide.links * np.ones(sum(counts))})  # by which a pricer sees that facts are columns
+    return Varied(unknowns, wide, _kernels(gpu.facts, spread) if gpu is not None else None)
 
 
-Spread = Callable[[str, float], Any]
+class Spread(Protocol):
+    """What becomes of a fact that may be a range. beside: share of its middle by which it is off for another reason, too."""
+
+    def __call__(self, name: str, value: float, beside: float = 0.0) -> Any: ...
+
+
+Named = TypeVar("Named", bound=BaseModel)
 Both = TypeVar("Both", Composite, Heads)
+Fitted = TypeVar("Fitted", Products, TrainingAttention)
 
 
-def _range(name: str, value: object, beside: float = 0.0) -> Iterator[tuple[Unknown, float]]:
-    """The ends of a range. beside: share of the middle by which it is off for another reason."""
-    if isinstance(value, Quantity) and value.low < value.high:
-        mid = float(value)
-        low, high = (mid + sign * float(np.hypot(mid - end, mid * beside)) for sign, end in ((-1, value.low), (1, value.high)))
-        yield Unknown(name, low, high), mid
-
-
-def _of_profile(profile: ProfileSpec) -> Iterator[tuple[Unknown, float]]:
-    yield from _range("variation", profile.variation)
-    yield from _range("library", profile.library)
-    yield from _range("links", profile.links)
-    yield from _range("buckets.rank", profile.buckets.rank_s)
-    yield from _range("overlap.contention", profile.overlap.contention)
-    for name, window in profile.overlap.windows.items():
-        yield from _range(f"overlap.windows.{name}.share", window.share)
-    for operation, composite in profile.composites.items():
-        yield from _range(f"composites.{operation}.forward.bytes", composite.forward.bytes)
-        yield from _range(f"composites.{operation}.backward.bytes", composite.backward.bytes)
-    yield from _range("heads.forward.bytes", profile.heads.forward.bytes)
-    yield from _range("heads.backward.bytes", profile.heads.backward.bytes)
-    for operands, casts in profile.casts.items():
-        for kind in CAST:
-            yield from _range(f"casts.{operands}.{kind}", getattr(casts, kind))
-    yield from _range("updates.whole", profile.updates.whole)
-    yield from _range("updates.shard", profile.updates.shard_bytes)
-    yield from _range("host.layer", profile.host.layer_s)
-    yield from _range("host.backward", profile.host.backward_s)
-    yield from _range("host.launch", profile.host.launch_s)
-    yield from _range("host.hand_over", profile.host.hand_over_s)
-    yield from _range("host.expert", profile.host.expert)
-
-
-def _of_kernels(facts: Kernels) -> Iterator[tuple[Unknown, float]]:
-    for name in (*KERNEL_FACTS, *([OF_A_CAP] if facts.power_cap_w is not None else ())):
-        yield from _range(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
-    for name, share in facts.named.items():
-        yield from _range(f"kernels.named.{name}", share)
-    for name, product in facts.products.items():
-        yield from _range(_lasting(name), product.lasting, beside=product.layers or product.held_out)
-    for name, kernel in facts.attention.items():
-        for precision, trained in kernel.training.items():
-            yield from _range(_trained(name, precision), trained.lasting, beside=NINE_OF_TEN * trained.held_out)
-
-
-def _lasting(kind: str) -> str:
-    return f"kernels.products.{kind}.lasting"
-
-
-def _trained(kernel: str, precision: str) -> str:
-    return f"kernels.attention.{kernel}.training.{precision}.lasting"
-
-
-def _profile(profile: ProfileSpec, spread: Spread, columns: int) -> ProfileSpec:
-    overlap, host = profile.overlap, profile.host
-    windows = {
-        name: window.model_copy(update={"share": spread(f"overlap.windows.{name}.share", window.share)})
-        for name, window in overlap.windows.items()
-    }
-    contention = spread("overlap.contention", overlap.contention)
-    hosts = {f"{name}_s": spread(f"host.{name}", getattr(host, f"{name}_s")) for name in ("layer", "backward", "launch", "hand_over")}
-    hosts["expert"] = spread("host.expert", host.expert)
+def _profile(profile: ProfileSpec, spread: Spread) -> ProfileSpec:
+    """The profile with what becomes of each of its facts, in the order in which they are told."""
+    buckets, overlap, updates, host = profile.buckets, profile.overlap, profile.updates, profile.host
     return profile.model_copy(
         update={
             "variation": spread("variation", profile.variation),
             "library": spread("library", profile.library),
-            "links": spread("links", profile.links) * np.ones(columns),  # by which a pricer sees that facts are columns
-            "buckets": profile.buckets.model_copy(update={"rank_s": spread("buckets.rank", profile.buckets.rank_s)}),
-            "overlap": overlap.model_copy(update={"windows": windows, "contention": contention}),
-            "composites": _composites(profile, spread),
-            "heads": _both_ways("heads", profile.heads, spread),
-            "casts": {
-                name: casts.model_copy(update={kind: spread(f"casts.{name}.{kind}", getattr(casts, kind)) for kind in CAST})
-                for name, casts in profile.casts.items()
-            },
-            "updates": profile.updates.model_copy(
+            "links": spread("links", profile.links),
+            "buckets": _with(buckets, {"rank_s": "buckets.rank"}, spread),
+            "overlap": _with(overlap, {"contention": "overlap.contention"}, spread).model_copy(
                 update={
-                    "whole": spread("updates.whole", profile.updates.whole),
-                    "shard_bytes": spread("updates.shard", profile.updates.shard_bytes),
+                    "windows": {
+                        name: _with(window, {"share": f"overlap.windows.{name}.share"}, spread) for name, window in overlap.windows.items()
+                    }
                 }
             ),
-            "host": host.model_copy(update=hosts),
+            "composites": {name: _both_ways(f"composites.{name}", one, spread) for name, one in profile.composites.items()},
+            "heads": _both_ways("heads", profile.heads, spread),
+            "casts": {name: _with(casts, {kind: f"casts.{name}.{kind}" for kind in CAST}, spread) for name, casts in profile.casts.items()},
+            "updates": _with(updates, {"whole": "updates.whole", "shard_bytes": "updates.shard"}, spread),
+            "host": _with(host, {name: f"host.{name.removesuffix('_s')}" for name in HOST}, spread),
         }
     )
 
 
-def _composites(profile: ProfileSpec, spread: Spread) -> dict[str, Composite]:
-    return {name: _both_ways(f"composites.{name}", one, spread) for name, one in profile.composites.items()}
+def _with(spec: Named, facts: Mapping[str, str], spread: Spread) -> Named:
+    """A part of a file with what becomes of its facts. facts: field → what the fact is called."""
+    return spec.model_copy(update={field: spread(name, getattr(spec, field)) for field, name in facts.items()})
 
 
 def _both_ways(name: str, one: Both, spread: Spread) -> Both:
-    def run(way: str, moves: Moves) -> Moves:
-        return moves.model_copy(update={"bytes": spread(f"{name}.{way}.bytes", moves.bytes)})
-
-    return one.model_copy(update={"forward": run("forward", one.forward), "backward": run("backward", one.backward)})
+    ways = {way: _with(getattr(one, way), {"bytes": f"{name}.{way}.bytes"}, spread) for way in ("forward", "backward")}
+    return one.model_copy(update=ways)
 
 
 def _kernels(facts: Kernels, spread: Spread) -> Kernels:
-    update: dict[str, Any] = {
-        name: spread(f"kernels.{name.removesuffix('_s')}", getattr(facts, name))
-        for name in (*KERNEL_FACTS, OF_A_CAP)
-        if getattr(facts, name) is not None
-    }
-    update["named"] = {name: spread(f"kernels.named.{name}", share) for name, share in facts.named.items()}
-    update["products"] = {
-        name: product.model_copy(update={"lasting": spread(_lasting(name), product.lasting)}) for name, product in facts.products.items()
-    }
-    update["attention"] = {name: _attention(name, kernel, spread) for name, kernel in facts.attention.items()}
-    return facts.model_copy(update=update)
+    """The kernels with what becomes of each of their facts, in the order in which they are told."""
+    own = (*KERNEL_FACTS, *([OF_A_CAP] if facts.power_cap_w is not None else ()))
+    return _with(facts, {name: f"kernels.{name.removesuffix('_s')}" for name in own}, spread).model_copy(
+        update={
+            "named": {name: spread(f"kernels.named.{name}", share) for name, share in facts.named.items()},
+            "products": {
+                name: _lasting(f"kernels.products.{name}", one, one.layers or one.held_out, spread) for name, one in facts.products.items()
+            },
+            "attention": {name: _attention(f"kernels.attention.{name}", one, spread) for name, one in facts.attention.items()},
+        }
+    )
+
+
+def _lasting(name: str, fit: Fitted, beside: float, spread: Spread) -> Fitted:
+    return fit.model_copy(update={"lasting": spread(f"{name}.lasting", fit.lasting, beside)})
 
 
 def _attention(name: str, kernel: AttentionKernel, spread: Spread) -> AttentionKernel:
+    if not kernel.training:
+        return kernel
     trained = {
-        precision: one.model_copy(update={"lasting": spread(_trained(name, precision), one.lasting)})
+        precision: _lasting(f"{name}.training.{precision}", one, NINE_OF_TEN * one.held_out, spread)
         for precision, one in kernel.training.items()
     }
-    return kernel.model_copy(update={"training": trained}) if trained else kernel
+    return kernel.model_copy(update={"training": trained})
