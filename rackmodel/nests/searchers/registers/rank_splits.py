@@ -58,9 +58,9 @@ class Held(NamedTuple):
 
 class RankSplits:
     """A rank of `size` under SplitPrices; perfect: only divisors. tiles: every tile there may be, ascending · listed: whether chains of
-    tiles are all there is."""
+    tiles are all there is · slack: how many times the fewest cycles, size / parts, those of interest may last, where nothing is said."""
 
-    listed = True
+    listed, slack = True, inf
 
     def __init__(self, size: int, prices: SplitPrices, perfect: bool) -> None:
         self.size, self.prices, self.perfect = size, prices, perfect
@@ -231,9 +231,7 @@ class RankSplits:
 
 class TimedSplits(RankSplits):
     """A tile may be dealt out in parts of any size: groups no larger than it that last C cycles in all have size^2 / (tile C) parts at
-    least. slack: how many times the fewest cycles, size / parts, those of interest may last, where nothing else is said."""
-
-    slack = inf
+    least."""
 
     def least_free(self, parts: int, cycles: float | None = None) -> Array:
         """As before."""

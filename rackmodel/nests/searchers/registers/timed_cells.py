@@ -18,7 +18,6 @@ from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.objective import Key, NestObjective, better
 from rackmodel.nests.searchers.registers.product_prices import ProductPrices
 from rackmodel.nests.searchers.registers.rank_pieces import Pieces, cut_once, cut_twice, least_handed
-from rackmodel.nests.searchers.registers.rank_splits import TimedSplits
 from rackmodel.nests.searchers.registers.register_cells import BufferOrder, Registers
 
 TOGETHER = 1_000_000  # choices priced at once
@@ -125,8 +124,8 @@ class TimedCell:
         self.fastest = np.minimum.accumulate(self.c.cycles)
 
     # -- options of a rank
-    def _handed_on(self, rank: int, slack: float = inf) -> tuple[Ints, Ints]:
-        """(tiles handed on as one group, parts of each); slack: of parts, how much larger than they must be."""
+    def _handed_on(self, rank: int) -> tuple[Ints, Ints]:
+        """(tiles handed on as one group, parts of each)."""
         split, parts, unit = self.order.splits[rank], self.below.parts[rank], self.below.units[rank]
         if split.perfect:
             tiles = split.tiles[split.tiles % parts == 0] if rank == self.below.free else np.array([parts * unit])
@@ -138,7 +137,7 @@ class TimedCell:
         tiles = np.arange(1, split.size + 1)
         least = -(-tiles // parts)
         most = (tiles - 1) // (parts - 1) if parts > 1 else tiles
-        most = np.minimum(most, np.floor(np.minimum(slack * tiles / parts, split.size)).astype(int) if slack < inf else most)
+        most = np.minimum(most, np.floor(np.minimum(split.slack * tiles / parts, split.size)).astype(int) if split.slack < inf else most)
         number = np.maximum(0, most - least + 1)
         units = np.repeat(least, number) + np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
         return np.repeat(tiles, number), units
@@ -157,12 +156,11 @@ class TimedCell:
         key = (rank, parts, unit, f"{counted} {at_once}")
         if key not in self.lists:
             split = self.order.splits[rank]
-            slack = split.slack if isinstance(split, TimedSplits) else inf
             if not at_once and rank != self.below.free:
                 tiles = split.dealt(parts, unit)
                 units = np.full(len(tiles), unit)
             else:
-                tiles, units = self._handed_on(rank, slack)
+                tiles, units = self._handed_on(rank)
             pieces = cut_once(split.size, tiles, parts, units)
             pieces = pieces if counted else pieces._replace(tiles=np.ones_like(tiles))
             first = tiles if counted else np.full_like(tiles, split.size)
@@ -192,8 +190,7 @@ class TimedCell:
         """(tile of B handed on, its parts) that may be better than what is known."""
         rank = self.order.ranks[1]
         split, prices = self.order.b, self.joules.ranks[rank]
-        slack = split.slack if isinstance(split, TimedSplits) else inf
-        x, units = self._handed_on(rank, slack)
+        x, units = self._handed_on(rank)
         outer = split.tiles[split.corners]
         price = np.zeros(len(x))
         step = max(1, TOGETHER // len(outer))

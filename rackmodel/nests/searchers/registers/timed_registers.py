@@ -164,8 +164,7 @@ class TimedSearch(RegisterSearch):
             self.until = until
             slack = self._slack(joules, self.cycle * float(np.prod(self.sizes.astype(float))) / self.m.levels[1].fan.size, until)
             for split in self.splits:
-                if isinstance(split, TimedSplits):
-                    split.slack = slack
+                split.slack = slack
             self.tables.clear()
             self.lists.clear()
             self._all(inners)
