@@ -37,9 +37,7 @@ from rackmodel.validation.attention import (
     Way,
     attention_ops,
     operations_over_forward,
-    price_attention,
     price_calls,
-    price_training,
     seen_keys,
 )
 from rackmodel.validation.rows import read_rows
@@ -142,7 +140,9 @@ def test_published_times_of_checked_drafts_are_met() -> None:
     count = np.array(list(CHECKED), dtype=np.float64)
     one = np.ones(len(count))
     sizes = {"b": count, "g": one, "q": 16 * one, "s": 4 * one, "t": 80_004 * one, "keys": 80_002.5 * one}
-    _, seconds = price_attention(read_architecture("dgx_b200"), "mla", sizes, HeadSizes(576, 512, 8, latent=True))
+    _, seconds = price_calls(
+        read_architecture("dgx_b200"), KernelPricer(fitted=True, attention="mla", looped=True), sizes, HeadSizes(576, 512, 8, latent=True)
+    )
     errors = 1e6 * seconds / np.array(list(CHECKED.values())) - 1
     assert np.abs(errors).mean() < 0.15
     assert np.abs(errors).max() < 0.25
@@ -433,7 +433,7 @@ def test_a_step_of_training_prices_attention_as_it_was_measured_both_ways() -> N
     assert seconds[False] == pytest.approx(seconds[True] / 0.776)
     heads, looped = HeadSizes(128, 128, 16), KernelPricer(lasting=True, attention="fa2", looped=True)
     ways: tuple[Way, ...] = ("forward", "backward")
-    forward, backward = (float(price_training(machine, looped, sizes, heads, way)[1][0]) for way in ways)
+    forward, backward = (float(price_calls(machine, looped, sizes, heads, way)[1][0]) for way in ways)
     assert forward == pytest.approx(seconds[True])
     assert operations_over_forward(heads, "backward") == 2.5
     assert 2.5 * flops / backward == pytest.approx(279e12, rel=0.05)  # less than the 310 of no mask

@@ -13,7 +13,7 @@ from rackmodel.cost.step.tasks.pace import TrainedSteps, pace_of
 from rackmodel.inputs import read_architecture, read_profile, read_workload
 from rackmodel.model.resources import Pace
 from rackmodel.setting import at_pace, local_pricer
-from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
+from rackmodel.validation.attention import HeadSizes, price_calls, sizes_by_name
 from rackmodel.validation.machine_files import machine_of
 from tests.test_training_layers import KERNELS, PRODUCTS, alone, looped, rows, seconds, shapes_of
 
@@ -67,7 +67,7 @@ def test_attention_by_itself_is_what_the_line_says_where_nothing_is_a_product() 
             sizes = sizes_by_name([(many, shared, heads / shared, length, length, (length + 1) / 2)])
             own = HeadSizes(float(row["head_dim"]), float(row["head_dim"]), 16)
             pricer = KernelPricer(lasting=True, attention=kernel, looped=True)
-            found[kernel].append(price_training(machine, pricer, sizes, own, row["pass"])[1][0] / seconds(row))
+            found[kernel].append(price_calls(machine, pricer, sizes, own, row["pass"])[1][0] / seconds(row))
     gains = [np.mean(each) / float(GPU.facts.attention[kernel].training["bf16"].lasting) for kernel, each in found.items()]
     assert float(np.mean(gains)) == pytest.approx(float(PACE.at(0.0)), rel=0.03)
 
@@ -102,7 +102,7 @@ def test_a_kernel_takes_its_seconds_over_the_pace() -> None:
     whole = at_pace(local_pricer(profile), machine, read_workload("llama3_70b"), profile)
     assert isinstance(whole, KernelPricer)
     sizes, own = sizes_by_name([(1.0, 8.0, 8.0, 8192.0, 8192.0, 4096.5)]), HeadSizes(128.0, 128.0, 16)
-    slow, plain = (price_training(machine, replace(whole, pace=pace), sizes, own, "forward")[1][0] for pace in (0.9, 1.0))
+    slow, plain = (price_calls(machine, replace(whole, pace=pace), sizes, own, "forward")[1][0] for pace in (0.9, 1.0))
     assert slow == pytest.approx(plain / 0.9)
 
 

@@ -26,7 +26,7 @@ from rackmodel.model.resources import Kernels
 from rackmodel.serving.engine import serving_engine
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
-from rackmodel.validation.attention import HeadSizes, price_attention, sizes_by_name
+from rackmodel.validation.attention import HeadSizes, price_calls, sizes_by_name
 from rackmodel.validation.kernel_energy import bytes_moved, call_energy, call_moved, moving_energy
 from rackmodel.validation.products import PRODUCT, local_operation, price_local
 from rackmodel.validation.run import validate
@@ -170,7 +170,8 @@ def test_no_kind_of_kernel_draws_more_than_the_limit() -> None:
             assert all(static + float(joules[0] / seconds[0]) <= limit * (1 + 1e-9) for joules in drawn)
         for queries, context in ((1.0, 8192.0), (4096.0, 4096.0)):
             call = sizes_by_name([(64.0 if queries == 1 else 1.0, 8.0, 8.0, queries, context, context)])
-            rows, lasts = price_attention(machine, kernel, call, HeadSizes(128.0, 128.0, 16))
+            looped = KernelPricer(fitted=True, attention=kernel, looped=True)
+            rows, lasts = price_calls(machine, looped, call, HeadSizes(128.0, 128.0, 16))
             assert static < static + float(sum(row.joules for row in rows)[0] / lasts[0]) <= limit * (1 + 1e-9)
 
 

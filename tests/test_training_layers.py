@@ -12,7 +12,7 @@ from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.inside.products import Device, compute_seconds
 from rackmodel.inputs import read_architecture, read_profile
-from rackmodel.validation.attention import HeadSizes, price_training, sizes_by_name
+from rackmodel.validation.attention import HeadSizes, price_calls, sizes_by_name
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.words import words
 
@@ -89,7 +89,7 @@ def test_attention_keeps_what_it_keeps_amid_a_layer(kernel: str) -> None:
             heads, shared, many, length = (int(row[name]) for name in ("num_heads", "num_key_value_heads", "batch_size", "q_len"))
             sizes = sizes_by_name([(many, shared, heads / shared, length, length, (length + 1) / 2)])
             own = HeadSizes(int(row["hidden"]) / heads, int(row["hidden"]) / heads, 16)
-            both = sum(price_training(machine, pricer, sizes, own, way)[1][0] for way in ("forward", "backward"))
+            both = sum(price_calls(machine, pricer, sizes, own, way)[1][0] for way in ("forward", "backward"))
             kept.append(both / seconds(row))
     said = TRAINED[KERNELS[kernel]].lasting
     assert float(said) == pytest.approx(sum(kept) / len(kept), abs=0.002)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,16 +45,7 @@ class AttentionCalls:
 
     def only(self, which: Bools) -> AttentionCalls:
         """Some of the rows."""
-        return AttentionCalls(
-            gpu=self.gpu,
-            kernel=self.kernel,
-            use=self.use,
-            bits=self.bits,
-            sizes=self.sizes.only(which),
-            seconds=self.seconds[which],
-            source=self.source,
-            beside=self.beside[which],
-        )
+        return replace(self, sizes=self.sizes.only(which), seconds=self.seconds[which], beside=self.beside[which])
 
 
 def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: list[str] | None = None) -> list[AttentionCalls]:
@@ -132,11 +123,8 @@ def _together(alike: Sequence[AttentionCalls]) -> AttentionCalls:
     sizes = AttentionSizes(
         **{name.name: np.concatenate([getattr(one.sizes, name.name) for one in alike]) for name in fields(AttentionSizes)}
     )
-    return AttentionCalls(
-        gpu=first.gpu,
-        kernel=first.kernel,
-        use=first.use,
-        bits=first.bits,
+    return replace(
+        first,
         sizes=sizes,
         seconds=np.concatenate([one.seconds for one in alike]),
         source=" and ".join(dict.fromkeys(one.source for one in alike)),

@@ -50,7 +50,9 @@ def _by_release(calls: Sequence[MeasuredCall]) -> list[CallCurves]:
     found: dict[tuple[str, str, str, str, int], dict[int, list[tuple[float, float]]]] = {}
     widths: dict[tuple[str, str, str, str, int], list[int]] = {}
     for call in calls:
-        key = (call.library, call.operation, call.mode, call.release, call.bits if call.operation in SUMS else 0)
+        assert call.call is not None
+        library, release, mode = call.call.library, call.call.release or "", call.call.mode
+        key = (library, call.operation, mode, release, call.bits if call.operation in SUMS else 0)
         found.setdefault(key, {}).setdefault(call.members, []).append((call.bytes, call.seconds))
         widths.setdefault(key, []).append(call.bits)
     order = sorted(found, key=lambda key: (key[:3], [-number for number in age_of(key[3])], -key[4]))
@@ -72,7 +74,7 @@ def _read(row: PublishedRow) -> MeasuredCall:
         call = measured_call(row)
     except Refused as problem:
         raise InputError(str(problem), where=Where(row.file, row.line, 1)) from None
-    if not call.library:
+    if call.call is None:
         raise InputError("want the library that made the call", where=Where(row.file, row.line, 1))
     return call
 

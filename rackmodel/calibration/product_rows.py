@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -36,16 +36,7 @@ class ProductRows:
 
     def only(self, which: Bools) -> ProductRows:
         """Some of the rows."""
-        return ProductRows(
-            gpu=self.gpu,
-            precision=self.precision,
-            m=self.m[which],
-            n=self.n[which],
-            k=self.k[which],
-            seconds=self.seconds[which],
-            source=self.source,
-            where=self.where,
-        )
+        return replace(self, m=self.m[which], n=self.n[which], k=self.k[which], seconds=self.seconds[which])
 
     @property
     def whose(self) -> str:

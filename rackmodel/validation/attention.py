@@ -118,47 +118,29 @@ def _volume(operand: Operand, sizes: Mapping[str, Array], latent: bool) -> Volum
     return Volume(np.prod([sizes[index] for index in operand.access.names], axis=0) * operand.bits / 8)
 
 
-def price_attention(machine: Architecture, kernel: str, sizes: Mapping[str, Array], heads: HeadSizes) -> tuple[list[Row], Array]:
-    """Rows and seconds [n] of calls in a loop."""
-    return price_calls(machine, KernelPricer(fitted=True, attention=kernel, looped=True), sizes, heads)
-
-
 def operations_over_forward(heads: HeadSizes, way: Way) -> float:
     """Behind the forward pass: three of a key's and two of a value's elements for one of both."""
     return (3 * heads.head + 2 * heads.value) / (heads.head + heads.value) if way == "backward" else 1.0
 
 
-def price_training(
-    machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes, way: Way
+def price_looped(machine: Architecture, cases: Sequence[AttentionCase]) -> tuple[list[Row], Array]:
+    """Rows and seconds [n] of calls in a loop that differ in sizes alone, without the products beside them."""
+    first, sizes = cases[0], sizes_by_name([case.sizes for case in cases])
+    pricer = KernelPricer(fitted=not first.way, lasting=bool(first.way), attention=first.kernel, looped=True)
+    return price_calls(machine, pricer, sizes, first.heads, first.way)
+
+
+def price_calls(
+    machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes, way: Way = ""
 ) -> tuple[list[Row], Array]:
-    """Rows and seconds [n] of calls of training: behind the forward pass its contractions once more, and again."""
+    """Rows and seconds [n] of calls: those of both contractions; behind the forward pass once more, and again. way: of training."""
     count, rows = len(sizes["b"]), list[Row]()
     seconds = np.zeros(count)
     for local_op, times in zip(attention_ops(sizes, heads), (3, 2), strict=True):
         for _ in range(times if way == "backward" else 1):
-            more, lasts = pricer(machine, replace(local_op, kernel=f"attention {way}"), np.ones((count, 1), dtype=np.int64))
+            more, lasts = pricer(machine, replace(local_op, kernel=f"attention {way or 'forward'}"), np.ones((count, 1), dtype=np.int64))
             rows += more
             seconds = seconds + lasts
-    return rows, seconds
-
-
-def price_looped(machine: Architecture, cases: Sequence[AttentionCase]) -> tuple[list[Row], Array]:
-    """Rows and seconds [n] of calls in a loop that differ in sizes alone, without the products beside them."""
-    first, sizes = cases[0], sizes_by_name([case.sizes for case in cases])
-    if not first.way:
-        return price_attention(machine, first.kernel, sizes, first.heads)
-    return price_training(machine, KernelPricer(lasting=True, attention=first.kernel, looped=True), sizes, first.heads, first.way)
-
-
-def price_calls(machine: Architecture, pricer: KernelPricer, sizes: Mapping[str, Array], heads: HeadSizes) -> tuple[list[Row], Array]:
-    """Rows and seconds [n] of calls: those of both contractions."""
-    count = len(sizes["b"])
-    rows: list[Row] = []
-    seconds = np.zeros(count)
-    for local_op in attention_ops(sizes, heads):
-        more, lasts = pricer(machine, local_op, np.ones((count, 1), dtype=np.int64))
-        rows += more
-        seconds = seconds + lasts
     return rows, seconds
 
 

@@ -70,11 +70,9 @@ class CollectiveCase:
 
 @dataclass(frozen=True)
 class MeasuredCall:
-    """A row as calibration reads it. library: '' where the row names none · bits: of an element · bytes: of the message."""
+    """A row as calibration reads it. call: whose it is, None where nothing says so · bits: of an element · bytes: of the message."""
 
-    library: str
-    release: str
-    mode: Mode
+    call: LibraryCall | None
     operation: str
     bits: int
     members: int
@@ -159,11 +157,8 @@ def _case(row: PublishedRow) -> _Asked:
     """What a row asks. Raises Refused."""
     machine = words().machine(row.text("system", "machine", "gpu"), row.dataset)
     measured = measured_call(row)
-    asked = None
-    if measured.library:
-        asked = LibraryCall(library=measured.library, release=measured.release or None, mode=measured.mode)
     algorithms = _algorithms(row, measured.members)
-    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, asked, measured.bits)
+    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, measured.call, measured.bits)
     tiers = _machine(case).tiers
     if row.text("nodes") and tiers and measured.members > measured.nodes * (inside := tiers[0].below * tiers[0].children):
         raise Refused(f"{measured.members} members in {measured.nodes} nodes of {inside}")
@@ -183,11 +178,8 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
     size = row.number("size_bytes", "message_bytes")
     if not size:
         raise Refused("no size")
-    call = _library(row)
     return MeasuredCall(
-        library=call.library if call is not None else "",
-        release=(call.release or "") if call is not None else "",
-        mode=call.mode if call is not None else "graph",
+        call=_library(row),
         operation=operation,
         bits=_bits(row),
         members=members,

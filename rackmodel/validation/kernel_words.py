@@ -10,17 +10,22 @@ from rackmodel.model.schema import Spec
 from rackmodel.units import Plain
 
 
-class ExpertKernelWords(Spec):
-    """A kernel of experts' products."""
+class Called(Spec):
+    """Something that rows call by words of their own."""
 
     words: list[str] = Field(description="what rows call it")
+
+
+class ExpertKernelWords(Called):
+    """A kernel of experts' products."""
+
     kernel: str = Field(description="how parts begin its name in `kernels.grouped`")
     stand_in: bool = Field(
         default=False, description="whether a rank's first expert made what its tokens chose of other ranks when the rows were measured"
     )
 
 
-class ExpertPrecisionWords(Spec):
+class ExpertPrecisionWords(Called):
     """Operands of experts' products."""
 
     words: list[str] = Field(description="what rows call them")
@@ -57,10 +62,9 @@ class LayerWords(Spec):
         return {self.tokens, *self.columns.values()} <= set(cells)
 
 
-class LayerModelWords(Spec):
+class LayerModelWords(Called):
     """Sizes of a model whose layers' operations were measured."""
 
-    words: list[str] = Field(description="what rows call it")
     sizes: dict[str, int] = Field(description="size → number")
     kernels: dict[str, str] = Field(default_factory=dict, description="vector kernel of the data set → the one that this model has")
 
@@ -101,7 +105,7 @@ class AttentionWords(Spec):
     most_head: int | None = Field(default=None, description="largest head size that it takes")
 
 
-class HeadWords(Spec):
+class HeadWords(Called):
     """Heads of a model whose rows say its name alone."""
 
     words: list[str] = Field(description="what rows call the model")

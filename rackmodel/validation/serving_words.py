@@ -11,23 +11,22 @@ from pydantic import Field, PositiveInt, model_validator
 
 from rackmodel.model.schema import Spec
 from rackmodel.serving.steps import Deployment
+from rackmodel.validation.kernel_words import Called
 from rackmodel.validation.model_names import name_and_format
 
 EXPERTS = "x"
 """Size of decoders of the library: experts of a layer."""
 
 
-class EngineWords(Spec):
+class EngineWords(Called):
     """A serving engine."""
 
-    words: list[str] = Field(description="what rows call it")
     profile: str = Field(description="profile of the library")
 
 
-class BenchmarkedWords(Spec):
+class BenchmarkedWords(Called):
     """A model of a benchmark of servers that submitters tune, and the lengths of its requests."""
 
-    words: list[str] = Field(description="what rows call it")
     workload: str = Field(default="", description="workload of the library: a decoder's step")
     prompt: float = Field(default=1.0, description="mean tokens of a prompt")
     output: float = Field(default=1.0, description="mean tokens of an output, where a row does not say them")
@@ -36,7 +35,7 @@ class BenchmarkedWords(Spec):
     refused: str | None = Field(default=None, description="why its rows cannot be priced")
 
 
-class ToldWords(Spec):
+class ToldWords(Called):
     """What rows call a model."""
 
     words: list[str] = Field(description="what rows call the model")
@@ -63,10 +62,9 @@ class ServedWords(ToldWords):
         return self if count is None else self.model_copy(update={"sizes": {**self.sizes, EXPERTS: count}})
 
 
-class FormatWords(Spec):
+class FormatWords(Called):
     """Widths of a model in a quantised format."""
 
-    words: list[str] = Field(description="what rows call it")
     set: dict[str, str] = Field(default_factory=dict, description="of the workload's `precision`")
 
 

@@ -26,7 +26,6 @@ from rackmodel.validation.attention import (
     HeadSizes,
     operations_over_forward,
     price_calls,
-    price_training,
     seen_keys,
     sizes_by_name,
 )
@@ -228,10 +227,7 @@ def _attention(machine: Architecture, call: OneCall) -> OneTime:
     sizes = sizes_by_name([(sequences, kv_heads, heads / kv_heads, queries, context, keys)])
     own = HeadSizes(head, head, _bits(call))
     named = _named(machine, call)
-    if way:
-        charges, seconds = price_training(machine, KernelPricer(lasting=True, attention=named), sizes, own, way)
-    else:
-        charges, seconds = price_calls(machine, KernelPricer(fitted=True, attention=named), sizes, own)
+    charges, seconds = price_calls(machine, KernelPricer(fitted=not way, lasting=bool(way), attention=named), sizes, own, way)
     whole = float(seconds[0])
     operations = 4.0 * sequences * heads * queries * keys * head * operations_over_forward(own, way)
     return OneTime(whole, _bins(charges), operations / whole, "operations a second", "FLOP/s")

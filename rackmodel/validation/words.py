@@ -22,6 +22,7 @@ from rackmodel.model.schema import Spec
 from rackmodel.units import Plain, Seconds
 from rackmodel.validation.kernel_words import (
     AttentionWords,
+    Called,
     ExpertKernelWords,
     ExpertPrecisionWords,
     HeadWords,
@@ -62,7 +63,7 @@ class AssumedCell(Spec):
     tuned: bool = Field(default=False, description="true: whoever ran the row tuned it: the fastest of all that fits is meant")
 
 
-class MachineWords(Spec):
+class MachineWords(Called):
     """A machine of the library."""
 
     words: list[str] = Field(description="what rows call its GPU")
@@ -86,7 +87,7 @@ class ModelWords(ToldWords):
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
 
-class ConfigWords(Spec):
+class ConfigWords(Called):
     """A model whose published config the library has: what trains it and what serves it are made of that."""
 
     words: list[str] = Field(description="what rows call the model: names of its checkpoints")
@@ -109,10 +110,9 @@ class ConfigWords(Spec):
 Timed = Literal["alone", "queued", "looped", "looped eager"]
 
 
-class PrecisionWords(Spec):
+class PrecisionWords(Called):
     """Widths of a run, or of a product."""
 
-    words: list[str] = Field(description="what rows call it")
     width: str = Field(default="16 bit", description="of the operands of weights' products in the layers")
     unit: str = Field(
         default="", description="what a machine must multiply for a run, as parts name it ('fp8'); '' = any that is wide enough"
@@ -132,10 +132,9 @@ class PrecisionWords(Spec):
     )
 
 
-class ShardingWords(Spec):
+class ShardingWords(Called):
     """Where weights, gradients and optimizer state rest over the data-parallel ranks."""
 
-    words: list[str] = Field(description="what rows call it")
     param: Spread = Field(default="replicate", description="parameters")
     grad: Spread = Field(default="replicate", description="gradients")
     state: Spread = Field(default="replicate", description="optimizer state")
@@ -143,18 +142,16 @@ class ShardingWords(Spec):
     within: Literal["node"] | None = Field(default=None, description="ranks that shards lie over: those of a node; absent = all")
 
 
-class ScheduleWords(Spec):
+class ScheduleWords(Called):
     """A schedule of a pipeline."""
 
-    words: list[str] = Field(description="what rows call it")
     schedule: str = Field(default="", description="as a mapper calls it")
     refused: str | None = Field(default=None, description="why it cannot be priced")
 
 
-class RecomputeWords(Spec):
+class RecomputeWords(Called):
     """A policy of recomputation."""
 
-    words: list[str] = Field(description="what rows call it")
     policy: Policy = Field(description="as a mapper calls it")
 
 
@@ -258,26 +255,7 @@ class WordsSpec(Spec):
     )
 
 
-Said = TypeVar(
-    "Said",
-    BenchmarkedWords,
-    ConfigWords,
-    HeadWords,
-    MachineWords,
-    ModelWords,
-    PrecisionWords,
-    ShardingWords,
-    RecomputeWords,
-    ScheduleWords,
-    ExpertKernelWords,
-    ExpertPrecisionWords,
-    EngineWords,
-    ServedWords,
-    FormatWords,
-    LayerModelWords,
-)
-
-
+Said = TypeVar("Said", bound=Called)
 Model = TypeVar("Model", ModelWords, ServedWords)
 
 
