@@ -81,7 +81,7 @@ def test_steps_are_found_again_from_sizes_far_apart_though_one_call_was_disturbe
     if bad is not None:
         curves[1] = replace(curves[1], seconds=curves[1].seconds * np.where(bad == SIZES, 1.7, 1.0))
     for one, fit in zip(curves, fit_curves(curves), strict=True):
-        assert call_seconds(fit.times, BETWEEN) == pytest.approx(truth(one.members, BETWEEN), rel=0.01)
+        assert call_seconds(fit.facts, BETWEEN) == pytest.approx(truth(one.members, BETWEEN), rel=0.01)
 
 
 def test_calls_that_do_not_go_in_passes_keep_their_line() -> None:
@@ -89,7 +89,7 @@ def test_calls_that_do_not_go_in_passes_keep_their_line() -> None:
     straight = 5e-6 + sizes / 40e9
     kernels = known_kernels("sglang", ["0.5.9"], "h100_sxm", "all_reduce", 4)
     fit = fit_curves([CallCurve(volume=sizes, seconds=straight, members=4, kernels=kernels)])[0]
-    assert call_seconds(fit.times, BETWEEN) == pytest.approx(5e-6 + BETWEEN / 40e9, rel=0.01)
+    assert call_seconds(fit.facts, BETWEEN) == pytest.approx(5e-6 + BETWEEN / 40e9, rel=0.01)
 
 
 def test_no_call_takes_less_than_its_launch() -> None:
@@ -97,7 +97,7 @@ def test_no_call_takes_less_than_its_launch() -> None:
     hosted = np.maximum(truth(4, SIZES), 30e-6)
     fit = fit_curves([curve(4, hosted)])[0]
     wanted = np.maximum(truth(4, BETWEEN), 30e-6)
-    assert call_seconds(fit.times, BETWEEN) == pytest.approx(wanted, rel=0.02)
+    assert call_seconds(fit.facts, BETWEEN) == pytest.approx(wanted, rel=0.02)
 
 
 def test_curves_of_one_pass_do_not_say_what_it_waits_for() -> None:
@@ -113,7 +113,7 @@ def test_one_slow_call_at_the_end_is_no_kernel_of_its_own() -> None:
     seconds = 20e-6 + sizes / 1e9
     fit = fit_curves([CallCurve(volume=sizes, seconds=seconds * np.where(sizes == sizes[-1], 3.0, 1.0))])[0]
     far = 8 * sizes[-1]
-    assert call_seconds(fit.times, np.array([far]))[0] > far / 1e9
+    assert call_seconds(fit.facts, np.array([far]))[0] > far / 1e9
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_members_link_bounds_what_larger_messages_take(
     least = least_slope(gpu, kind, members, widths)
     assert least == pytest.approx(picoseconds * 1e-12)
     flat = 100e-6 + SIZES / 1e16
-    found = fit_curves([CallCurve(volume=SIZES, seconds=flat, members=members, flattest=least)])[0].times
+    found = fit_curves([CallCurve(volume=SIZES, seconds=flat, members=members, flattest=least)])[0].facts
     assert 1 / found.rate_bytes_per_s[-1] == pytest.approx(max(least, 1e-16))
 
 
@@ -159,7 +159,7 @@ def test_a_curve_of_another_width_tells_where_kernels_change_and_how_larger_mess
     assert told.tolist() == [2 * MIB, 8 * MIB, 128 * MIB, 256 * MIB]  # nothing of its own is below 0.5 MiB
     assert seconds == pytest.approx(1.05 * ring(told))
     missed = np.array([2, 8, 128, 256]) * MIB
-    alone, both = (fit_curves([CallCurve(volume=own, seconds=1.05 * ring(own), others=more)])[0].times for more in ((), others))
+    alone, both = (fit_curves([CallCurve(volume=own, seconds=1.05 * ring(own), others=more)])[0].facts for more in ((), others))
     error = [np.abs(call_seconds(times, missed) / (1.05 * ring(missed)) - 1).max() for times in (alone, both)]
     assert error[0] > 0.1
     assert error[1] < 0.02

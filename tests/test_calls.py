@@ -118,7 +118,7 @@ def test_a_series_has_one_unit() -> None:
 
 def fitted(volume: np.ndarray, seconds: np.ndarray) -> CallTimes:
     """Kernels of calls of n bytes and seconds, of whose library nothing is known."""
-    return fit_curves([CallCurve(volume=volume, seconds=seconds)])[0].times
+    return fit_curves([CallCurve(volume=volume, seconds=seconds)])[0].facts
 
 
 def test_a_fit_finds_kernels_again_and_is_not_led_away_by_one_bad_call() -> None:

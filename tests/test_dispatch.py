@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from rackmodel.calibration.fit_products import Fit, Machine, forms_of, nearest, predict
+from rackmodel.calibration.fit_products import Machine, ProductFit, forms_of, nearest, predict
 from rackmodel.calibration.part import NOTHING, _stated, calibrated_products, part_alone, part_text
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.cost.inside.gpu import gpu_of
@@ -106,7 +106,7 @@ def test_a_part_of_another_library_says_that_the_rule_of_what_it_extends_is_none
     stated = gpu_of(part_alone("h100_sxm"))
     assert stated is not None
     none, rows = np.zeros(1), _rows(plain, Machine(device=DEVICE, bandwidth=2e12))
-    made = calibrated_products(rows, Fit(facts=plain, inside=none, outside=none), stated.facts.products["fp8"])
+    made = calibrated_products(rows, ProductFit(facts=plain, inside=none, outside=none), stated.facts.products["fp8"])
     (tmp_path / "mine.yaml").write_text(part_text("h100_sxm", "mine", [made]), encoding="utf-8")
     read = gpu_of(read_architecture(f"architecture: x\ntree:\n  name: gpu\n  part: {tmp_path / 'mine.yaml'}\n"))
     assert read is not None

@@ -12,7 +12,8 @@ from rackmodel.arrays import Array
 from rackmodel.calibration.call_kernels import known_kernels, least_slope
 from rackmodel.calibration.call_rows import CallCurves, read_calls
 from rackmodel.calibration.exchanges import calibrate_exchanges, exchanges_text
-from rackmodel.calibration.fit_calls import LEAST_SIZES, CallCurve, CallFit, fit_curves
+from rackmodel.calibration.fit_calls import LEAST_SIZES, CallCurve, fit_curves
+from rackmodel.calibration.log_fit import Fit
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.calibration.told_calls import others_of
 from rackmodel.errors import InputError
@@ -26,7 +27,7 @@ class CalibratedCalls:
 
     gpu: str
     curves: CallCurves
-    fits: dict[int, CallFit]
+    fits: dict[int, Fit[CallTimes]]
 
     @property
     def inside(self) -> Array:
@@ -68,9 +69,9 @@ def _of_enough_sizes(one: CallCurves, left: list[str]) -> CallCurves:
     return replace(one, curves={p: calls for p, calls in one.curves.items() if sizes[p] >= LEAST_SIZES})
 
 
-def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, CallFit]]:
+def _fitted(gpu: str, every: Sequence[CallCurves]) -> list[dict[int, Fit[CallTimes]]]:
     """Members → fit of each; those of one mode together, for they share what a kernel's passes cost."""
-    found: list[dict[int, CallFit]] = [{} for _ in every]
+    found: list[dict[int, Fit[CallTimes]]] = [{} for _ in every]
     for mode in dict.fromkeys(one.mode for one in every):
         own = [(number, p) for number, one in enumerate(every) if one.mode == mode for p in one.curves]
         fits = fit_curves([_curve(gpu, every, number, p) for number, p in own])
@@ -134,7 +135,7 @@ def _entry(one: CalibratedCalls, origin: str, by_width: bool) -> list[str]:
     if by_width:
         lines.append(f"    widths: [{', '.join(f'{bits} bit' for bits in curves.widths)}]")
     lines.append("    members:")
-    lines += [f"      '{p}': {_times(fit.times)}" for p, fit in one.fits.items()]
+    lines += [f"      '{p}': {_times(fit.facts)}" for p, fit in one.fits.items()]
     return [*lines, f'    source: "SOURCED: `rackmodel calibrate`, {one.words()}; {origin}"']
 
 

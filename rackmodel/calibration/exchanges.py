@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rackmodel.calibration.fit_exchanges import ExchangeFit, fit_exchange
+from rackmodel.calibration.fit_exchanges import fit_exchange
+from rackmodel.calibration.log_fit import Fit
 from rackmodel.errors import InputError, Where
 from rackmodel.model.exchanges import ExchangeMode, ExchangeTimes
 from rackmodel.validation.exchanges import LIBRARY, WAYS, MeasuredExchange, exchange_level, measured_exchange, tokens_of
@@ -24,7 +25,7 @@ class CalibratedExchange:
     gpu: str
     mode: ExchangeMode
     release: str
-    fits: dict[str, ExchangeFit]
+    fits: dict[str, Fit[ExchangeTimes]]
 
     def words(self) -> str:
         """How far the fits are from their rows, and from numbers of tokens that they did not see."""
@@ -66,7 +67,7 @@ def exchanges_text(found: Sequence[CalibratedExchange], origin: str) -> str:
     lines = ["exchanges:", f"  {LIBRARY}:"]
     for one in found:
         lines += [f"  - mode: {one.mode}", f"    releases: ['{one.release}']"]
-        lines += [f"    {way}: {_said(fit.times)}" for way, fit in one.fits.items()]
+        lines += [f"    {way}: {_said(fit.facts)}" for way, fit in one.fits.items()]
         lines.append(f'    source: "SOURCED: `rackmodel calibrate`, {one.words()}; {origin}"')
     return "\n".join(lines) + "\n"
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.attention_calls import AttentionCalls
-from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.shares import dealt
 from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, prefill_seconds
 from rackmodel.errors import InputError
@@ -77,16 +77,6 @@ OF_FORM: dict[str, Numbers] = {"unwindowed": ("group_s", "copy_s")}
 
 
 @dataclass(frozen=True)
-class AttentionFit:
-    """facts: fitted to all rows · inside: |predicted / measured - 1| of those rows · outside: the same of each row in a fit without the
-    rows of its heads and sequences (of training: of its heads and length)."""
-
-    facts: Facts
-    inside: Array
-    outside: Array
-
-
-@dataclass(frozen=True)
 class _Form:
     """What is fitted: a kernel's form, its numbers, and the head sizes of its tables."""
 
@@ -124,15 +114,16 @@ def least_of(calls: AttentionCalls) -> int:
     return LEAST_OF_TRAINING if calls.trained else LEAST_ROWS
 
 
-def fit_attention(calls: AttentionCalls, device: AttentionDevice) -> AttentionFit:
+def fit_attention(calls: AttentionCalls, device: AttentionDevice) -> Fit[Facts]:
     """Fit one kernel at one width, and every fold without the heads that it is tried on. Raises InputError."""
     if len(calls) < (least := least_of(calls)):
         raise InputError(f"{len(calls)} calls of {calls.kernel} on {calls.gpu}: want {least} or more", path=calls.source)
     form, facts = _best(calls, device)
-    outside = np.full(len(calls), np.nan)
-    for held in _folds(calls):
-        outside[held] = _error(_fitted(form, calls.only(~held), device)[1], device, calls.only(held))
-    return AttentionFit(facts=facts, inside=_error(facts, device, calls), outside=outside)
+
+    def told(some: Bools, other: Bools) -> Array:
+        return _error(_fitted(form, calls.only(some), device)[1], device, calls.only(other))
+
+    return Fit(facts=facts, inside=_error(facts, device, calls), outside=held_out(len(calls), _folds(calls), told))
 
 
 def _best(calls: AttentionCalls, device: AttentionDevice) -> tuple[_Form, Facts]:

@@ -19,6 +19,7 @@ import numpy as np
 from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.call_kernels import KnownKernel
 from rackmodel.calibration.fit_passes import MOST, SteppedCurve, wait_of_pass
+from rackmodel.calibration.log_fit import Fit
 from rackmodel.calibration.shares import FOLDS
 from rackmodel.calibration.told_calls import told_calls
 from rackmodel.errors import InputError
@@ -44,16 +45,6 @@ class Range:
     last: float
     start: float
     slope: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallFit:
-    """times: fitted to all calls · inside: |predicted / measured - 1| of those · outside: the same of each call in a fit without its
-    size."""
-
-    times: CallTimes
-    inside: Array
-    outside: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +107,7 @@ class CallCurve:
         )
 
 
-def fit_curves(curves: Sequence[CallCurve]) -> list[CallFit]:
+def fit_curves(curves: Sequence[CallCurve]) -> list[Fit[CallTimes]]:
     """Fit curves of one mode on one machine, and every fold without the sizes it is tried on. Raises InputError."""
     fewest = min((len(np.unique(one.volume)) for one in curves), default=LEAST_SIZES)
     if fewest < LEAST_SIZES:
@@ -129,7 +120,7 @@ def fit_curves(curves: Sequence[CallCurve]) -> list[CallFit]:
         for one, away, without, error in zip(curves, held, found, outside, strict=True):
             error[away] = _error(without, one.volume[away], one.seconds[away])
     return [
-        CallFit(times=own, inside=_error(own, one.volume, one.seconds), outside=error)
+        Fit(facts=own, inside=_error(own, one.volume, one.seconds), outside=error)
         for one, own, error in zip(curves, times, outside, strict=True)
     ]
 

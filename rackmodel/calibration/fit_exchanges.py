@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.shares import FOLDS
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds
 from rackmodel.errors import InputError
@@ -37,17 +36,7 @@ ELEMENTS = {"dispatch": 1.0, "combine": 2.0}
 """Bytes of an element: fp8 on the way to experts, bf16 back (SOURCED: deepseek-ai/DeepEP, README)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExchangeFit:
-    """times: fitted to all rows · inside: |predicted / measured - 1| of those · outside: the same of each row in a fit without the rows of
-    its number of tokens."""
-
-    times: ExchangeTimes
-    inside: Array
-    outside: Array
-
-
-def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds: Array) -> ExchangeFit:
+def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds: Array) -> Fit[ExchangeTimes]:
     """Fit one way of a mode, and every fold without the numbers of tokens it is tried on. Raises InputError."""
     if len(seconds) < LEAST_ROWS:
         raise InputError(f"{len(seconds)} exchanges of mode {mode}: want {LEAST_ROWS} or more")
@@ -60,13 +49,10 @@ def fit_exchange(way: str, mode: ExchangeMode, exchange: TokenExchange, seconds:
         return np.asarray(np.abs(exchange_seconds(times, mode, exchange.only(which)) / seconds[which] - 1))
 
     every = np.ones(len(seconds), dtype=bool)
-    times = fitted(every)
-    outside = np.full(len(seconds), np.nan)
-    sizes = np.unique(exchange.tokens)
-    for fold in range(FOLDS):
-        held = np.isin(exchange.tokens, sizes[fold::FOLDS])
-        outside[held] = error(fitted(~held), held)
-    return ExchangeFit(times=times, inside=error(times, every), outside=outside)
+    times, sizes = fitted(every), np.unique(exchange.tokens)
+    folds = (np.isin(exchange.tokens, sizes[fold::FOLDS]) for fold in range(FOLDS))
+    outside = held_out(len(seconds), folds, lambda some, other: error(fitted(some), other))
+    return Fit(facts=times, inside=error(times, every), outside=outside)
 
 
 def _fitted(names: Sequence[str], element: float, mode: ExchangeMode, exchange: TokenExchange, seconds: Array) -> ExchangeTimes:

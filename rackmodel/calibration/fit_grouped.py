@@ -15,7 +15,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.fit_products import CLEARLY, OF_MEMORY, REUSE
-from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
 from rackmodel.cost.inside.routing import ExpertLoad
@@ -48,15 +48,6 @@ BEGIN: tuple[Mapping[str, float], ...] = (  # where fits begin: one alone may en
     {**COMMON, "rate": 0.4, "load_bytes_per_s": 60e9, "step_s": 0.2e-9, "memory": 0.9, "moving": 0.4},
     {**COMMON, "unaligned": 0.02, "rate": 0.6, "load_bytes_per_s": 150e9, "step_s": 0.8e-9, "memory": 0.8, "moving": 0.5},
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupedFit:
-    """facts: fitted to all rows · inside, outside: |predicted / measured - 1| of rows in the fit, and of each without its shape."""
-
-    facts: Grouped
-    inside: Array
-    outside: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +95,7 @@ class ExpertCalls:
         return replace(self, layer=self.layer.at(which), load=self.load.at(which), measured=self.measured[which], shapes=shapes)
 
 
-def fit_grouped(calls: ExpertCalls, source: str, cache: float = 0.0) -> GroupedFit:
+def fit_grouped(calls: ExpertCalls, source: str, cache: float = 0.0) -> Fit[Grouped]:
     """Fit a kernel to its rows, and every part of them without it. cache: bytes of the GPU's, 0 = there is none. Raises InputError."""
     if len(calls.measured) < LEAST_ROWS:
         raise InputError(f"{len(calls.measured)} calls of one kernel: want {LEAST_ROWS} or more", path=source)
@@ -124,10 +115,9 @@ def fit_grouped(calls: ExpertCalls, source: str, cache: float = 0.0) -> GroupedF
         cost_handed, facts_handed = _least(handed)
         if cost_handed < HANDED * cost:
             chosen, facts = handed, facts_handed
-    outside = np.full(len(calls.measured), np.nan)
-    for held in kept_out(calls.shapes):
-        outside[held] = _error(_least(chosen.only(~held))[1], chosen.only(held))
-    return GroupedFit(facts=facts, inside=_error(facts, chosen), outside=outside)
+    folds = kept_out(calls.shapes)
+    outside = held_out(len(calls.measured), folds, lambda some, other: _error(_least(chosen.only(some))[1], chosen.only(other)))
+    return Fit(facts=facts, inside=_error(facts, chosen), outside=outside)
 
 
 def replace_rows(calls: ExpertCalls, way: Literal["all", "local"]) -> ExpertCalls:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.product_rows import ProductRows
 from rackmodel.calibration.shares import dealt
 from rackmodel.cost.inside.products import Device, compute_seconds, lacking_seconds, launched, looped_rate, together
@@ -90,13 +90,9 @@ class Form:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
-    """facts: fitted to all rows · inside: |predicted / measured - 1| of those rows · outside: the same of each row in a fit without the
-    rows of its (n, k) · layers: what nine of ten layers' products are within then (`spread_of_sums`); 0 = too few rows."""
+class ProductFit(Fit[Products]):
+    """layers: what nine of ten layers' products are within where they are held out (`spread_of_sums`); 0 = too few rows."""
 
-    facts: Products
-    inside: Array
-    outside: Array
     layers: float = 0.0
 
 
@@ -112,7 +108,7 @@ def predict(facts: Products, machine: Machine, rows: ProductRows) -> Array:
     return device if facts.eager is None else launched(device, facts.eager, rows.m)
 
 
-def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fit:
+def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> ProductFit:
     """Fit one GPU's products at one precision, and every fold without the shapes it is tried on. like: that the host bounded them, and the
     kind whose start and step they have on the device. Raises InputError."""
     if few := too_few(rows):
@@ -120,10 +116,12 @@ def fit(rows: ProductRows, machine: Machine, like: Products | None = None) -> Fi
     _believe(rows, machine)
     forms = forms_of(rows, machine, like)
     facts = nearest(rows, machine, forms)
-    outside = np.full(len(rows), np.nan)
-    for held in _folds(rows):
-        outside[held] = _ratio(nearest(rows.only(~held), machine, forms), machine, rows.only(held))
-    return Fit(facts=facts, inside=_error(facts, machine, rows), outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside))
+
+    def told(some: Bools, other: Bools) -> Array:
+        return _ratio(nearest(rows.only(some), machine, forms), machine, rows.only(other))
+
+    inside, outside = _error(facts, machine, rows), held_out(len(rows), _folds(rows), told)
+    return ProductFit(facts=facts, inside=inside, outside=np.abs(outside - 1), layers=spread_of_layers(rows, outside))
 
 
 def too_few(rows: ProductRows) -> str:

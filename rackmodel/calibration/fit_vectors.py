@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.calibration.log_fit import fit_logs
+from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.shares import kept_out
 from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
@@ -49,24 +49,14 @@ class VectorRows:
         return replace(self, shapes=shapes, **own)
 
 
-@dataclass(frozen=True, kw_only=True)
-class VectorFit:
-    """facts: fitted to all rows · inside, outside: |predicted / measured - 1| of rows in the fit, and of each without its shape."""
-
-    facts: VectorKernel
-    inside: Array
-    outside: Array
-
-
-def fit_vectors(rows: VectorRows, source: str) -> VectorFit:
+def fit_vectors(rows: VectorRows, source: str) -> Fit[VectorKernel]:
     """Fit a kernel to its rows, and every part of them without it. Raises InputError."""
     if len(rows.seconds) < LEAST_ROWS:
         raise InputError(f"{len(rows.seconds)} runs of one vector kernel: want {LEAST_ROWS} or more", path=source)
     facts = _best(rows)
-    outside = np.full(len(rows.seconds), np.nan)
-    for held in kept_out(rows.shapes):
-        outside[held] = _error(_best(rows.only(~held)), rows.only(held))
-    return VectorFit(facts=facts, inside=_error(facts, rows), outside=outside)
+    folds = kept_out(rows.shapes)
+    outside = held_out(len(rows.seconds), folds, lambda some, other: _error(_best(rows.only(some)), rows.only(other)))
+    return Fit(facts=facts, inside=_error(facts, rows), outside=outside)
 
 
 def _predict(facts: VectorKernel, rows: VectorRows) -> Array:

@@ -12,7 +12,7 @@ import yaml
 from rackmodel.arrays import Array
 from rackmodel.calibration.fit_grouped import FEWEST_SHAPES, ExpertCalls, fit_grouped, like_of, said_of
 from rackmodel.calibration.fit_grouped import LEAST_ROWS as LEAST_CALLS
-from rackmodel.calibration.fit_products import Fit, Machine, fit, too_few
+from rackmodel.calibration.fit_products import Machine, ProductFit, fit, too_few
 from rackmodel.calibration.fit_vectors import LEAST_ROWS as LEAST_RUNS
 from rackmodel.calibration.fit_vectors import fit_vectors, said_of_vector
 from rackmodel.calibration.from_layers import cases_of, products_of_layers, vectors_of_layers
@@ -149,7 +149,7 @@ def _products(part: str, machine: Architecture, found: Sequence[ProductRows], le
             left.append(f"{len(rows)} products of {rows.source} at '{rows.precision}', which {part} does not multiply")
     left += [few for rows in chosen if (few := too_few(rows))]
     chosen = [rows for rows in chosen if not too_few(rows)]
-    done: dict[str, Fit] = {}
+    done: dict[str, ProductFit] = {}
     for rows in sorted(chosen, key=lambda rows: bool(_family(rows.precision))):
         done[rows.precision] = fit(rows, machine_of(machine, rows.precision), _like(machine, rows.precision, done))
     stated = _gpu(machine).facts.products
@@ -182,7 +182,7 @@ def _vectors(machine: Architecture, rows: Sequence[PublishedRow], cases: Sequenc
     return done
 
 
-def calibrated_products(rows: ProductRows, found: Fit, stated: Products | None = None) -> Calibrated:
+def calibrated_products(rows: ProductRows, found: ProductFit, stated: Products | None = None) -> Calibrated:
     """What a fit of products says. stated: what the part that is extended says of them, which must not count beside it."""
     said = _facts(found.facts, rows.precision)
     said |= {key: none for key, none in NOTHING.items() if stated is not None and key not in said and _stated(stated, key)}
@@ -263,7 +263,7 @@ def _family(precision: str) -> PrecisionWords | None:
     return found if found is not None and found.family == precision else None
 
 
-def _like(machine: Architecture, precision: str, done: Mapping[str, Fit]) -> Products | None:
+def _like(machine: Architecture, precision: str, done: Mapping[str, ProductFit]) -> Products | None:
     """The kind that products which a host bounded are like: of the same width, else of the next wider one that is known."""
     said = _family(precision)
     gpu = gpu_of(machine)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rackmodel.calibration.attention_calls import AttentionCalls, joined, read_calls
-from rackmodel.calibration.fit_attention import AttentionFit, fit_attention, least_of
+from rackmodel.calibration.fit_attention import Facts, fit_attention, least_of
+from rackmodel.calibration.log_fit import Fit
 from rackmodel.calibration.product_rows import one_gpu
 from rackmodel.calibration.shares import mean_and_median
 from rackmodel.cost.inside.attention_calls import AttentionPart
@@ -26,7 +27,7 @@ class CalibratedAttention:
     """One kernel of a part. calls: what it was fitted to · fit: with its errors."""
 
     calls: AttentionCalls
-    fit: AttentionFit
+    fit: Fit[Facts]
 
     @property
     def precision(self) -> str:
@@ -80,7 +81,7 @@ def calibrate_attention(
     return [CalibratedAttention(calls=calls, fit=_kept(gpu, calls, fit_attention(calls, part.device(calls.bits)))) for calls in chosen]
 
 
-def _kept(gpu: Gpu, calls: AttentionCalls, fit: AttentionFit) -> AttentionFit:
+def _kept(gpu: Gpu, calls: AttentionCalls, fit: Fit[Facts]) -> Fit[Facts]:
     """The fit with what the part says of several new tokens of a sequence, of which calls of one tell nothing."""
     kernel = gpu.facts.attention.get(calls.kernel)
     known = None if kernel is None else kernel.decode.get(WIDTHS[calls.bits])
