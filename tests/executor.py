@@ -197,7 +197,7 @@ class Executor:
         """Copies of a tensor. A weight is at home all the time: what the backward pass wants of it is made from there."""
         back = () if tensor in self.recompute.made else tuple(self.read_back[tensor])
         policy = "home" if self.workload.tensors[tensor].kind == "weight" else self.plan.save_policy(tensor)
-        return tensor_traffic(self._produced(tensor), tuple(self.wanted[tensor]), back, (), None, policy)
+        return tensor_traffic(self._produced(tensor), tuple(self.wanted[tensor]), back, policy)
 
     # -- the three phases ----------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Executor:
         gradients = OpRun(self, op, "backward").backward(upstream, operands, result)
         for position, access in enumerate(op.ins):
             if wants_gradient(op, position, self.workload):
-                layout = tuple(grad_leaves(op, access, choice, self.workload) for choice in self.plan.choices[op.name])
+                layout = tuple(grad_leaves(access, choice, self.workload) for choice in self.plan.choices[op.name])
                 self._see(("contribution", op.name, position), access.tensor, layout, gradients[position])
                 self.contributions.setdefault(access.tensor, []).append((layout, gradients[position]))
         for weight in dict.fromkeys(access.tensor for access in op.ins if self.workload.tensors[access.tensor].kind == "weight"):

@@ -173,8 +173,8 @@ def test_the_unsharded_gradients_are_slopes(graph: str) -> None:
     assert (loss(1) - loss(-1)) / (2 * step) == pytest.approx(slope, rel=1e-6)
 
 
-def _never_partial(op: Any, access: Any, choice: Any, load: Workload) -> str:
-    return layout_rules.need(op, access, choice, load)
+def _never_partial(access: Any, choice: Any, load: Workload) -> str:
+    return layout_rules.need(access, choice, load)
 
 
 def _merge_keeps_the_first(contributions: Any) -> Any:

@@ -160,7 +160,7 @@ def test_legal_choices_are_closed_under_the_four_functions(name: str) -> None:
             assert grad_need(op, choice) in {REPLICATE, *out}
             for access in op.ins:
                 ranks = {shard(rank) for rank in load.tensors[access.tensor].ranks}
-                wanted, gradient = need(op, access, choice, load), grad_leaves(op, access, choice, load)
+                wanted, gradient = need(access, choice, load), grad_leaves(access, choice, load)
                 assert wanted in {REPLICATE, PARTIAL, *ranks}
                 if is_shard(wanted):
                     assert gradient == wanted
@@ -176,7 +176,7 @@ def test_no_choice_means_everything_replicated(name: str) -> None:
     load = WORKLOADS[name]
     for op in load.ops.values():
         assert leaves(op, None) == grad_need(op, None) == REPLICATE
-        assert all(need(op, access, None, load) == grad_leaves(op, access, None, load) == REPLICATE for access in op.ins)
+        assert all(need(access, None, load) == grad_leaves(access, None, load) == REPLICATE for access in op.ins)
 
 
 # -- axes of degree 1 ----------------------------------------------------------------------------------------------------

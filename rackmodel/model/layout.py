@@ -88,7 +88,7 @@ def carries(choice: Choice, access: Access) -> bool:
     return choice in (pass_partial(), pass_partial(access.tensor))
 
 
-def need(op: Op, access: Access, choice: Choice, workload: Workload) -> Placement:
+def need(access: Access, choice: Choice, workload: Workload) -> Placement:
     """Placement in which the forward pass needs an operand."""
     index = index_split(choice)
     if index is None:
@@ -112,7 +112,7 @@ def grad_need(op: Op, choice: Choice) -> Placement:
     return shard(choice) if choice is not None and choice in op.out.names else REPLICATE
 
 
-def grad_leaves(op: Op, access: Access, choice: Choice, workload: Workload) -> Placement:
+def grad_leaves(access: Access, choice: Choice, workload: Workload) -> Placement:
     """Placement in which the backward pass leaves an operand's gradient.
 
     Partial where the operand lacks the split index: each device saw a part of what the operand touched.

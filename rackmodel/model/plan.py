@@ -142,7 +142,7 @@ class Plan:
         key = (op.name, position, self.choices[op.name])
         found = self.known.get(key)
         if found is None:
-            found = self.known[key] = tuple(need(op, op.ins[position], choice, workload) for choice in self.choices[op.name])
+            found = self.known[key] = tuple(need(op.ins[position], choice, workload) for choice in self.choices[op.name])
         return found
 
     def gradient_leaves(self, op: Op, position: int, workload: Workload) -> Layout:
@@ -151,7 +151,7 @@ class Plan:
         found = self.known.get(key)
         if found is None:
             access = op.ins[position]
-            found = self.known[key] = tuple(grad_leaves(op, access, choice, workload) for choice in self.choices[op.name])
+            found = self.known[key] = tuple(grad_leaves(access, choice, workload) for choice in self.choices[op.name])
         return found
 
     def leaves(self, op: Op) -> Layout:
@@ -178,7 +178,7 @@ def default_boundary(tensor: str, workload: Workload, choices: AbcMapping[str, t
         return tuple(REPLICATE if placement == PARTIAL else placement for placement in produced)
     op = workload.ops[workload.readers[tensor][0]]
     access = next(access for access in op.ins if access.tensor == tensor)
-    layout = tuple(need(op, access, choice, workload) for choice in choices[op.name])
+    layout = tuple(need(access, choice, workload) for choice in choices[op.name])
     return tuple(REPLICATE if placement == PARTIAL else placement for placement in layout)
 
 

@@ -48,10 +48,10 @@ def _over(designs: Mapping[str, Substrate], base: str) -> dict[str, float]:
     return {f"{metric} of {name}": of(one) / of(designs[base]) for metric, of in METRICS.items() for name, one in designs.items()}
 
 
-def _best(figures: Mapping[str, float], metric: str, winner: str, where: str = "") -> Need:
+def _best(figures: Mapping[str, float], metric: str, winner: str) -> Need:
     """That a design has the least of a metric."""
     others = [value for name, value in figures.items() if name.startswith(f"{metric} of ") and name != f"{metric} of {winner}"]
-    return Need(f"{metric}, {winner} over the best other{where}", figures[f"{metric} of {winner}"] / min(others), most=1)
+    return Need(f"{metric}, {winner} over the best other", figures[f"{metric} of {winner}"] / min(others), most=1)
 
 
 def figure_9(tables: CarbonTables) -> Finding:

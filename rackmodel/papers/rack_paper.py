@@ -33,9 +33,9 @@ def _fidelity(points: Points) -> str:
     return "compute at roofline fidelity: traffic is compulsory, tiling is ideal"
 
 
-def _counts(points: Points, workload: str, mapper: str) -> tuple[int, ...]:
-    """GPU counts of the main sweep."""
-    return tuple(sorted({int(p.settings["accelerators"]) for p in points.where(run="main", workload=workload, mapper=mapper)}))
+def _counts(points: Points, mapper: str) -> tuple[int, ...]:
+    """GPU counts of the main sweep of the FFN."""
+    return tuple(sorted({int(p.settings["accelerators"]) for p in points.where(run="main", workload="ffn", mapper=mapper)}))
 
 
 def _local(points: Points, mapper: str, n: int, workload: str = "ffn", run: str = "main", **more: int) -> float:
@@ -44,8 +44,8 @@ def _local(points: Points, mapper: str, n: int, workload: str = "ffn", run: str 
     return points.total("exposed_seconds", LOCAL, **keys)
 
 
-def _joules(points: Points, mapper: str, n: int, ledger: dict[str, Any], workload: str = "ffn", run: str = "main") -> float:
-    return points.total("joules", ledger, run=run, workload=workload, mapper=mapper, accelerators=n)
+def _joules(points: Points, mapper: str, n: int, ledger: dict[str, Any], workload: str = "ffn") -> float:
+    return points.total("joules", ledger, run="main", workload=workload, mapper=mapper, accelerators=n)
 
 
 def _comm(points: Points, mapper: str, n: int, ledger: dict[str, Any]) -> float:
@@ -105,7 +105,7 @@ def a05(points: Points) -> Finding:
 
 def a06(points: Points) -> Finding:
     """Pipelined stages wait for one another."""
-    counts = _counts(points, "ffn", "pipeline_tensor")
+    counts = _counts(points, "pipeline_tensor")
     least = min(_local(points, "pipeline_tensor", n) / _local(points, "tensor", n) for n in counts)
     why = f"one pass, no micro-batches: half of the GPUs wait; significant is read as {SIGNIFICANT:g} times; {_fidelity(points)}"
     needs, figures = [Need("PP+TP/TP", least, least=SIGNIFICANT)], {"PP+TP/TP least": least}
@@ -154,7 +154,7 @@ def a09_falls(points: Points) -> Finding:
 def a09_modest(points: Points) -> Finding:
     """What pipelining costs attention, beside what it costs the FFN."""
     ratios = {n: _local(points, "pipeline_tensor", n, "attention") / _local(points, "tensor", n, "attention") for n in (12, 24, 48)}
-    counts = _counts(points, "ffn", "pipeline_tensor")
+    counts = _counts(points, "pipeline_tensor")
     ffn = max(_local(points, "pipeline_tensor", n) / _local(points, "tensor", n) for n in counts)
     figures = {f"PP+TP/TP at {n}": value for n, value in ratios.items()} | {"FFN, PP+TP/TP most": ffn}
     why = (
@@ -257,7 +257,7 @@ def a15(points: Points) -> Finding:
 def a16(points: Points) -> Finding:
     """Least total energy."""
     modes = ("data", "tensor", "tensor_column", "pipeline_tensor")
-    counts = _counts(points, "ffn", "data")
+    counts = _counts(points, "data")
     total = {(m, n): _joules(points, m, n, {}) for m in modes for n in counts}
     over = {n: total[("data", n)] / min(total[(m, n)] for m in modes[1:]) for n in counts}
     column = max(total[("data", n)] / total[("tensor_column", n)] for n in counts)

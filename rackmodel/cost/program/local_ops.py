@@ -358,7 +358,7 @@ def cast_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
         each = casts.again if backward else casts.weight if weight else casts.activation
         found.append((Flow(access.tensor, _elements(access, plan.needs(op, position, workload), plan, workload, each)), access))
     experts = _experts(op, plan, workload)
-    return tuple(replace(_cast(flow, access, plan, workload), each=experts) for flow, access in found if not flow.volume.empty)
+    return tuple(replace(_cast(flow, access, workload), each=experts) for flow, access in found if not flow.volume.empty)
 
 
 def head_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple[LocalOp, ...]:
@@ -373,7 +373,7 @@ def head_ops(op: Op, plan: Plan, workload: Workload, *, backward: bool) -> tuple
         volume = replace(_elements(queries, layout, plan, workload, each), others=others)
         flow = Flow(queries.tensor, volume, gradient=backward)
         if not volume.empty and (others or name == "heads"):
-            moved = replace(_cast(flow, queries, plan, workload), kernels=kernels)
+            moved = replace(_cast(flow, queries, workload), kernels=kernels)
             found.append(replace(moved, writes=(replace(flow, tensor=f"{flow.tensor}.{name}"),)))
     return tuple(found)
 
@@ -410,7 +410,7 @@ def _elements(access: Access, layout: Layout, plan: Plan, workload: Workload, ea
     return local(tensor.elements * each, layout, tensor, plan)
 
 
-def _cast(flow: Flow, access: Access, plan: Plan, workload: Workload) -> LocalOp:
+def _cast(flow: Flow, access: Access, workload: Workload) -> LocalOp:
     elements = whole_elements(workload.tensors[access.tensor].elements)
     return LocalOp(
         reads=(),

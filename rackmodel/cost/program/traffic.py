@@ -1,4 +1,4 @@
-"""What one tensor's layouts cost to reconcile: forward copies, the saved copy, its re-gathers, its gradient.
+"""What one tensor's layouts cost to reconcile: forward copies, the saved copy, its re-gathers; and which of its gradients are summed.
 
 Local to the tensor: it needs the choices of its producer and its readers only. That is why layouts can be solved by
 variable elimination, and why derivation and solvers cannot disagree (both ask here).
@@ -18,35 +18,21 @@ Copies = tuple[tuple[Layout, Layout], ...]  # (copy, the layout it is made from)
 
 @dataclass(frozen=True)
 class TensorTraffic:
-    """forward, regather: copies to make · saved: layout kept for the backward pass, None if nothing reads it ·
-    gradients: (layout of a merged contribution, layout it must become) with the contributions merged into it."""
+    """forward, regather: copies to make · saved: layout kept for the backward pass, None if nothing reads it."""
 
     forward: Copies
     saved: Layout | None
     regather: Copies
-    gradients: tuple[tuple[Layout, Layout, tuple[int, ...]], ...]
 
 
 @cache
-def tensor_traffic(
-    produced: Layout,
-    forward: tuple[Layout, ...],
-    backward: tuple[Layout, ...],
-    contributions: tuple[Layout, ...],
-    target: Layout | None,
-    policy: str,
-) -> TensorTraffic:
-    """Copies and conversions of one tensor on one mesh.
-
-    produced: layout it is left in · forward, backward: layouts its readers want, in order · contributions: layouts in
-    which its gradient arrives · target: layout in which its producer needs the gradient, None = no gradient.
-    """
+def tensor_traffic(produced: Layout, forward: tuple[Layout, ...], backward: tuple[Layout, ...], policy: str) -> TensorTraffic:
+    """Copies of one tensor on one mesh. produced: layout it is left in · forward, backward: layouts its readers want, in order."""
     saved = saved_copy(policy, produced, forward, backward) if backward else None
     also = (saved,) if saved is not None and saved != produced else ()
     copies = plan_copies([produced], [*forward, *also])
     regather = plan_copies([saved], backward) if saved is not None else {}
-    gradients = tuple((layout, target, which) for layout, which in merged(contributions)) if target is not None else ()
-    return TensorTraffic(tuple(copies.items()), saved, tuple(regather.items()), gradients)
+    return TensorTraffic(tuple(copies.items()), saved, tuple(regather.items()))
 
 
 def merged(contributions: Sequence[Layout]) -> list[tuple[Layout, tuple[int, ...]]]:

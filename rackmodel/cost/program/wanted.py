@@ -108,7 +108,7 @@ class Places:
         """The copies of a tensor at one stage, and which of them is saved."""
         back = self.read_back.get(place, []) if place[0] not in self.recompute.made else []
         policy = "home" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
-        return tensor_traffic(self.produced(place), tuple(self.wanted[place]), tuple(back), (), None, policy)
+        return tensor_traffic(self.produced(place), tuple(self.wanted[place]), tuple(back), policy)
 
 
 @cache

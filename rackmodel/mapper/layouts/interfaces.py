@@ -85,7 +85,7 @@ class Interfaces:
         op, workload = self.workload.ops[operation], self.workload
         produces = workload.producer.get(name) == operation
         reads = [i for i, access in enumerate(op.ins) if access.tensor == name]
-        wanted = tuple(tuple(need(op, op.ins[i], c, workload) for c in strategy) for i in reads)
+        wanted = tuple(tuple(need(op.ins[i], c, workload) for c in strategy) for i in reads)
         back: tuple[Layout, ...] = ()
         contributions: tuple[Layout, ...] = ()
         trained = workload.backward and workload.tensors[name].bits > 0
@@ -93,7 +93,7 @@ class Interfaces:
             back = tuple(self._read(op, access, strategy) for access in backward_reads(op, workload) if access.tensor == name)
         if trained:
             contributions = tuple(
-                tuple(grad_leaves(op, op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)
+                tuple(grad_leaves(op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)
             )
             in_place = workload.tensors[name].kind == "weight"  # micro-batches add in place, of whatever lacks the batch
             contributions = tuple((*c[:-1], REPLICATE) if in_place or c[-1] == PARTIAL else c for c in contributions)
@@ -115,7 +115,7 @@ class Interfaces:
     def _read(self, op: Op, access: Access, strategy: Strategy) -> Layout:
         """Layout in which the backward pass reads an operand, or the output."""
         operand = next((a for a in op.ins if a is access), None)
-        return tuple(leaves(op, c) if operand is None else need(op, operand, c, self.workload) for c in strategy)
+        return tuple(leaves(op, c) if operand is None else need(operand, c, self.workload) for c in strategy)
 
 
 class Cells:

@@ -251,7 +251,7 @@ class LayerTables(FactorBuilder):
                 continue
             op = self.workload.ops[self.workload.readers[name][0]]
             access = next(one for one in op.ins if one.tensor == name)
-            wanted = [tuple(need(op, access, c, self.workload) for c in s) for s in self.strategies[op.name]]
+            wanted = [tuple(need(access, c, self.workload) for c in s) for s in self.strategies[op.name]]
             found[name] = [tuple(REPLICATE if p == PARTIAL else p for p in layout) for layout in wanted]
         return found
 
@@ -278,7 +278,7 @@ class LayerTables(FactorBuilder):
                 known: dict[tuple[Layout, Layout], dict[str, Array]] = {}
                 each = []
                 for strategy, layout in zip(self.strategies[op.name], layouts, strict=True):
-                    left = (PARTIAL, grad_leaves(op, op.ins[position], strategy[1], self.workload), *layout[2:])
+                    left = (PARTIAL, grad_leaves(op.ins[position], strategy[1], self.workload), *layout[2:])
                     if (layout, left) not in known:
                         known[layout, left] = self._lanes_of(name, layout, left)
                     each.append(known[layout, left])

@@ -49,7 +49,7 @@ def _below(mapping: RegionMapping, nodes: tuple[RegionNode, ...], name: str, reg
     for i, one in enumerate(mapping.branches):
         found = any(node.tensor == name for node in other.above(i))
         own = found or i not in region.outer[name][1] or any(node.tensor == name for node in one.levels[1].nodes)
-        branches.append(_without(one, name) if found else one if own else _placed(one, name, region, i, 0, mapping))
+        branches.append(_without(one, name) if found else one if own else _placed(one, name, region, i, mapping))
     return replace(other, branches=tuple(branches))
 
 
@@ -59,10 +59,10 @@ def _without(branch: NestMapping, name: str) -> NestMapping:
     return replace(branch, levels=(branch.levels[0], replace(branch.levels[1], nodes=nodes), *branch.levels[2:]))
 
 
-def _placed(branch: NestMapping, name: str, region: Region, i: int, k: int, mapping: RegionMapping) -> NestMapping:
-    """A member's nest with one more node of level 1, at place k, in the tile of what was there, or of its core."""
+def _placed(branch: NestMapping, name: str, region: Region, i: int, mapping: RegionMapping) -> NestMapping:
+    """A member's nest with one more node of level 1, the first, in the tile of what was the first, or of its core."""
     nodes = branch.levels[1].nodes
     core = mapping.above(i)[-1].tile
-    tile = nodes[k].tile if k < len(nodes) else {r: core[r] for r in region.members[i].sizes}
-    more = (*nodes[:k], StorageNode(name, dict(tile)), *nodes[k:])
+    tile = nodes[0].tile if nodes else {r: core[r] for r in region.members[i].sizes}
+    more = (StorageNode(name, dict(tile)), *nodes)
     return replace(branch, levels=(branch.levels[0], replace(branch.levels[1], nodes=more), *branch.levels[2:]))
