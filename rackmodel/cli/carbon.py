@@ -181,7 +181,7 @@ def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
     out.print()
     out.print(boundary_table(bill))
     for said in wrapped(f"warning: {one}" for one in bill["warnings"]):
-        out.print(said, markup=False, highlight=False)
+        out.print(said)
     if bill["silent"]:
         out.print(f"not stated, so not counted: {', '.join(bill['silent'])}")
     if work:

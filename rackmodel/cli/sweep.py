@@ -325,7 +325,7 @@ def _print(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[
             out.print(points_table(points.rows, figures, width=out.width))
         if unshown(count):
             said = f"{unshown(count):,} of {count:,} rows are left out: --export csv prints all, -o DIR writes them"
-            out.print(said, markup=False, highlight=False)
+            out.print(said)
 
 
 def _write(spec: StudySpec, points: Points, tables: dict[str, Any], found: list[Any], where: Path) -> list[Path]:

@@ -64,11 +64,6 @@ class Mesh:
         """Accelerators addressed: the product of the degrees."""
         return prod(self.degrees)
 
-    @property
-    def end(self) -> int:
-        """One more than the highest accelerator addressed."""
-        return self.offset + 1 + sum((degree - 1) * stride for degree, stride in zip(self.degrees, self.strides, strict=True))
-
 
 def accelerators(mesh: Mesh) -> Ints:
     """[size] accelerator of every coordinate, the last axis running fastest."""

@@ -35,11 +35,6 @@ class Atom(Spec):
     n: PositiveInt = Field(default=1, description="size along the ranks of the right operand and the result")
     k: PositiveInt = Field(default=1, description="size along the ranks that are summed")
 
-    @property
-    def macs(self) -> int:
-        """Multiply-accumulates of one instruction."""
-        return self.m * self.n * self.k
-
 
 class Fan(Spec):
     """How the children of a level stand: a grid of x by y, or a line to which a flattened index is dealt in waves."""

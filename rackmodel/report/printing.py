@@ -39,17 +39,17 @@ def print_result(result: Result, top: Sequence[Result] = (), notes: Sequence[str
     """A summary, and the runners-up where there are any. notes: further lines of the summary · whole: every charge of the ledger too."""
     out = console()
     for line in [*result_lines(result), *wrapped(notes)]:
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        out.print(line, soft_wrap=True)
     if whole:
         out.print(breakdown_table(result.ledger, ("component", "level", "action")))
     else:
-        out.print("-v prints every charge, -o DIR writes them and a page", markup=False, highlight=False)
+        out.print("-v prints every charge, -o DIR writes them and a page")
     nests = result.nests
     for name, nest in list(nests.items())[:SHOWN]:
         for line in nest_lines(name, nest):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            out.print(line, soft_wrap=True)
     if len(nests) > SHOWN:
-        out.print(f"and {len(nests) - SHOWN} more loop nests (-o DIR writes all of them to nests.txt)", markup=False, highlight=False)
+        out.print(f"and {len(nests) - SHOWN} more loop nests (-o DIR writes all of them to nests.txt)")
     if len(top) > 1:
         table = Table(box=None, pad_edge=False, title="best mappings", title_justify="left")
         goal = result.certificate.minimize
@@ -69,7 +69,7 @@ def print_series(title: str, x: str, rows: Sequence[dict[str, Any]], y: str) -> 
     cells = {(row["x"], row["series"]): format_si(row["y"], UNITS.get(y, row.get("unit", ""))) for row in rows}
     out = console()
     if not rows:
-        out.print(f"{title}: no point has it\n", markup=False, highlight=False)
+        out.print(f"{title}: no point has it\n")
         return
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     turned = len(series) > len(xs)
@@ -116,15 +116,11 @@ def print_findings(found: Sequence[Any]) -> None:
         figures = "; ".join(f"{name} {format_number(value)}" for name, value in finding.figures.items())
         about = ", ".join(word for word in (finding.weight, finding.figure) if word)
         head = f"{finding.name} ({about}): {finding.claim}"
-        out.print(head, markup=False, highlight=False)
+        out.print(head)
         rests = f"rests on {', '.join(finding.rests)}" if finding.rests else ""
         for line in (finding.said, figures, rests, finding.why):
             if line:
-                out.print(f"    {line}", markup=False, highlight=False)
+                out.print(f"    {line}")
     counts = {v: sum(1 for f in found if f.verdict == v) for v in ("agrees", "disagrees", "not decidable")}
     if found:
-        out.print(
-            f"{len(found)} finding{'s' if len(found) > 1 else ''}: " + ", ".join(f"{n} {v}" for v, n in counts.items()),
-            markup=False,
-            highlight=False,
-        )
+        out.print(f"{len(found)} finding{'s' if len(found) > 1 else ''}: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
