@@ -118,7 +118,7 @@ A = {  # plan: (mapper, accelerators, sent, saved, weight home); None where the 
         },
         4,
         on("dp", {(F, WEIGHT, AG): 3872, (B, WEIGHT, AG): 3872, (B, WGRAD, RS): 3872}) | on("rep", {(B, WGRAD, AR): 3872}),
-        2688,
+        5376,  # two samples on four ranks: one on the busiest
         3872,
     ),
     "hybrid-shards-context": (  # likewise where the replicas are ranks of context

@@ -138,8 +138,8 @@ class LayoutSpec(Spec):
 
 Uneven = Literal["error", "ceil", "fullest"]
 UNEVEN = (
-    "ceil, fullest: a degree may exceed or not divide a size; time of operations is the fullest accelerator's, and with `fullest` also "
-    "that of bytes and messages, and memory"
+    "ceil, fullest: a degree may exceed or not divide a size; time of operations and memory are the fullest accelerator's, and with "
+    "`fullest` also the time of bytes and messages"
 )
 
 

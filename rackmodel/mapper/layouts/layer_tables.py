@@ -74,7 +74,7 @@ class LayerTables(FactorBuilder):
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
     def _local(self, total: float, layout: Layout, tensor: Tensor) -> Array:  # type: ignore[override]
-        return np.broadcast_to(local(total, layout, tensor, self.base).fullest(self.pricer.degrees), (self.n,))
+        return np.broadcast_to(local(total, layout, tensor, self.base.room).fullest(self.pricer.degrees), (self.n,))
 
     def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
