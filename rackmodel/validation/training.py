@@ -235,6 +235,7 @@ class _CaseReader:
         )
         deep = layers or stated_sizes(model.workload, dict(model.sizes))["layers"]
         chunks = FOLDS if schedule in FOLDED else self._chunks(deep, degrees["pp"], mesh.micro_batches, least=schedule == "interleaved")
+        schedule = self._schedule(schedule, layers, chunks, mesh)
         return TrainingCase(
             row=self.row,
             key=key,
@@ -245,7 +246,7 @@ class _CaseReader:
             measured=measured,
             precision=precision.words[0],
             assumptions=tuple(self.notes),
-            schedule=self._schedule(schedule, layers, chunks, mesh),
+            schedule=schedule,
             unit=precision.unit,
         )
 
@@ -412,6 +413,8 @@ class _CaseReader:
             return said
         if chunks > 1 and said not in ("1f1b", "interleaved"):
             raise Refused(f"schedule {said} with several chunks of a stage")
+        if said == "interleaved" and chunks == 1 and mesh.degrees["pp"] > 1:
+            self.notes["interleaved, of one chunk a stage as the row says (vpp): that is 1F1B"] = None
         return "interleaved" if chunks > 1 else "1f1b" if said == "interleaved" else said
 
     # -- the model ----------------------------------------------------------------------------------------------------------
