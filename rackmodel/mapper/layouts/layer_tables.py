@@ -297,7 +297,7 @@ class LayerTables(FactorBuilder):
             summed = tuple(now if end == FLAT else then for now, end, then in zip(left, apart, layout, strict=True))
             both = self._moved(name, left, summed, bytes_) + self._moved(name, summed, rest, bytes_)
             found["tail" if home.grad == "replicate" else "reduced"] = both
-            if home.state == "shard" and home.param == "replicate":
+            if home.gathered_after(self.workload.phases):
                 found["spread"] = self._moved(name, rest, layout, tensor.bytes)
         return found
 
