@@ -136,6 +136,18 @@ def test_what_a_row_does_not_say_of_a_layers_width_is_that_of_its_kind(kind: str
     assert dict(found.key.model.sizes)["f"] == inside
 
 
+def test_a_named_model_beside_its_kind_and_sizes_says_those_that_the_row_does_not() -> None:
+    """Llama 3 8B of 32 layers, 4,096 wide, 32 heads, was priced as a Llama with 32 heads of keys, 11,008 within and 32,000 words."""
+    sizes = {"layers": "32", "hidden": "4096", "heads": "32"}
+    named = case(model="Llama 3 8B")
+    assert case(model="Llama 3 8B", arch="llama", **sizes).key == named.key
+    assert case(model="Llama 3 8B", arch="llama", kv_heads="8", ffn="14336", vocab="128256", **sizes).batch == named.batch
+    other = dict(case(model="Llama 3 8B", arch="llama", **sizes | {"layers": "16", "hidden": "2048"}).key.model.sizes)
+    assert (other["d"], other["g"], other["f"]) == (2048, 32, 5632)  # no longer its sizes: a Llama as the row says
+    plain = dict(case(model="llama", arch="llama", vocab="32000", **sizes).key.model.sizes)
+    assert (plain["g"], plain["f"]) == (32, 11008)
+
+
 def test_a_kind_of_models_that_is_not_known_lists_those_that_are() -> None:
     with pytest.raises(Refused, match="no model called 'mine', nor a kind of models called 'rwkv'; known: gpt, opt"):
         case(model="mine", arch="rwkv", layers="32", hidden="4096", heads="32")

@@ -65,7 +65,8 @@ class FamilySpec(Spec):
     listed: list[str] = Field(default_factory=list, description="keys that list layers by their numbers: KEY__length is how many")
     empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
     same: dict[str, str] = Field(
-        default_factory=dict, description="key → another one, which says the same where the config has both: nothing turns one into the other"
+        default_factory=dict,
+        description="key → another one, which says the same where the config has both: nothing turns one into the other",
     )
     ones: list[str] = Field(default_factory=list, description="keys that must be absent or 1")
     ignored: list[str] = Field(default_factory=list, description="keys that change neither operations nor sizes")

@@ -441,9 +441,11 @@ class _CaseReader:
         """What the row calls its model; whether that is a kind of models (column `arch`) whose sizes it gives."""
         kind, name = self.cell("arch"), self.row.text("model")
         sized = bool(self.row.text("layers") and self.row.text("hidden") and kind)
+        if sized and (own := self._of_these_sizes(name)):
+            return own, False
         if sized and (self.words.is_kind(kind) or not name):
             return look_up(self.words.kinds, "model", " ".join(filter(None, (kind, self.variant))), "arch"), True
-        if self.words.is_kind(name) and name.lower() not in self.words.models:
+        if self._only_a_kind(name):
             raise Refused(f"'{name}' is a kind of models: want its sizes (columns arch, layers, hidden, heads)")
         try:
             return self.words.model(" ".join(filter(None, (name, self.variant))), "model"), False
@@ -451,6 +453,20 @@ class _CaseReader:
             if not sized:
                 raise
             return look_up(self.words.kinds, f"model called '{name}', nor a kind of models", kind, "arch"), True
+
+    def _of_these_sizes(self, name: str) -> ModelWords | None:
+        """The model of a name, where the row gives sizes and they are its own: it says those that the row does not."""
+        if not name or self._only_a_kind(name):
+            return None
+        try:
+            found = self.words.model(" ".join(filter(None, (name, self.variant))), "model")
+            self._compare(found)
+        except Refused:
+            return None
+        return None if found.refused else found
+
+    def _only_a_kind(self, name: str) -> bool:
+        return self.words.is_kind(name) and name.lower() not in self.words.models
 
     def _compare(self, model: ModelWords) -> None:
         """Raises Refused where a row says another size of a model that it names."""
