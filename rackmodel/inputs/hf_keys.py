@@ -202,7 +202,8 @@ def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
         elif key in family.empty and not _inert(child):
             yield InputError(f"family {family.name} has no layers such as {key} asks for", where=where, path=key)
         elif key in family.same and (other := node.child(family.same[key])) is not None and not _inert(child) and value != other.value:
-            fact = f"{short(str(value))} where {family.same[key]} is {short(str(other.value))}: family {family.name} has no projections between"
+            said, beside = short(str(value)), f"{family.same[key]} is {short(str(other.value))}"
+            fact = f"{said} where {beside}: family {family.name} has no projections between"
             yield InputError(fact, where=child.where, path=key)
         elif key in family.ones and value != 1:
             yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)

@@ -66,7 +66,7 @@ class FamilySpec(Spec):
     empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
     same: dict[str, str] = Field(
         default_factory=dict,
-        description="key → another one, which says the same where the config has both: nothing turns one into the other",
+        description="key → another one, which is as large where a config has both: nothing turns one into the other",
     )
     ones: list[str] = Field(default_factory=list, description="keys that must be absent or 1")
     ignored: list[str] = Field(default_factory=list, description="keys that change neither operations nor sizes")
