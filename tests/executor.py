@@ -309,7 +309,7 @@ class Executor:
             summed = self._convert("backward", weight, array, layout, outside, bits)
             parts.append(self._convert("backward", weight, summed, outside, rest, bits))
         total = self._see(("gradient", weight), weight, rest, np.sum(parts, axis=0))
-        if home.state == "shard" and home.param == "replicate":
+        if home.state == "shard" and home.param == "replicate" and "optimizer" in self.workload.phases:
             updated = self._convert("optimizer", weight, total, rest, compute, self.workload.tensors[weight].bits)
             self._see(("gradient", weight), weight, compute, updated)
 

@@ -7,6 +7,7 @@ every tensor is small enough to be counted on paper (X of the block is 2 x 8 x 1
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -85,16 +86,18 @@ GPT = {
 }
 
 
-def make(einsums: dict[str, str], sizes: dict[str, Any], *, gradient: int = 16, tensors: dict[str, Any] | None = None) -> Workload:
-    """A training workload in bf16 whose weight gradients have `gradient` bits."""
-    data = {"workload": "case", "phases": ["forward", "backward"], "sizes": sizes, "einsums": einsums}
+def make(
+    einsums: dict[str, str], sizes: dict[str, Any], *, gradient: int = 16, tensors: dict[str, Any] | None = None, more: Sequence[str] = ()
+) -> Workload:
+    """A training workload in bf16 whose weight gradients have `gradient` bits. more: phases."""
+    data = {"workload": "case", "phases": ["forward", "backward", *more], "sizes": sizes, "einsums": einsums}
     data |= {"precision": {"gradient": f"{gradient} bit"}, "tensors": tensors or {}}
     return build_workload(WorkloadSpec.model_validate(data))
 
 
-def llama(gradient: int = 16) -> Workload:
+def llama(gradient: int = 16, more: Sequence[str] = ()) -> Workload:
     """The block of facts A: W = 7,744 B, X = 512 B, K = 256 B."""
-    return make(LLAMA, {"b": 2, "s": 8, "t": "s", "d": 16, "g": 2, "q": 2, "e": 4, "f": 64}, gradient=gradient)
+    return make(LLAMA, {"b": 2, "s": 8, "t": "s", "d": 16, "g": 2, "q": 2, "e": 4, "f": 64}, gradient=gradient, more=more)
 
 
 def ffn(gradient: int = 16) -> Workload:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from rackmodel.cost.network.algorithms import ALGORITHMS
 from rackmodel.cost.network.collectives import collective, mesh_collective, send
@@ -185,6 +186,30 @@ def test_an_all_to_all_over_two_switches_that_one_link_reaches_takes_turns_on_it
     assert collective(slow, groups(range(8)), "all_to_all").total(1.0) == pytest.approx(3 * 4 / 8 / 100e9)
 
 
+@pytest.mark.parametrize(
+    ("same", "speed", "seconds"),
+    [
+        (True, 100, 0.75 / 100e9),  # V/4 to the one beside and 2 V/4 across, all over one link of 100 GB/s
+        (True, 101, 0.75 / 100e9),
+        (True, 90, 0.75 / 100e9),
+        (True, 50, 0.5 / 50e9),  # what goes across, at half the pace
+        (False, 100, 0.5 / 100e9),  # links of their own beside those inside
+        (False, 101, 0.5 / 101e9),
+        (False, 1000, 0.25 / 100e9),
+    ],
+)
+def test_links_are_the_same_or_not_as_the_tree_says_whatever_their_rates(same: bool, speed: float, seconds: float) -> None:
+    arch = machine((2, network()), (2, network(bandwidth=f"{speed} GB/s", same_links=same)))
+    assert collective(arch, groups(range(4)), "all_to_all").total(1.0) == pytest.approx(seconds)
+
+
+def test_no_links_are_the_same_where_none_lead_on() -> None:
+    with pytest.raises(ValidationError, match="same_links: 'tier0' joins the accelerators: there is no network below"):
+        machine((2, network(same_links=True)))
+    with pytest.raises(ValidationError, match="same_links of 'tier1': 'tier0' is a ring, no switch"):
+        machine((2, network(topology="ring")), (2, network(same_links=True)))
+
+
 def test_all_to_all_on_a_ring_relays() -> None:
     use = collective(machine((4, network(topology="ring"))), groups(range(4)), "all_to_all")
     assert use.wire_bytes_per_byte == pytest.approx((4 * (1 + 2 + 1) / 4,))
@@ -294,17 +319,19 @@ PLACED = st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3))
     st.sampled_from(["slowest_link", "path_sum"]),
     st.lists(st.floats(1, 900), min_size=2, max_size=2),
     st.lists(st.floats(1, 10), min_size=2, max_size=2),
+    st.booleans(),
 )
 def test_more_bandwidth_is_never_slower_and_never_changes_energy(
-    placed: tuple[int, int, int], kind: str, hops: str, bandwidth: list[float], faster: list[float]
+    placed: tuple[int, int, int], kind: str, hops: str, bandwidth: list[float], faster: list[float], same: bool
 ) -> None:
     near, p, far = placed
-    apart = [bandwidth, [b * s for b, s in zip(bandwidth, faster, strict=True)]]
-    assume(all(inner != outer for inner, outer in apart))  # as many links as fast are the same ones (Fabric.ports): another machine
     rows = members(Mesh(("far", "group", "near"), (far, p, near), (p * near, near, 1)), ["group"])
 
     def priced(scale: list[float]) -> Any:
-        tiers = [network(bandwidth=f"{b * s} GB/s", latency=f"{t} us", hops=hops) for b, s, t in zip(bandwidth, scale, (1, 7), strict=True)]
+        tiers = [
+            network(bandwidth=f"{b * s} GB/s", latency=f"{t} us", hops=hops, **links)
+            for b, s, t, links in zip(bandwidth, scale, (1, 7), ({}, {"same_links": same}), strict=True)
+        ]
         return collective(machine((8, tiers[0]), (16, tiers[1])), rows, kind)
 
     slow, fast = priced([1, 1]), priced(faster)

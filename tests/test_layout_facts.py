@@ -118,7 +118,7 @@ A = {  # plan: (mapper, accelerators, sent, saved, weight home); None where the 
         },
         4,
         on("dp", {(F, WEIGHT, AG): 3872, (B, WEIGHT, AG): 3872, (B, WGRAD, RS): 3872}) | on("rep", {(B, WGRAD, AR): 3872}),
-        2688,
+        5376,  # two samples on four ranks: one on the busiest
         3872,
     ),
     "hybrid-shards-context": (  # likewise where the replicas are ranks of context
@@ -147,9 +147,16 @@ A = {  # plan: (mapper, accelerators, sent, saved, weight home); None where the 
 @pytest.mark.parametrize("plan", A)
 def test_a_llama_block_sends_and_keeps_every_byte(plan: str) -> None:
     mapper, accelerators, sent, saved, weight_home = A[plan]
-    found = traffic(llama(), mapper, accelerators)
+    found = traffic(llama(more=["optimizer"]), mapper, accelerators)
     assert found.sent == sent
     assert saved is None or (found.saved, found.weight_home) == (saved, weight_home)
+
+
+@pytest.mark.parametrize("plan", A)
+def test_nothing_is_gathered_after_an_optimizer_that_is_not_asked_for(plan: str) -> None:
+    """The same but for what follows an update: parameters stay as they are."""
+    mapper, accelerators, sent, *_ = A[plan]
+    assert traffic(llama(), mapper, accelerators).sent == {key: size for key, size in sent.items() if key[0] != OPT}
 
 
 def test_a_streamed_weights_come_down_twice_and_their_gradients_go_up_once() -> None:

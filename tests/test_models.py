@@ -317,6 +317,8 @@ def test_what_is_not_understood_is_refused_by_name(tmp_path: Path) -> None:
     assert "no layers such as 'X'" in _refused(tmp_path, "nemotron_h_8b", hybrid_override_pattern="M*X-")
     assert "says 31 layers, num_hidden_layers 32" in _refused(tmp_path, layer_types=["full_attention"] * 31)
     assert "layer_types: unknown key" in _refused(tmp_path, "glm45", layer_types=["full_attention"])
+    text = _refused(tmp_path, "opt_6_7b", word_embed_proj_dim=512)  # as OPT-350M's are half as wide
+    assert "word_embed_proj_dim: 512 where hidden_size is 4096: family opt has no projections between" in text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from rackmodel.cost.network.topologies.base import Parts, Topology
 from rackmodel.inputs.schema import literals, options
 from rackmodel.model.architecture import Architecture, Network
 from rackmodel.model.placement import Mesh
-from rackmodel.model.topologies import LINKS_BY, SUCH_AS, TOPOLOGIES, UNIFORM
+from rackmodel.model.topologies import LINKS_BY, MEETING, SUCH_AS, TOPOLOGIES, UNIFORM
 
 NEEDED = {"shape": [3, 4], "fanout": 3}
 GPU = {"name": "gpu", "accelerator": True, "compute": {"rate": "1 TFLOP/s"}}
@@ -34,6 +34,7 @@ def test_the_table_and_the_schema_name_the_same_topologies() -> None:
     assert all(TABLE[name].name == name for name in TABLE)
     assert {key for keys in TOPOLOGIES.values() for key in keys} == set(SUCH_AS) == set(NEEDED)
     assert {name for name, one in TABLE.items() if one.uniform} == UNIFORM
+    assert {name for name, one in TABLE.items() if one.meets} == MEETING
     assert {name for name, one in TABLE.items() if one.pairs} == set(LINKS_BY)
 
 

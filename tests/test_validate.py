@@ -470,13 +470,23 @@ def test_weights_are_sharded_over_as_many_ranks_as_a_row_says() -> None:
 
 
 def test_a_width_that_a_machine_does_not_multiply_is_refused_not_widened() -> None:
-    asked = [("A100", "fp8"), ("H100", "nvfp4"), ("H100", "fp8-cs"), ("B200", "nvfp4"), ("A100", "int8")]
+    asked = [
+        ("A100", "fp8"),
+        ("H100", "nvfp4"),
+        ("H100", "fp8-cs"),
+        ("B200", "nvfp4"),
+        ("A100", "int8"),
+        ("H100", "mxfp8"),
+        ("B200", "fp8-mx"),
+    ]
     found = [one.refused for one in validate_rows([row(gpu=gpu, precision=name) for gpu, name in asked])]
     assert found == [
         "dgx_a100 multiplies no fp8 (it has tf32, bf16, int8)",
         "dgx_h100 multiplies no fp4 (it has tf32, bf16, fp8)",
         "",
         "",
+        "",
+        "dgx_h100 multiplies no mxfp8 (it has tf32, bf16, fp8)",
         "",
     ]
 

@@ -166,7 +166,7 @@ def _number_keys(family: FamilySpec) -> set[str]:
 
 def _read_keys(family: FamilySpec) -> set[str]:
     read = {name.partition("__")[0] for name in _named(family)}
-    said = {*family.defaults, *family.words, *family.counted, *family.letters, *family.listed, *family.ignored}
+    said = {*family.defaults, *family.words, *family.counted, *family.letters, *family.listed, *family.same, *family.ignored}
     return {*read, *said, family.inside or "model_type"}
 
 
@@ -201,6 +201,10 @@ def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
                 yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
         elif key in family.empty and not _inert(child):
             yield InputError(f"family {family.name} has no layers such as {key} asks for", where=where, path=key)
+        elif key in family.same and (other := node.child(family.same[key])) is not None and not _inert(child) and value != other.value:
+            said, beside = short(str(value)), f"{family.same[key]} is {short(str(other.value))}"
+            fact = f"{said} where {beside}: family {family.name} has no projections between"
+            yield InputError(fact, where=child.where, path=key)
         elif key in family.ones and value != 1:
             yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)
         elif not (_inert(child) or key in known or key in family.empty or key in family.ones or HARMLESS.fullmatch(key)):

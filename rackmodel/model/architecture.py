@@ -19,7 +19,7 @@ from rackmodel.model.embodied import OwnFab
 from rackmodel.model.level import Level, Network, Site, Topology, accelerators_of
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
-from rackmodel.model.topologies import UNIFORM
+from rackmodel.model.topologies import MEETING, UNIFORM
 
 __all__ = [
     "Architecture",
@@ -118,6 +118,8 @@ class Architecture(Spec):
                 raise ValueError(
                     f"the shape of '{level.name}' holds {prod(shape)} children, the level has {sum(c.count for c in level.children)}"
                 )
+        for pool in self.pools:
+            _check_same_links(pool.tiers)
         self._one_backing()
         if (most := _most_instances(self.tree)) > MOST_INSTANCES:
             raise ValueError(f"tree: {most:.3g} instances of one level: at most 2^53")
@@ -346,6 +348,18 @@ class Architecture(Spec):
             if level.name == name:
                 return level
         raise InputError(f"no level called '{name}'", known=[lv.name for lv in self.tree.walk()], given=name)
+
+
+def _check_same_links(tiers: Sequence[Tier]) -> None:
+    """Raise ValueError for links into a network that are to lead into another where one of the two is no switch. tiers: innermost first."""
+    for below, tier in zip((None, *tiers), tiers, strict=False):
+        if not tier.network.same_links:
+            continue
+        if below is None:
+            raise ValueError(f"same_links: '{tier.level}' joins the accelerators: there is no network below")
+        for one in (tier, below):
+            if {one.network.topology}.isdisjoint(MEETING):
+                raise ValueError(f"same_links of '{tier.level}': '{one.level}' is a {one.network.topology}, no {' or '.join(MEETING)}")
 
 
 def _check_inside(accelerator: Level) -> None:

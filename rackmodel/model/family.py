@@ -64,5 +64,9 @@ class FamilySpec(Spec):
     )
     listed: list[str] = Field(default_factory=list, description="keys that list layers by their numbers: KEY__length is how many")
     empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
+    same: dict[str, str] = Field(
+        default_factory=dict,
+        description="key → another one, which is as large where a config has both: nothing turns one into the other",
+    )
     ones: list[str] = Field(default_factory=list, description="keys that must be absent or 1")
     ignored: list[str] = Field(default_factory=list, description="keys that change neither operations nor sizes")

@@ -52,6 +52,11 @@ class Network(Spec):
         default=None,
         description="point_to_point: links between two children, which no others use; absent = one for each accelerator below a child",
     )
+    same_links: bool | None = Field(
+        default=None,
+        description="of a switch above another: whether the links into that lead into this one, too (one NIC for all tiers of a fat tree, "
+        "NVLink for a node and its rack), so that what goes either way shares them; absent = where there are as many, as fast",
+    )
     striped: bool = Field(default=False, description="true: one flow may use all free links of a child at once")
     shape: tuple[PositiveInt, PositiveInt] | tuple[PositiveInt, PositiveInt, PositiveInt] | None = Field(
         default=None, description="children along each dimension of a mesh, torus or row_column network"

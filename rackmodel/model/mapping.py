@@ -112,6 +112,10 @@ class HomeSpec(Spec):
         """Axes over which a gradient is not summed before it is reduced to its shards."""
         return [*self.axes, *(self.replicas or ())] if self.state == "shard" else []
 
+    def gathered_after(self, phases: Sequence[str]) -> bool:
+        """Whether parameters that rest whole are gathered after a step's optimizer, which updates each in parts (ZeRO-1 and 2)."""
+        return self.state == "shard" and self.param == "replicate" and "optimizer" in phases
+
     def on(self, subaxes: Callable[[Sequence[str]], list[str]]) -> HomeSpec:
         """The same on the sub-axes of a mesh."""
         over = None if self.replicas is None else subaxes(self.replicas)
@@ -138,8 +142,8 @@ class LayoutSpec(Spec):
 
 Uneven = Literal["error", "ceil", "fullest"]
 UNEVEN = (
-    "ceil, fullest: a degree may exceed or not divide a size; time of operations is the fullest accelerator's, and with `fullest` also "
-    "that of bytes and messages, and memory"
+    "ceil, fullest: a degree may exceed or not divide a size; time of operations and memory are the fullest accelerator's, and with "
+    "`fullest` also the time of bytes and messages"
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as AbcMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -68,6 +68,13 @@ class Plan:
     def spatial(self) -> int:
         """Axes that spread over accelerators: the first ones."""
         return len(self.axes) - 1
+
+    @cached_property
+    def room(self) -> Plan:
+        """The plan by which its room is counted: whoever sets the pace of bytes, the fullest accelerator has to hold its share."""
+        if self.uneven != "ceil":
+            return self
+        return replace(self, uneven="fullest", known=self.known.setdefault("room", {}))
 
     @cached_property
     def key(self) -> tuple[object, ...]:

@@ -16,6 +16,8 @@ TOPOLOGIES: dict[str, tuple[str, ...]] = {
 }
 UNIFORM = frozenset({"switch", "point_to_point"})
 """Any two children are one hop apart, whoever else there is: what may join accelerators of several kinds."""
+MEETING = UNIFORM - {"point_to_point"}
+"""A child's links lead to any other, so that those of the network below may lead into it (`same_links`)."""
 LINKS_BY = {"point_to_point": "pair_links"}
 """The key that says how many links, where it is not `links`."""
 LINKS_ARE = {"links": "those of one child into the network", "pair_links": "those between two children"}

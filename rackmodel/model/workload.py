@@ -169,7 +169,7 @@ class Workload:
     prompts: a decoder's step as prompts run it, where they run it otherwise · serving: what a decoder's sizes count, None = no decoder ·
     module: of a decoder, what predicts one token further, None = nothing does ·
     product_bits: width in which quantised weights are multiplied, 0 = the wider operand's · product_family: kind of their operands where
-    the width does not say it · said: sizes as the file says them ·
+    the width does not say it · product_format: that width as the file calls it · said: sizes as the file says them ·
     routing: index of experts → (groups of them, of how many a token's are) ·
     aliases: index → the index whose size it takes (t walks rank s of K) · batch: index that micro-batches split, '' = none can ·
     sections: in sequence; a workload of `einsums` has one, a layer of which is all of ops. The workload of a section has none ·
@@ -193,6 +193,7 @@ class Workload:
     serving: Serving | None = None
     product_bits: int = 0
     product_family: str = ""
+    product_format: str = ""
     said: dict[str, str | int] = field(default_factory=dict)
     module: Workload | None = None
     routing: dict[str, tuple[int, int]] = field(default_factory=dict)

@@ -316,6 +316,7 @@ def _build(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int], sectio
         serving=_serving(spec),
         product_bits=_product_bits(spec),
         product_family=spec.precision.product if spec.precision.product in FAMILIES else "",
+        product_format=spec.precision.product or "",
         said=dict(spec.sizes),
         routing={index: (one.groups, one.kept) for index, one in spec.routing.items()},
         declared=frozenset(name for name, one in spec.tensors.items() if one.kind is not None),

@@ -22,12 +22,12 @@ from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.formats import as_activations, multiplied
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
-from rackmodel.serving.formats import multiplied
 from rackmodel.serving.replica import of_one_plan, serving_mapper, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
@@ -268,7 +268,7 @@ def drafter_of(service: Service, workload: Workload) -> Workload | None:
     """What drafts for a model; None where drafts take no time, or where there are none."""
     if not service.drafted or service.draft_model == FREE:
         return None
-    return read_workload(service.draft_model) if service.draft_model else workload.module
+    return _on(service.machine, service.draft_model) if service.draft_model else workload.module
 
 
 def check_stages(workload: Workload, drafter: Workload | None, stages: int) -> None:
@@ -318,13 +318,19 @@ def check_positions(workload: Workload, tokens: float, path: str, whose: str = "
 
 
 @lru_cache(maxsize=16)
-def _read(name: str, sets: tuple[str, ...]) -> Workload:
-    return read_workload(name, sets)
+def _read(name: str, sets: tuple[str, ...], narrow: bool = True) -> Workload:
+    return read_workload(name, sets) if narrow else as_activations(_read(name, sets))
 
 
 def workload_of(service: Service, widths: Widths) -> Workload:
     """What is served, in some formats."""
-    return _read(service.workload, (*service.sets, *widths.sets(service.machine)))
+    return _on(service.machine, service.workload, (*service.sets, *widths.sets(service.machine)))
+
+
+def _on(machine: Architecture, name: str, sets: tuple[str, ...] = ()) -> Workload:
+    """A workload, whose weights alone are narrow where its products are in a format that the machine has no units for."""
+    asked = _read(name, sets).product_format
+    return _read(name, sets, not asked or bool(multiplied(machine, asked)))
 
 
 def offers_of(

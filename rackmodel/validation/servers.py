@@ -21,13 +21,13 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_profile, read_workload
 from rackmodel.inputs.read import machine_calls
 from rackmodel.model.calls import release_before
+from rackmodel.model.formats import multiplied
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.model.sizes import array_value, size_names
 from rackmodel.model.workload import Workload
 from rackmodel.model.workload_spec import Precision
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
-from rackmodel.serving.formats import multiplied
 from rackmodel.serving.offers import check_tensor
 from rackmodel.serving.replica import of_one_plan, serving_mapper
 from rackmodel.serving.requests import Requests, Schedule

@@ -19,6 +19,7 @@ from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.listed_choices import laid_out
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.formats import multiplied
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.workload import Workload
 from rackmodel.validation.machine_files import machine_of
@@ -145,7 +146,7 @@ def _without_unit(key: StepKey, machine: Architecture, cases: Sequence[TrainingC
     """Why cases are refused whose operands their machine cannot multiply as they are."""
     compute = machine.computing[0].compute
     rates = compute.precisions if compute is not None else {}
-    asked = {number: case.unit for number, case in enumerate(cases) if case.unit and rates and case.unit not in rates}
+    asked = {number: case.unit for number, case in enumerate(cases) if case.unit and not multiplied(machine, case.unit)}
     return {number: f"{key.machine} multiplies no {unit} (it has {', '.join(rates)})" for number, unit in asked.items()}
 
 

@@ -235,6 +235,7 @@ class _CaseReader:
         )
         deep = layers or stated_sizes(model.workload, dict(model.sizes))["layers"]
         chunks = FOLDS if schedule in FOLDED else self._chunks(deep, degrees["pp"], mesh.micro_batches, least=schedule == "interleaved")
+        schedule = self._schedule(schedule, layers, chunks, mesh)
         return TrainingCase(
             row=self.row,
             key=key,
@@ -245,7 +246,7 @@ class _CaseReader:
             measured=measured,
             precision=precision.words[0],
             assumptions=tuple(self.notes),
-            schedule=self._schedule(schedule, layers, chunks, mesh),
+            schedule=schedule,
             unit=precision.unit,
         )
 
@@ -412,6 +413,8 @@ class _CaseReader:
             return said
         if chunks > 1 and said not in ("1f1b", "interleaved"):
             raise Refused(f"schedule {said} with several chunks of a stage")
+        if said == "interleaved" and chunks == 1 and mesh.degrees["pp"] > 1:
+            self.notes["interleaved, of one chunk a stage as the row says (vpp): that is 1F1B"] = None
         return "interleaved" if chunks > 1 else "1f1b" if said == "interleaved" else said
 
     # -- the model ----------------------------------------------------------------------------------------------------------
@@ -438,9 +441,11 @@ class _CaseReader:
         """What the row calls its model; whether that is a kind of models (column `arch`) whose sizes it gives."""
         kind, name = self.cell("arch"), self.row.text("model")
         sized = bool(self.row.text("layers") and self.row.text("hidden") and kind)
+        if sized and (own := self._of_these_sizes(name)):
+            return own, False
         if sized and (self.words.is_kind(kind) or not name):
             return look_up(self.words.kinds, "model", " ".join(filter(None, (kind, self.variant))), "arch"), True
-        if self.words.is_kind(name) and name.lower() not in self.words.models:
+        if self._only_a_kind(name):
             raise Refused(f"'{name}' is a kind of models: want its sizes (columns arch, layers, hidden, heads)")
         try:
             return self.words.model(" ".join(filter(None, (name, self.variant))), "model"), False
@@ -448,6 +453,20 @@ class _CaseReader:
             if not sized:
                 raise
             return look_up(self.words.kinds, f"model called '{name}', nor a kind of models", kind, "arch"), True
+
+    def _of_these_sizes(self, name: str) -> ModelWords | None:
+        """The model of a name, where the row gives sizes and they are its own: it says those that the row does not."""
+        if not name or self._only_a_kind(name):
+            return None
+        try:
+            found = self.words.model(" ".join(filter(None, (name, self.variant))), "model")
+            self._compare(found)
+        except Refused:
+            return None
+        return None if found.refused else found
+
+    def _only_a_kind(self, name: str) -> bool:
+        return self.words.is_kind(name) and name.lower() not in self.words.models
 
     def _compare(self, model: ModelWords) -> None:
         """Raises Refused where a row says another size of a model that it names."""

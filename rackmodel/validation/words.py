@@ -115,7 +115,7 @@ class PrecisionWords(Called):
 
     width: str = Field(default="16 bit", description="of the operands of weights' products in the layers")
     unit: str = Field(
-        default="", description="what a machine must multiply for a run, as parts name it ('fp8'); '' = any that is wide enough"
+        default="", description="format that a machine must multiply for a run ('fp8', 'mxfp8'); '' = any that is wide enough"
     )
     family: str = Field(default="", description="of the `products` of a part that states them by that name")
     timed: Timed | None = Field(default=None, description="of single operations in a loop, where not as others are")

@@ -15,6 +15,14 @@ _STREAMED = {"mapper.axes": {"dp": {"degree": 8}}, "mapper.split": {"dp": ["b"]}
 _ADDING = {**_STREAMED, "arch.tree.network.topology": "switch", "arch.tree.network.reduce": True}
 _IN_NETWORK = {f"{_NET}.topology": "switch", f"{_NET}.reduce": True, f"{_NET}.multicast": True, "mapper.algorithms": ["in_network"]}
 _WIDE = {"mapper.axes": {"tp": {"degree": 8}}, "mapper.split": {"tp": ["f"]}}
+_EXCHANGED = {  # an all-to-all of all eight over two switches, whose inner links are the slower ones
+    "arch.tree.network.topology": "switch",
+    f"{_NET}.topology": "switch",
+    f"{_NET}.bandwidth": "1 GB/s",
+    "mapper.axes": {"tp": {"degree": 8}},
+    "mapper.split": {"tp": ["s"]},
+    "mapper.choose": {"FC2": {"tp": "f"}},
+}
 _SWITCHED = {f"{_NET}.topology": "switch", "mapper.axes.tp.degree": 4, "mapper.axes.dp.degree": 2}
 _FOUR = {"mapper.axes.tp.degree": 4, "mapper.axes.dp.degree": 2}
 _SPLIT = {f"{_GPU}.memory.ports": "split"}
@@ -247,6 +255,7 @@ TREES = {
     "Network.energy": Flip("layers", f"{_NET}.energy", "2 pJ/bit"),
     "Network.hops": Flip("layers", "arch.tree.network.hops", "path_sum", _WIDE),
     "Network.links": Flip("layers", f"{_NET}.links", 2, {f"{_NET}.striped": True}),
+    "Network.same_links": Flip("layers", "arch.tree.network.same_links", True, _EXCHANGED),
     "Network.pair_links": Flip(
         "layers", f"{_NET}.pair_links", 2, {f"{_NET}.striped": True, f"{_NET}.topology": "point_to_point", f"{_NET}.pair_links": 1}
     ),

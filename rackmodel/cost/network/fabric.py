@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
-from itertools import groupby
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,9 +48,14 @@ class Fabric:
 
     @cached_property
     def ports(self) -> tuple[tuple[int, int], ...]:
-        """Of each tier the innermost and the outermost that the same links join: of switches, as long as an accelerator has as many links
-        as fast in the next (a NIC for all tiers of a fat tree, NVLink for a node and its rack)."""
-        runs = [[tier for tier, _ in run] for _, run in groupby(enumerate(self.tiers), lambda one: _links(one[1]) or one[0])]
+        """Of each tier the innermost and the outermost that the same links join: of switches, as networks say (`same_links`), else as long
+        as an accelerator has as many links as fast in the next (a NIC for all tiers of a fat tree, NVLink for a node and its rack)."""
+        runs: list[list[int]] = []
+        for index, tier in enumerate(self.tiers):
+            if index and _same_links(self.tiers[index - 1], tier):
+                runs[-1].append(index)
+            else:
+                runs.append([index])
         return tuple((run[0], run[-1]) for run in runs for _ in run)
 
     @property
@@ -73,10 +77,13 @@ class Fabric:
         return once(self.measured, key, make, MOST_FOUND)
 
 
-def _links(tier: Tier) -> tuple[float, float] | None:
-    """(bytes a second of a link, links of an accelerator) into a switch."""
-    network = tier.network
-    return (network.bandwidth_bytes_per_s, tier.links / tier.below) if topology_of(network).meets else None
+def _same_links(inner: Tier, outer: Tier) -> bool:
+    """Whether the links into a network lead into the one above it, too: as that says, else where both are switches that an accelerator has
+    as many links as fast into."""
+    if outer.network.same_links is not None:
+        return outer.network.same_links
+    (rate, links), (other, others) = ((tier.network.bandwidth_bytes_per_s, tier.links / tier.below) for tier in (inner, outer))
+    return topology_of(inner.network).meets and topology_of(outer.network).meets and (rate, links) == (other, others)
 
 
 MOST_FABRICS = 64

@@ -227,14 +227,14 @@ def _moved(fabric: Fabric, groups: Groups, phase: Flows) -> Moved:
             hops[index] = (far * parts[here]) @ np.repeat(groups.weight, here.sum(axis=1))
             starts[index] = network.latency_s * float(far.max())
         flows[index] = _most_flows(fabric, index, a, b, parts[here]) * network.oversubscription
-        first, last = fabric.ports[index]
-        beyond, through = (here if first == last else (joined >= inner) & (joined <= last) for inner in (index, first))
+        last = fabric.ports[index][1]
+        beyond = (joined >= index) & (joined <= last)
         flows[index] = max(flows[index], _most(fabric, index, phase, beyond, tier.below) if last > index else 0.0)
         if network.striped:
             held = 1 if phase.alone else prod(groups.extents[:index]) if groups.extents else _fewest(fabric, index, groups, here, phase)
             own[index] = (_most(fabric, index, phase, beyond, tier.below, apart=True) if uniform else 1.0) / (held * wide)
         elif uniform:
-            own[index] = max(1.0, _most(fabric, index, phase, through, 1) / wide)
+            own[index] = max(1.0, _most(fabric, index, phase, beyond, 1) / wide)
         own[index] *= parts[here].max()
     return hops, flows, own, starts, counts
 

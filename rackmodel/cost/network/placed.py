@@ -211,7 +211,7 @@ class _Batch:
             here = self.group[self.begin[index] : self.begin[index + 1]]
             if not len(here):
                 continue
-            network, (inner, outer), wide = tier.network, self.fabric.ports[index], max(1.0, tier.links / tier.below)
+            network, outer, wide = tier.network, self.fabric.ports[index][1], max(1.0, tier.links / tier.below)
             counts[:, index] = np.bincount(here, minlength=len(weight)) * (1 + self.both)
             hops[:, index] = np.add.reduceat(counts[:, index] * weight, first)
             used = hops[:, index] > 0
@@ -221,7 +221,7 @@ class _Batch:
             if network.striped:
                 mine = np.where(alone, 1, beyond.of_cell) / (np.where(alone, 1, over.fewest) * wide)
             else:
-                mine = np.maximum(1.0, self._sent(1, inner, outer).of_child / wide)
+                mine = np.maximum(1.0, self._sent(1, index, outer).of_child / wide)
             own[used, index] = mine[used]
         parts = np.split(counts, first[1:])
         return [(hops[lane], flows[lane], own[lane], starts[lane], parts[lane]) for lane in range(lanes)]

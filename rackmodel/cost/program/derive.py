@@ -411,7 +411,7 @@ class _Derivation:
             start = self._convert("backward", place, summed, rest, start, total, "weights", once=once)
             if home.grad == "shard":
                 self._add_to_shard(place, rest, start)
-            if home.state == "shard" and home.param == "replicate":
+            if home.gathered_after(self.workload.phases):
                 self._convert("optimizer", place, rest, compute, start, sent_bytes(tensor, self.plan), "weights", once=True)
 
     def _add_to_shard(self, place: Place, shard: Layout, reduced: int) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rackmodel.cost.program.local_ops import forward_op, has_backward, held_between
+from rackmodel.cost.program.local_ops import backward_ops, forward_op, has_backward, held_between
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import kept_bytes, sent_bytes
@@ -44,7 +44,7 @@ def working_volumes(local_op: LocalOp, workload: Workload) -> list[Volume]:
 
 class _Footprint:
     def __init__(self, workload: Workload, plan: Plan, places: Places) -> None:
-        self.workload, self.plan, self.places = workload, plan, places
+        self.workload, self.plan, self.places = workload, plan.room, places
         self.held: list[Held] = []
 
     def all(self) -> list[Held]:
@@ -79,7 +79,7 @@ class _Footprint:
     def _passes(self, op: Op) -> tuple[LocalOp, ...]:
         """Those that need most room: the backward ones, where there are any."""
         if self.workload.backward:
-            return self.places.backward(op)
+            return self.places.backward(op) if self.plan is self.places.plan else backward_ops(op, self.plan, self.workload)
         return (forward_op(op, self.plan, self.workload),)
 
     def _hold_between(self, op: Op, passes: Sequence[LocalOp]) -> None:

@@ -446,7 +446,7 @@ class FactorBuilder:
         degrees, strategies = self.pricer.degrees, self.strategies[op.name]
         found = np.zeros((len(strategies), len(degrees)))
         for own, strategy in zip(found, strategies if not self.pricer.architecture.adds_on_the_way else (), strict=False):
-            plan = self._leanest({op.name: strategy})
+            plan = self._leanest({op.name: strategy}).room
             passes = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
             each = [sum((v.fullest(degrees) for v in working_volumes(one, self.workload)), np.zeros(len(degrees))) for one in passes]
             own[:] = np.maximum.reduce([own, *each])
@@ -462,7 +462,7 @@ class FactorBuilder:
     # -- pieces ----------------------------------------------------------------------------------------------------------
 
     def _local(self, total: float, layout: Layout, tensor: Tensor) -> float:
-        return float(local(total, layout, tensor, self.base).fullest(self.pricer.degrees)[0])
+        return float(local(total, layout, tensor, self.base.room).fullest(self.pricer.degrees)[0])
 
     def _spend(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task, without seconds of what may run beside something else where a bound is made."""

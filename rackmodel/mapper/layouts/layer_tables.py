@@ -74,7 +74,7 @@ class LayerTables(FactorBuilder):
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
     def _local(self, total: float, layout: Layout, tensor: Tensor) -> Array:  # type: ignore[override]
-        return np.broadcast_to(local(total, layout, tensor, self.base).fullest(self.pricer.degrees), (self.n,))
+        return np.broadcast_to(local(total, layout, tensor, self.base.room).fullest(self.pricer.degrees), (self.n,))
 
     def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
@@ -297,7 +297,7 @@ class LayerTables(FactorBuilder):
             summed = tuple(now if end == FLAT else then for now, end, then in zip(left, apart, layout, strict=True))
             both = self._moved(name, left, summed, bytes_) + self._moved(name, summed, rest, bytes_)
             found["tail" if home.grad == "replicate" else "reduced"] = both
-            if home.state == "shard" and home.param == "replicate":
+            if home.gathered_after(self.workload.phases):
                 found["spread"] = self._moved(name, rest, layout, tensor.bytes)
         return found
 

@@ -157,7 +157,7 @@ class TensorTables:
             if home.grad == "shard":
                 added = self._per_layout(codes, np.where(there, rest, -1), lambda at: setting.spend(self._sum_so_far(tensor, at)))
                 cost = cost + added * n
-            if home.state == "shard" and home.param == "replicate":
+            if home.gathered_after(self.workload.phases):
                 cost = cost + mover.convert(np.where(there, rest, -1), compute)
         if "optimizer" in self.workload.phases and tensor.trained and home.at is None:
             cost = cost + self._per_layout(codes, rest, lambda layout: setting.spend(self._update(tensor, layout)))

@@ -8,7 +8,11 @@ Source: RECALLED: vLLM runs NVFP4 before Blackwell and FP8 before Ada and Hopper
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.workload import Workload
 
 UNITS = {
     "fp8": ("fp8",),
@@ -34,3 +38,21 @@ def multiplied(machine: Architecture, name: str) -> str:
     if units is None or compute is None or not compute.precisions:
         return name
     return name if any(unit in compute.precisions for unit in units) else ""
+
+
+def check_formats(machine: Architecture, workload: Workload) -> None:
+    """Raise InputError for products in a format that accelerators of a machine have no units for. (Units as wide multiply other numbers: an
+    A100's of int8 no fp8.)"""
+    asked = workload.product_format
+    for level, _ in [pool.computing for pool in machine.pools if asked and not multiplied(pool, asked)]:
+        way = f"of weights alone, without `recipe` and `product`: precision: {{weight: {asked}}}"
+        fact = f"'{level.name}' multiplies no {asked} ({way})"
+        raise InputError(fact, path="precision.product", known=list(level.compute.precisions) if level.compute is not None else ())
+
+
+def as_activations(whole: Workload) -> Workload:
+    """The workload, and those within it, with products as wide as activations: its weights alone are narrow, as engines serve a format that
+    a machine has no units for."""
+    sections = tuple(replace(section, workload=as_activations(section.workload)) for section in whole.sections)
+    prompts, module = (None if part is None else as_activations(part) for part in (whole.prompts, whole.module))
+    return replace(whole, product_bits=0, product_family="", product_format="", sections=sections, prompts=prompts, module=module)
