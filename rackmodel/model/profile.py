@@ -394,6 +394,11 @@ class ProfileSpec(Spec):
     pointwise: Literal["unfused", "fused"] = Field(
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
     )
+    unread: Literal["kept", "dropped"] = Field(
+        default="kept",
+        description="what `recompute: alternate` lists and no backward pass reads: kept, as eager selective checkpointing does, or dropped, "
+        "as a compiler saves what is read alone",
+    )
     merged: Merged = Field(default=Merged(), description="which operations one kernel takes together")
     drafted_states: Literal["each", "copied"] = Field(
         default="each",

@@ -12,6 +12,7 @@ from math import prod
 from typing import Literal
 
 from rackmodel.mapper.given import GivenMesh
+from rackmodel.model.mapping import Copy
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.model_files import is_gated, own_vocabulary, stated_sizes
@@ -84,7 +85,8 @@ class ModelKey:
 @dataclass(frozen=True)
 class StepKey:
     """What rows must share to be priced in the same arrays. set: changes of the machine · home: param, grad and state of weights over the
-    data-parallel ranks · experts: where they lie · sets: overrides of the profile · hybrid: weights lie over some data-parallel ranks."""
+    data-parallel ranks · experts: where they lie · sets: overrides of the profile · hybrid: weights lie over some data-parallel ranks ·
+    save: the copy that is kept of what tensor-parallel ranks share out between products."""
 
     machine: str
     set: tuple[tuple[str, str], ...]
@@ -97,6 +99,7 @@ class StepKey:
     experts: ExpertRanks
     sets: tuple[str, ...] = ()
     hybrid: bool = False
+    save: Copy = "shard"
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,7 @@ class _CaseReader:
             home=(home.param, home.grad, home.state),
             experts=self._experts(degrees),
             hybrid=SHARDS in degrees,
+            save=self.said.save,
         )
         deep = layers or stated_sizes(model.workload, dict(model.sizes))["layers"]
         chunks = FOLDS if schedule in FOLDED else self._chunks(deep, degrees["pp"], mesh.micro_batches, least=schedule == "interleaved")

@@ -17,7 +17,7 @@ from rackmodel.inputs.library import DECODER, SUFFIXES, TRAINING, called, names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.model.calls import LibraryCall, release_before
-from rackmodel.model.mapping import Policy
+from rackmodel.model.mapping import Copy, Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Plain, Seconds
 from rackmodel.validation.kernel_words import (
@@ -205,6 +205,10 @@ class DatasetWords(Spec):
     gpus: dict[str, str] = Field(default_factory=dict, description="word for a GPU → the word that it means here")
     set: dict[str, str] = Field(default_factory=dict, description="what is changed of the machines that its rows name, as --set says it")
     gradient: str = Field(default="", description="width at which weights' gradients are summed and reduced; '' = as the workload says")
+    save: Copy = Field(
+        default="shard",
+        description="copy that is kept of activations which ranks share out between products: 'gathered' as products read it",
+    )
     timed: Timed = Field(
         default="queued",
         description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "
