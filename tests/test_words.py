@@ -57,6 +57,12 @@ def scored(*rows: PublishedRow) -> list[ScoredRow]:
         ("GPT-NeoX-20B", "neox_20b_training"),
         ("Mixtral-8x22B-Instruct-v0.1", "moe_llama"),
         ("DeepSeek-R1", "moe_mla"),
+        ("DeepSeek V3.1 Terminus", "moe_mla"),
+        ("Kimi K2 Thinking", "kimi_k2_training"),
+        ("Gemma 2 27B it", "gemma2_27b_training"),
+        ("Qwen3-Next 80B A3B Instruct", "qwen3_next_80b_training"),
+        ("gpt-oss 120b", "gpt_oss_120b_training"),
+        ("GLM 4.6", "glm46_training"),
     ],
 )
 def test_a_model_that_is_trained_is_found_by_any_name_of_its_checkpoints(word: str, workload: str) -> None:

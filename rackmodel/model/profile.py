@@ -396,8 +396,8 @@ class ProfileSpec(Spec):
     )
     unread: Literal["kept", "dropped"] = Field(
         default="kept",
-        description="what `recompute: alternate` lists and no backward pass reads: kept, as eager selective checkpointing does, or dropped, "
-        "as a compiler saves what is read alone",
+        description="what `recompute: alternate` lists and no backward pass reads: kept, as eager selective checkpointing does, or "
+        "dropped, as a compiler saves what is read alone",
     )
     merged: Merged = Field(default=Merged(), description="which operations one kernel takes together")
     drafted_states: Literal["each", "copied"] = Field(

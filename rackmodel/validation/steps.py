@@ -122,7 +122,8 @@ def _alike(
     except InputError as problem:
         return dict.fromkeys(range(len(cases)), problem.message), iter(())
     many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
-    refused = dict.fromkeys(many, f"{key.machine} has {machine.available} accelerators")
+    most = "1 accelerator" if machine.available == 1 else f"{machine.available} accelerators"
+    refused = dict.fromkeys(many, f"{key.machine} has {most}")
     refused |= _without_unit(key, machine, cases)
     fit = [number for number in range(len(cases)) if number not in refused]
     if not fit:

@@ -48,6 +48,12 @@ RELEASE = re.compile(r"(\S+) ([0-9][0-9A-Za-z.]*) (.+)")
 """A framework, its release, and what of it."""
 MOST_KNOWN = 12
 """Meanings that a refusal lists; of more the nearest word alone is told."""
+INSTEAD = {
+    "GPU": "an architecture by its name or path may stand there",
+    "model": "a workload by its name or path may stand there, such as `rackmodel import config.json --training` makes",
+    "served model": "a workload by its name or path may stand there, such as `rackmodel import config.json` makes",
+}
+"""What a row may say in the place of a word that nothing is near to."""
 MEMORY = "_memory"
 """Behind the name of a data set: the memory that its rows tell."""
 Flops = Literal["model", "hardware"]
@@ -471,7 +477,7 @@ def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> S
     if found is None:
         close = nearest(word.strip().lower(), list(table))
         known = dict.fromkeys(said.words[0] for said in table.values() if not getattr(said, "refused", None))
-        hint = f"; known: {', '.join(known)}" if len(known) <= MOST_KNOWN else ""
+        hint = f"; known: {', '.join(known)}" if len(known) <= MOST_KNOWN else f"; {INSTEAD[what]}" if what in INSTEAD and not close else ""
         raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else "") + hint)
     return found
 

@@ -129,8 +129,8 @@ def _between(
         before, after = (_elsewhere(virtual + way, schedule, cut, device) for way in (-1, 1))
         found = found + before * (micro_batches - passes) * taken + after * (micro_batches * given + passes * flying)
         if virtual == cut.stages * cut.chunks - 1:
-            kept = (micro_batches - passes) * results
-            found = found + np.maximum(kept, 2 * micro_batches * results - under_way)
+            ended = 2 * micro_batches * results + before * passes * taken
+            found = found + np.maximum((micro_batches - passes) * results, ended - under_way)
     return found
 
 
