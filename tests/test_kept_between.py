@@ -39,7 +39,7 @@ def walked(schedule: str, stages: int, chunks: int, layers: int, micro_batches: 
             now = layers * LAYER * flight.sum()
             for c, (before, after) in enumerate(other):
                 now += B * (before * inputs * (micro_batches - flight[c]) + after * (outputs * micro_batches + flying * flight[c]))
-                now += last[c] * results * LOGITS * (micro_batches - flight[c] + (micro_batches if kind is None else 0))
+                now += last[c] * results * LOGITS * (2 * micro_batches if kind is None else micro_batches - 1)
             most = max(most, now)
         found.append(most)
     return found

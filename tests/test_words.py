@@ -70,6 +70,26 @@ def test_a_model_that_is_trained_is_found_by_any_name_of_its_checkpoints(word: s
 
 
 @pytest.mark.parametrize(
+    ("cells", "instead"),
+    [
+        ({"model": "Grok-1"}, "a workload by its name or path may stand there, such as `rackmodel import config.json --training` makes"),
+        ({"gpu": "Gaudi 3"}, "an architecture by its name or path may stand there"),
+    ],
+)
+def test_a_word_that_nothing_is_near_to_is_refused_with_what_may_stand_in_its_place(cells: dict[str, str], instead: str) -> None:
+    (word,) = cells.values()
+    with pytest.raises(Refused, match=f"called '{word}'; {instead}"):
+        case(**cells)
+
+
+@pytest.mark.parametrize(
+    ("word", "machine"), [("TPU7x", "tpu_v7x"), ("Instinct MI355X", "mi355x_nodes"), ("WSE-3", "cs3"), ("NVIDIA B300", "dgx_b300")]
+)
+def test_accelerators_of_2026_are_found_by_what_rows_call_them(word: str, machine: str) -> None:
+    assert case(gpu=word).key.machine == machine
+
+
+@pytest.mark.parametrize(
     ("word", "workload"),
     [
         ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek_v32_decoder"),

@@ -5,9 +5,9 @@ Of a micro-batch that a stage takes or gives, with b bytes of the residual strea
     taken             b for its input and b for the gradient that goes back, each if it stays for a step   unless it is in flight
     given             b for its output and b for the gradient that comes back, each if it stays for a step
     given in flight   b for its output, if it stays until its backward pass                                while it is in flight
-    results           r, on the last stage                                                                 unless it is in flight
+    results           r, on the last stage                                                                 but for one
 
-The input of a micro-batch in flight is among what its backward pass reads, and what the loss reads of it among what the loss keeps.
+The input of a micro-batch in flight is among what its backward pass reads, and what the loss reads of one among what its kernels hold.
 How many micro-batches that makes on a stage: cost/step/bounds/memory. Source: pytorch/pytorch, torch/distributed/pipelining/stage.py.
 """
 

@@ -6,6 +6,10 @@
 Activations in flight: what every chunk of the device holds of its passes under way, at the moment when that is most. Chunks that hold other
 layers than each other (cuts that are not even, layers of several kinds, embedding and head) have passes of their own under way.
 
+What stages keep (a profile's `pipeline`; cost/program/kept_between), of m micro-batches and those f that are in flight in a chunk when the
+device has most passes under way: m - f of what comes from another stage, m and f of what goes to one, and on the last stage m - 1 of what
+the loss reads, or, where that is more than these and the passes under way, twice all m, as they are put together when the step ends.
+
 Arrays are [plans, columns].
 """
 
@@ -130,7 +134,7 @@ def _between(
         found = found + before * (micro_batches - passes) * taken + after * (micro_batches * given + passes * flying)
         if virtual == cut.stages * cut.chunks - 1:
             ended = 2 * micro_batches * results + before * passes * taken
-            found = found + np.maximum((micro_batches - passes) * results, ended - under_way)
+            found = found + np.maximum((micro_batches - 1) * results, ended - under_way)
     return found
 
 
