@@ -319,6 +319,8 @@ def test_a_precision_is_known_in_other_spellings(word: str, width: str) -> None:
         ("gradient checkpointing", "full"),
         ("core_attn", "selective"),
         ("SAC", "alternate"),
+        ("layernorm, moe_act", "pointwise"),
+        ("moe, layernorm, core_attn, moe_act", "experts"),
     ],
 )
 def test_recomputation_is_known_in_other_spellings(word: str, policy: str) -> None:

@@ -271,14 +271,17 @@ class _CaseReader:
         cp = self.whole("cp") or 1
         inner = prod(degree or 1 for degree in found.values()) * cp
         if accelerators % inner:
-            raise Refused("the degrees do not divide the GPUs")
+            raise Refused(f"the degrees do not divide the GPUs: tp x pp x cp = {inner} of {accelerators}")
         dp = self.whole("dp") or accelerators // inner
         if dp * inner != accelerators:
-            raise Refused("the degrees are not those of all GPUs")
+            raise Refused(f"the degrees are not those of all GPUs: tp x pp x cp x dp = {dp * inner} of {accelerators}")
         ranks, tp = self.whole("ep") or 1, found["tp"] or 1
         ep = self._over_data(ranks, tp)
         if dp % ep:
-            raise Refused("experts over more ranks than are data-parallel" + (" or tensor-parallel" if ep != ranks else ""))
+            if dp > ep:
+                raise Refused(f"experts over ranks that do not divide the data-parallel ones: ep {ranks} of dp {dp}")
+            also, tensor = (" or tensor-parallel", f", tp {tp}") if ep != ranks else ("", "")
+            raise Refused(f"experts over more ranks than are data-parallel{also}: ep {ranks} of dp {dp}{tensor}")
         degrees = {"pp": found["pp"] or 1, "dp": dp // ep, "cp": cp, "tp": tp}
         return degrees | ({"ep": ep} if ranks > 1 else {})
 
@@ -325,7 +328,7 @@ class _CaseReader:
                 raise Refused("no global batch: want a column gbs, or grad_accum")
             batch = accumulated * size * ranks
         if batch % (size * ranks):
-            raise Refused("micro-batches do not divide the batch of a rank")
+            raise Refused(f"micro-batches do not divide the batch of a rank: {batch} sequences over {ranks} ranks, {size} in a micro-batch")
         runs = batch // (size * ranks)
         if runs > MOST_RUNS:
             raise Refused(f"more than {MOST_RUNS} micro-batches")
@@ -408,7 +411,8 @@ class _CaseReader:
         if said in FOLDED:
             stages = mesh.degrees["pp"]
             if stages == 1 or not TABLE[said].takes(stages, mesh.micro_batches):
-                raise Refused(f"schedule {said} of {mesh.micro_batches} micro-batches on {stages} stages")
+                fewest = "" if stages == 1 else f", which wants {TABLE[said].fewest(stages)} or more"
+                raise Refused(f"schedule {said} of {mesh.micro_batches} micro-batches on {stages} stages{fewest}")
             if layers and stages * chunks > layers + 2:
                 raise Refused("more chunks than layers")
             if self.row.text("vpp") not in ("", "1", str(FOLDS)):
