@@ -321,7 +321,16 @@ def test_kernels_around_a_router_and_a_dispatcher_take_a_start_each() -> None:
     """Of a layer's forward pass 3 that make maps of rows, 2 of sorts, 6 of counts and 5 of the loss beside the three that move tokens, of
     its backward pass 3 of the loss and 4 casts: 23 starts of 5.7 us in each of 48 layers and 8 micro-batches of Qwen3 30B."""
     cells = {"model": "Qwen3 30B A3B", "arch": "", "dataset": "mine", "gpu": "H100", "n_gpus": "8", "dp": "8", "ep": "8"}
-    cells |= {"sharding": "ZeRO-1", "gbs": "64", "mbs": "1", "seq_len": "4096", "precision": "bf16", "layers": "", "hidden": "", "heads": ""}
+    cells |= {
+        "sharding": "ZeRO-1",
+        "gbs": "64",
+        "mbs": "1",
+        "seq_len": "4096",
+        "precision": "bf16",
+        "layers": "",
+        "hidden": "",
+        "heads": "",
+    }
     cells |= {"kv_heads": "", "ffn": "", "vocab": ""}
     still = ("profile.host={}", "profile.grouped=one")
     few = "profile.composites.dispatch={forward: {kernels: 3, bytes: 8}, backward: {kernels: 3, bytes: 8}}"
