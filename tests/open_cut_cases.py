@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rackmodel import api
+from rackmodel.cost.step.bounds.figures import BETWEEN
 from rackmodel.cost.step.bounds.memory import memory_of
 from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
 from rackmodel.cost.step.cut import cut_by_counts
@@ -284,9 +285,15 @@ def lanes_problem(seed: int) -> tuple[CutProblem, CutClock]:
         jobs = replace(jobs, sections=_longer(jobs.sections, parts))
     clock = CutClock(jobs, parts, [False, True, True, False], repeats)
     names = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered")
+    nothing = dict.fromkeys(BETWEEN, np.zeros((2, 1)))
     own = [
-        SimpleNamespace(repeat=n, joules=random.uniform(0, 9, (2, 1)), held={name: random.integers(0, 5, (2, 1)) * 1.0 for name in names})
-        for n in repeats
+        SimpleNamespace(
+            repeat=n,
+            layer=layer,
+            joules=random.uniform(0, 9, (2, 1)),
+            held={name: random.integers(0, 5, (2, 1)) * 1.0 for name in names} | nothing,
+        )
+        for n, layer in zip(repeats, clock.layers, strict=True)
     ]
     for one in own:  # policies do not change these
         for name in ("weights", "gradients", "optimizer"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rackmodel.cost.step.bounds.figures import HELD, Holding
+from rackmodel.cost.step.bounds.figures import BETWEEN, HELD, Holding
 from rackmodel.cost.step.bounds.memory import BUFFERS, device_memory, least_in_flight, memory_of
 from rackmodel.cost.step.clock.pipeline_orders import order
 from rackmodel.cost.step.cut import cut
@@ -69,8 +69,10 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
     schedule, chunks = kinds[draw % len(kinds)]
     stages, micro_batches, shape = int(rng.integers(2, 5)), 12, (3, 1)
     layers = tuple(rng.integers(0, 4, stages * chunks).tolist()) if draw % 2 else (int(rng.integers(1, 4)),) * stages * chunks
-    held = [{what: rng.integers(0, 50, shape) * float(rng.random() < 0.7) for what in HELD} for _ in range(3)]
-    sections = [Holding(layer, own) for layer, own in zip((False, True, False), held, strict=True)]
+    names = [what for what in HELD if what not in BETWEEN]
+    held = [{what: rng.integers(0, 50, shape) * float(rng.random() < 0.7) for what in names} for _ in range(3)]
+    nothing = dict.fromkeys(BETWEEN, np.zeros(shape))
+    sections = [Holding(layer, own | nothing) for layer, own in zip((False, True, False), held, strict=True)]
     made = cut((1, sum(layers), 1), (False, True, False), stages, chunks, layers, schedule in FOLDED)
     plan, frees = order(schedule, stages, micro_batches, chunks), (2, 3) if schedule in SPLIT else (1,)
     most, away = np.zeros(shape), np.zeros(shape)

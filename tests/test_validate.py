@@ -408,18 +408,18 @@ def test_an_empty_cell_is_assumed_and_said_and_a_filled_one_is_neither() -> None
         ({"gpu": "A1000"}, "no GPU called 'A1000' (nearest: a100)"),
         ({"arch": "MLA+MoE"}, "no model called 'MLA+MoE'"),
         ({"arch": "rwkv"}, "no model called 'rwkv'"),
-        ({"dp": "3"}, "not those of all GPUs"),
+        ({"dp": "3"}, "not those of all GPUs: tp x pp x cp x dp ="),
         ({"tp": ""}, "no degrees of parallelism"),
-        ({"gbs": "17"}, "micro-batches do not divide"),
+        ({"gbs": "17"}, "micro-batches do not divide the batch of a rank: 17 sequences over 2 ranks, 1 in a micro-batch"),
         ({"gbs": ""}, "no global batch"),
-        ({"ep": "4"}, "experts over more ranks"),
+        ({"ep": "4"}, "experts over more ranks than are data-parallel: ep 4 of dp 2"),
         ({"vpp": "2", "gbs": "6"}, "interleaved"),
         ({"layers": "2.5"}, "no whole number"),
         ({"layers": "1"}, "more stages than layers"),
         ({"layers": "99999"}, "more than 10000 layers"),
         ({"vpp": "4"}, "more chunks than layers"),
         ({"schedule": "gpip"}, "no schedule called 'gpip' (nearest: gpipe)"),
-        ({"schedule": "dualpipe_v", "gbs": "6"}, "schedule dualpipe_v of 3 micro-batches on 2 stages"),
+        ({"schedule": "dualpipe_v", "gbs": "6"}, "schedule dualpipe_v of 3 micro-batches on 2 stages, which wants 4 or more"),
         ({"schedule": "dualpipe_v", "vpp": "3"}, "with 3 chunks of a stage"),
         ({"schedule": "zb_v", "layers": "1", "pp": "2"}, "more chunks than layers"),
         ({"schedule": "dualpipe", "pp": "1", "dp": "4"}, "schedule dualpipe on 1 stages"),
@@ -730,7 +730,8 @@ def test_products_of_an_accelerator_that_states_no_kernels_are_priced_at_peak_an
 def test_refused_rows_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
     file = tmp_path / "own.csv"
     file.write_text("m,n,k,latency_ms,dtype,system\n64,64,64,1,bf16,H100\n64,64,64,1,bf16,Gaudi2\n64,64,64,1,bf16,Gaudi2\n")
-    assert "refused own: 2 rows, no GPU called 'Gaudi2' (first own:2)" in list(report_lines(validate([file])))
+    instead = "an architecture by its name or path may stand there"
+    assert f"refused own: 2 rows, no GPU called 'Gaudi2'; {instead} (first own:2)" in list(report_lines(validate([file])))
 
 
 def test_a_data_set_says_which_machine_its_word_for_a_gpu_means() -> None:

@@ -192,6 +192,9 @@ def test_later_settings_replace_earlier_ones() -> None:
         ("deepseek-ai/DeepSeek-V3-0324", "deepseek-v3", ""),
         ("deepseek-ai/DeepSeek-V2", "deepseek-v2", ""),
         ("fp8", "fp8", ""),
+        ("Kimi K2 Thinking", "kimi-k2", ""),
+        (" Gemma 2  27B it ", "gemma-2-27b", ""),
+        ("Llama 3.3 70B Instruct FP8", "llama-3.3-70b", "fp8"),
     ],
 )
 def test_a_name_says_a_model_and_a_format(word: str, left: str, said: str) -> None:

@@ -60,10 +60,36 @@ def scored(*rows: PublishedRow) -> list[ScoredRow]:
         ("GPT-NeoX-20B", "neox_20b_training"),
         ("Mixtral-8x22B-Instruct-v0.1", "moe_llama"),
         ("DeepSeek-R1", "moe_mla"),
+        ("DeepSeek V3.1 Terminus", "moe_mla"),
+        ("Kimi K2 Thinking", "kimi_k2_training"),
+        ("Gemma 2 27B it", "gemma2_27b_training"),
+        ("Qwen3-Next 80B A3B Instruct", "qwen3_next_80b_training"),
+        ("gpt-oss 120b", "gpt_oss_120b_training"),
+        ("GLM 4.6", "glm46_training"),
     ],
 )
 def test_a_model_that_is_trained_is_found_by_any_name_of_its_checkpoints(word: str, workload: str) -> None:
     assert words().model(word).workload == workload
+
+
+@pytest.mark.parametrize(
+    ("cells", "instead"),
+    [
+        ({"model": "Grok-1"}, "a workload by its name or path may stand there, such as `rackmodel import config.json --training` makes"),
+        ({"gpu": "Gaudi 3"}, "an architecture by its name or path may stand there"),
+    ],
+)
+def test_a_word_that_nothing_is_near_to_is_refused_with_what_may_stand_in_its_place(cells: dict[str, str], instead: str) -> None:
+    (word,) = cells.values()
+    with pytest.raises(Refused, match=f"called '{word}'; {instead}"):
+        case(**cells)
+
+
+@pytest.mark.parametrize(
+    ("word", "machine"), [("TPU7x", "tpu_v7x"), ("Instinct MI355X", "mi355x_nodes"), ("WSE-3", "cs3"), ("NVIDIA B300", "dgx_b300")]
+)
+def test_accelerators_of_2026_are_found_by_what_rows_call_them(word: str, machine: str) -> None:
+    assert case(gpu=word).key.machine == machine
 
 
 @pytest.mark.parametrize(
@@ -315,6 +341,8 @@ def test_a_precision_is_known_in_other_spellings(word: str, width: str) -> None:
         ("gradient checkpointing", "full"),
         ("core_attn", "selective"),
         ("SAC", "alternate"),
+        ("layernorm, moe_act", "pointwise"),
+        ("moe, layernorm, core_attn, moe_act", "experts"),
     ],
 )
 def test_recomputation_is_known_in_other_spellings(word: str, policy: str) -> None:

@@ -2,8 +2,8 @@
 
 One stream runs an operation after another, so independent ones have an order and it can be worth a little: a gradient that is ready
 earlier is reduced behind more compute. First come those that were ready first (their last operand was made first), then those with
-the longest way to the end, then by the operands' places along it (a query before its key); what `append` puts into a cache is on its way
-to who reads that. Only operations that agree in all this
+the longest way to the end, then by the operands' places along it (a query before its key); what `append` puts into a cache or `repeat`
+copies for several heads is on its way to who reads that. Only operations that agree in all this
 and in everything around them are told apart by the places of their indices in `sizes`, and at last by their names.
 """
 
@@ -18,6 +18,7 @@ from rackmodel.model.opkinds import APPEND
 from rackmodel.model.workload import Op
 
 Ops = dict[str, Op]
+PASSING_ON = (APPEND, "repeat")
 
 
 def in_order(ops: Ops, facts: AbcMapping[str, Any], section: AbcMapping[str, int] | None = None) -> Ops:
@@ -75,15 +76,15 @@ class _Graph:
     def way(self) -> dict[str, list[int]]:
         """Places of the operands along the longest way to the end; of several the first."""
         found: dict[str, list[int]] = {}
-        for name in sorted(self.ops, key=lambda name: (self.height[name], self._appends(name))):
-            below = self.height[name] - (not self._appends(name))
+        for name in sorted(self.ops, key=lambda name: (self.height[name], self._passes_on(name))):
+            below = self.height[name] - (not self._passes_on(name))
             longest = [(place, reader) for reader, place in self.readers[name] if self.height[reader] == below and reader in found]
-            found[name] = min(([*([] if self._appends(reader) else [place]), *found[reader]] for place, reader in longest), default=[])
+            found[name] = min(([*([] if self._passes_on(reader) else [place]), *found[reader]] for place, reader in longest), default=[])
         return found
 
-    def _appends(self, name: str) -> bool:
-        """Whether an operation takes no time of its own."""
-        return self.ops[name].kind.name == APPEND
+    def _passes_on(self, name: str) -> bool:
+        """Whether an operation hands on what it reads, and makes nothing of it."""
+        return self.ops[name].kind.name in PASSING_ON
 
     @cached_property
     def height(self) -> dict[str, int]:
@@ -93,7 +94,7 @@ class _Graph:
         ends = [name for name, count in left.items() if not count]
         while ends:
             name = ends.pop()
-            found[name] = (not self._appends(name)) + max((found[reader] for reader, _ in self.readers[name]), default=0)
+            found[name] = (not self._passes_on(name)) + max((found[reader] for reader, _ in self.readers[name]), default=0)
             for access in self.ops[name].ins:
                 if access.tensor in self.producer:
                     maker = self.producer[access.tensor]

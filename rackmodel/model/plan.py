@@ -33,7 +33,8 @@ class Plan:
     normalisations that an all-reduce's kernel goes on with → its axes · adds_apart: whether a kernel of its own adds
     up a weight's gradients · unpacked, packed: bytes that kernels move for an element of a weight after it was gathered, of its gradient
     before it is reduced · updates: passes over gradients beside the optimizer's · regather: whether what recomputation gathers of
-    weights is gathered again by the backward pass · ahead: elements of a gathered weight beside which none is gathered ahead ·
+    weights is gathered again by the backward pass · drops_unread: whether what a policy lists is not kept where no backward pass
+    reads it · ahead: elements of a gathered weight beside which none is gathered ahead ·
     handover: tensor, or '*' → the memory by which stages hand it over."""
 
     axes: tuple[str, ...]
@@ -60,6 +61,7 @@ class Plan:
     packed: float = 0.0
     updates: Updates = NO_UPDATES
     regather: bool = False
+    drops_unread: bool = False
     ahead: float = inf
     handover: AbcMapping[str, HandoverSpec] = field(default_factory=dict)
     known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)  # what `replace`d plans share, by all it depends on

@@ -111,6 +111,35 @@ class Updates(Spec):
     )
 
 
+class GradientsKept(Spec):
+    """Of gradients of what stages hand over: those that come back, and those that go back."""
+
+    received: Literal["flight", "step"] = Field(
+        default="flight", description="step: every micro-batch has a buffer of its own for what comes back, from a step's begin to its end"
+    )
+    sent: Literal["flight", "step"] = Field(default="flight", description="step: what went back stays until the step ends")
+
+
+class PipelineKeeps(Spec):
+    """What a stage of a pipeline keeps of what it takes from its neighbours and hands to them, beside what its backward passes read."""
+
+    inputs: Literal["flight", "step"] = Field(
+        default="flight",
+        description="flight: what comes from the stage before is there while its backward pass needs it; step: every micro-batch has a "
+        "buffer of its own for it, from a step's begin to its end",
+    )
+    outputs: Literal["none", "flight", "step"] = Field(
+        default="none",
+        description="none: what was sent to the next stage is freed; flight: it stays until its backward pass; step: until the step ends",
+    )
+    gradients: GradientsKept = Field(default=GradientsKept(), description="their gradients")
+    results: Literal["none", "step"] = Field(
+        default="none",
+        description="step: what the loss reads of every micro-batch, at the width of activations, stays on the last stage until the step "
+        "ends, and is put together then",
+    )
+
+
 class Host(Spec):
     """What the host spends on launching work; a layer takes the longer of device and host."""
 
@@ -365,6 +394,11 @@ class ProfileSpec(Spec):
     pointwise: Literal["unfused", "fused"] = Field(
         default="unfused", description="fused: chains of element-wise operations run as one kernel"
     )
+    unread: Literal["kept", "dropped"] = Field(
+        default="kept",
+        description="what `recompute: alternate` lists and no backward pass reads: kept, as eager selective checkpointing does, or "
+        "dropped, as a compiler saves what is read alone",
+    )
     merged: Merged = Field(default=Merged(), description="which operations one kernel takes together")
     drafted_states: Literal["each", "copied"] = Field(
         default="each",
@@ -403,6 +437,9 @@ class ProfileSpec(Spec):
     hand_over: Literal["whole", "scattered"] = Field(
         default="whole",
         description="of a pipeline's stages, scattered: ranks that hold the same send a part each, and gather them where they arrive",
+    )
+    pipeline: PipelineKeeps = Field(
+        default=PipelineKeeps(), description="what stages keep of what they hand to each other; absent = what their backward passes read"
     )
     overlap: Overlap = Field(default=Overlap(), description="what runs beside compute")
     buckets: Buckets = Field(default=Buckets(), description="how much of parameters and gradients one collective moves")

@@ -2,6 +2,7 @@
 
     RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8-dynamic   →   llama-3.1-70b, in fp8
     nvidia/DeepSeek-R1-0528-NVFP4-v2                   →   deepseek-r1, in fp4
+    Kimi K2 Thinking                                   →   kimi-k2
 
 Two names of which the same is left are checkpoints of one model, which an engine serves alike but for their format.
 """
@@ -29,7 +30,7 @@ TUNED_ENDS = re.compile(rf"[-_](?:{TUNED})$")
 @lru_cache(maxsize=4096)
 def name_and_format(word: str) -> tuple[str, str]:
     """What is left of a name, in lower case, and the format that it says, '' where none."""
-    left, said = word.strip().rsplit("/", 1)[-1].lower().removeprefix("meta-"), ""
+    left, said = "-".join(word.rsplit("/", 1)[-1].lower().split()).removeprefix("meta-"), ""
     while True:
         found = next((pair for pair in FORMAT_ENDS if pair[1].search(left)), None)
         shorter = TUNED_ENDS.sub("", left) if found is None else found[1].sub("", left)

@@ -20,7 +20,7 @@ from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.listed_choices import laid_out
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.formats import multiplied
-from rackmodel.model.mapping import HomeSpec, MapperSpec
+from rackmodel.model.mapping import Copy, HomeSpec, MapperSpec
 from rackmodel.model.workload import Workload
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.priced_columns import priced_columns
@@ -38,6 +38,8 @@ BESIDE = 1024  # columns whose pipelines run side by side, with what priced them
 FEW_COLUMNS = 2500  # beyond so many, a plan's columns stand alone: all of a group's are priced under each of its plans
 MAPPERS: dict[ExpertRanks, str] = {"": "parallel", "split": "parallel_moe", "whole": "parallel_moe_folded"}
 """Where experts lie → the mapper of the library that says so."""
+LAYOUTS: dict[Copy, str] = {"shard": "sequence", "gathered": "sequence_saved"}
+"""The copy that is kept of what sequence parallelism shares out → the layout that keeps it."""
 HYBRID = "parallel_hybrid"
 """That of weights that lie over some of the data-parallel ranks."""
 
@@ -83,7 +85,7 @@ def _run(case: TrainingCase) -> Hashable:
 @cache
 def _family(key: StepKey) -> StepKey:
     """What models, plans and profiles that may be columns of one have in common: of profiles, what the tasks of layers take."""
-    same = replace(key, model=replace(key.model, sizes=()), sequence=False, recompute="", home=("", "", ""))
+    same = replace(key, model=replace(key.model, sizes=()), sequence=False, save="shard", recompute="", home=("", "", ""))
     return replace(same, profile=alike(key.profile, key.sets, layer_kinds(key.model.workload)))
 
 
@@ -121,7 +123,8 @@ def _alike(
     except InputError as problem:
         return dict.fromkeys(range(len(cases)), problem.message), iter(())
     many = {number for number, case in enumerate(cases) if case.accelerators > machine.available}
-    refused = dict.fromkeys(many, f"{key.machine} has {machine.available} accelerators")
+    most = "1 accelerator" if machine.available == 1 else f"{machine.available} accelerators"
+    refused = dict.fromkeys(many, f"{key.machine} has {most}")
     refused |= _without_unit(key, machine, cases)
     fit = [number for number in range(len(cases)) if number not in refused]
     if not fit:
@@ -212,7 +215,7 @@ def _placed(
         numbers = [number for number in numbers if number not in unfolded]
         if not numbers:
             return [], unfolded
-        plan = key.experts, key.sequence, key.recompute, key.home
+        plan = key.experts, key.sequence, key.save, key.recompute, key.home
         known = shared.once((workload,), "plans", dict[object, dict[object, GivenShape]]).setdefault(plan, {})
         columns, refused = given_columns(_mapper(key), workload, [cases[number].mesh for number in numbers], known)
     except InputError as problem:
@@ -246,7 +249,7 @@ def _wide_mapper(name: str) -> MapperSpec:
 def _mapper(key: StepKey) -> MapperSpec:
     """The one plan that a key means: of the library's widest mappers, with nothing left open."""
     mapper = _wide_mapper(HYBRID if key.hybrid else MAPPERS[key.experts])
-    chosen = laid_out(mapper, mapper.layouts["sequence" if key.sequence else "tensor"])
+    chosen = laid_out(mapper, mapper.layouts[LAYOUTS[key.save] if key.sequence else "tensor"])
     param, grad, state = key.home
     own = [SHARDS, "cp"] if key.hybrid else ["dp", "cp", "ep"] if key.experts else ["dp", "cp"]
     home = HomeSpec(axes=own, param=param, grad=grad, state=state, replicas=["dp"] if key.hybrid else None)

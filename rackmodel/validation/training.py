@@ -12,6 +12,7 @@ from math import prod
 from typing import Literal
 
 from rackmodel.mapper.given import GivenMesh
+from rackmodel.model.mapping import Copy
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.model_files import is_gated, own_vocabulary, stated_sizes
@@ -84,7 +85,8 @@ class ModelKey:
 @dataclass(frozen=True)
 class StepKey:
     """What rows must share to be priced in the same arrays. set: changes of the machine · home: param, grad and state of weights over the
-    data-parallel ranks · experts: where they lie · sets: overrides of the profile · hybrid: weights lie over some data-parallel ranks."""
+    data-parallel ranks · experts: where they lie · sets: overrides of the profile · hybrid: weights lie over some data-parallel ranks ·
+    save: the copy that is kept of what tensor-parallel ranks share out between products."""
 
     machine: str
     set: tuple[tuple[str, str], ...]
@@ -97,6 +99,7 @@ class StepKey:
     experts: ExpertRanks
     sets: tuple[str, ...] = ()
     hybrid: bool = False
+    save: Copy = "shard"
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,7 @@ class _CaseReader:
             home=(home.param, home.grad, home.state),
             experts=self._experts(degrees),
             hybrid=SHARDS in degrees,
+            save=self.said.save,
         )
         deep = layers or stated_sizes(model.workload, dict(model.sizes))["layers"]
         chunks = FOLDS if schedule in FOLDED else self._chunks(deep, degrees["pp"], mesh.micro_batches, least=schedule == "interleaved")
@@ -268,14 +272,17 @@ class _CaseReader:
         cp = self.whole("cp") or 1
         inner = prod(degree or 1 for degree in found.values()) * cp
         if accelerators % inner:
-            raise Refused("the degrees do not divide the GPUs")
+            raise Refused(f"the degrees do not divide the GPUs: tp x pp x cp = {inner} of {accelerators}")
         dp = self.whole("dp") or accelerators // inner
         if dp * inner != accelerators:
-            raise Refused("the degrees are not those of all GPUs")
+            raise Refused(f"the degrees are not those of all GPUs: tp x pp x cp x dp = {dp * inner} of {accelerators}")
         ranks, tp = self.whole("ep") or 1, found["tp"] or 1
         ep = self._over_data(ranks, tp)
         if dp % ep:
-            raise Refused("experts over more ranks than are data-parallel" + (" or tensor-parallel" if ep != ranks else ""))
+            if dp > ep:
+                raise Refused(f"experts over ranks that do not divide the data-parallel ones: ep {ranks} of dp {dp}")
+            also, tensor = (" or tensor-parallel", f", tp {tp}") if ep != ranks else ("", "")
+            raise Refused(f"experts over more ranks than are data-parallel{also}: ep {ranks} of dp {dp}{tensor}")
         degrees = {"pp": found["pp"] or 1, "dp": dp // ep, "cp": cp, "tp": tp}
         return degrees | ({"ep": ep} if ranks > 1 else {})
 
@@ -322,7 +329,7 @@ class _CaseReader:
                 raise Refused("no global batch: want a column gbs, or grad_accum")
             batch = accumulated * size * ranks
         if batch % (size * ranks):
-            raise Refused("micro-batches do not divide the batch of a rank")
+            raise Refused(f"micro-batches do not divide the batch of a rank: {batch} sequences over {ranks} ranks, {size} in a micro-batch")
         runs = batch // (size * ranks)
         if runs > MOST_RUNS:
             raise Refused(f"more than {MOST_RUNS} micro-batches")
@@ -405,7 +412,8 @@ class _CaseReader:
         if said in FOLDED:
             stages = mesh.degrees["pp"]
             if stages == 1 or not TABLE[said].takes(stages, mesh.micro_batches):
-                raise Refused(f"schedule {said} of {mesh.micro_batches} micro-batches on {stages} stages")
+                fewest = "" if stages == 1 else f", which wants {TABLE[said].fewest(stages)} or more"
+                raise Refused(f"schedule {said} of {mesh.micro_batches} micro-batches on {stages} stages{fewest}")
             if layers and stages * chunks > layers + 2:
                 raise Refused("more chunks than layers")
             if self.row.text("vpp") not in ("", "1", str(FOLDS)):

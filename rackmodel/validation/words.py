@@ -17,7 +17,7 @@ from rackmodel.inputs.library import DECODER, SUFFIXES, TRAINING, called, names
 from rackmodel.inputs.load import load
 from rackmodel.inputs.problems import build
 from rackmodel.model.calls import LibraryCall, release_before
-from rackmodel.model.mapping import Policy
+from rackmodel.model.mapping import Copy, Policy
 from rackmodel.model.schema import Spec
 from rackmodel.units import Plain, Seconds
 from rackmodel.validation.kernel_words import (
@@ -49,6 +49,12 @@ RELEASE = re.compile(r"(\S+) ([0-9][0-9A-Za-z.]*) (.+)")
 """A framework, its release, and what of it."""
 MOST_KNOWN = 12
 """Meanings that a refusal lists; of more the nearest word alone is told."""
+INSTEAD = {
+    "GPU": "an architecture by its name or path may stand there",
+    "model": "a workload by its name or path may stand there, such as `rackmodel import config.json --training` makes",
+    "served model": "a workload by its name or path may stand there, such as `rackmodel import config.json` makes",
+}
+"""What a row may say in the place of a word that nothing is near to."""
 MEMORY = "_memory"
 """Behind the name of a data set: the memory that its rows tell."""
 Flops = Literal["model", "hardware"]
@@ -202,6 +208,10 @@ class DatasetWords(Spec):
     gpus: dict[str, str] = Field(default_factory=dict, description="word for a GPU → the word that it means here")
     set: dict[str, str] = Field(default_factory=dict, description="what is changed of the machines that its rows name, as --set says it")
     gradient: str = Field(default="", description="width at which weights' gradients are summed and reduced; '' = as the workload says")
+    save: Copy = Field(
+        default="shard",
+        description="copy that is kept of activations which ranks share out between products: 'gathered' as products read it",
+    )
     timed: Timed = Field(
         default="queued",
         description="of single operations: each started by the host and waited for, one behind the other in a layer, one over and over, "
@@ -445,7 +455,7 @@ def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> S
     if found is None:
         close = nearest(word.strip().lower(), list(table))
         known = dict.fromkeys(said.words[0] for said in table.values() if not getattr(said, "refused", None))
-        hint = f"; known: {', '.join(known)}" if len(known) <= MOST_KNOWN else ""
+        hint = f"; known: {', '.join(known)}" if len(known) <= MOST_KNOWN else f"; {INSTEAD[what]}" if what in INSTEAD and not close else ""
         raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else "") + hint)
     return found
 

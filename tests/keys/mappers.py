@@ -96,6 +96,11 @@ _BESIDE = {
     "mapper.boundary": {"X": {"tp": "d"}},
     "profile.overlap.windows": {"all_gather": {"beside": "reader"}},
 }
+_MANY = {"work.sizes.b": 64, "mapper.micro_batch": 1, "mapper.recompute": "full"}
+_HEAD = {
+    "work.sizes.v": 4096,
+    "work.sections.head": {"einsums": {"logits": "L[b,s,v] = Y[b,s,d] * W[d,v]", "loss": "C[b,s] = cross_entropy(L[b,s,v]) over v"}},
+}
 _CALLS = {"arch.tree.children.0.network.start": "10 ms"}
 
 _KNOWN = {"arch.tree.children.0.network.calls": "nvlink_h100", "profile.collectives": {"library": "vllm"}}
@@ -124,6 +129,7 @@ _LOSS = {
     "mapper.split": {"tp": ["v"]},
     "profile.composites": {"cross_entropy": {"backward": {"over_ranks": {"bytes": 64, "held": 64}}}},
 }
+_THIRD = {"mapper.recompute": "alternate", "work.einsums.third": "O[b,s,d] = R[b,s,h,e] * WO[h,e,d]"}
 _CAST = {"profile.casts": {"16 bit": {"activation": 4, "weight": 4, "gradient": 4}}}
 
 _ROTATED = {
@@ -186,6 +192,14 @@ PROFILES = {
     "Buckets.fill_per_rank": Flip("overlapped", "profile.buckets.fill_per_rank", "1 TB", _CALLS),
     "Buckets.unpacked": Flip("overlapped", "profile.buckets.unpacked", 1000, _GATHERED),
     "Buckets.packed": Flip("overlapped", "profile.buckets.packed", 1000, _GATHERED),
+    "ProfileSpec.unread": Flip("measured", "profile.unread", "dropped", _THIRD),
+    "ProfileSpec.pipeline": Flip("overlapped", "profile.pipeline", {"outputs": "step"}),
+    "PipelineKeeps.inputs": Flip("overlapped", "profile.pipeline.inputs", "step", _MANY),
+    "PipelineKeeps.outputs": Flip("overlapped", "profile.pipeline.outputs", "flight"),
+    "PipelineKeeps.gradients": Flip("overlapped", "profile.pipeline.gradients", {"received": "step"}),
+    "GradientsKept.received": Flip("overlapped", "profile.pipeline.gradients.received", "step"),
+    "GradientsKept.sent": Flip("overlapped", "profile.pipeline.gradients.sent", "step", _MANY),
+    "PipelineKeeps.results": Flip("overlapped", "profile.pipeline.results", "step", _MANY | _HEAD),
     "ProfileSpec.updates": Flip("overlapped", "profile.updates", {"whole": 1000}),
     "Updates.whole": Flip("overlapped", "profile.updates.whole", 1000),
     "Updates.shard": Flip("overlapped", "profile.updates.shard", 1000),

@@ -4,7 +4,7 @@ weights, gradients, optimizer   where their home keeps them: here, or at a level
 frozen                          those of the weights that are not trained
 kv_cache                        what is kept of sequences from step to step, in whole pages
 activations                     what the backward pass reads, each once, in the copy that is saved; dropout's masks
-remade                          what is recomputed for a layer's backward pass
+remade                          what is recomputed for a layer's backward pass, in the copy that would be saved
 gathered                        of one layer: parameters that rest sharded, gathered for use, and gradients of one micro-batch
                                 before they are reduced to where they rest (two layers of each are there at once: docs/clock.md)
 working                         operands and results of one pass of an operation: gradients under way; without a backward pass
@@ -108,7 +108,8 @@ class _Footprint:
         for place, layouts in self.places.read_back.items():
             tensor = self.workload.tensors[place[0]]
             if place[0] in self.places.recompute.made and place[0] not in self.plan.on_chip:
-                kept = saved_copy("shard", self.places.produced(place), self.places.wanted[place], layouts)
+                policy = self.plan.save_policy(place[0])
+                kept = saved_copy(policy, self.places.produced(place), self.places.wanted[place], layouts)
                 self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept, tensor, self.plan)))
 
     def _hold_cache(self, place: Place) -> None:

@@ -68,6 +68,7 @@ def _fused(workload: Workload, plan: Plan, profile: ProfileSpec) -> dict[str, An
         "packed": profile.buckets.packed,
         "updates": profile.updates,
         "regather": profile.overlap.regather,
+        "drops_unread": profile.unread == "dropped",
         "ahead": profile.overlap.most_ahead,
         "joined": frozenset(joined),
         "handed": frozenset(handed),

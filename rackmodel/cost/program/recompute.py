@@ -54,7 +54,8 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     if plan.recompute == "selective" and plan.rerun == "region":
         rerun |= set(_behind(scores(workload) - plan.flash, workload))
     read = _read(workload) | {access.tensor for name in rerun for access in workload.ops[name].ins}
-    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, frozenset(kept - read))
+    idle = set[str]() if plan.drops_unread else kept - read
+    return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, frozenset(idle))
 
 
 def _dropped(workload: Workload, plan: Plan) -> set[str]:

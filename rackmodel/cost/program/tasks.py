@@ -460,15 +460,19 @@ class Task:
         return self.kind == "op" and self.local_op is None
 
 
+Between = Literal["taken", "given", "given in flight", "results"]
+
+
 @dataclass(unsafe_hash=True)
 class Held:
     """Bytes that one accelerator of a stage holds: what they are, of which tensor, how many. (Never changed, as tasks.)
 
     working: of one pass of an operation (the largest counts) · remade: recomputed for a layer's backward pass · gathered: a
-    layer's parameters while it computes · over: axes without which it is not there, where all of them have one rank; none = it is.
+    layer's parameters while it computes · Between: cost/program/kept_between · over: axes without which it is not there, where all of
+    them have one rank; none = it is.
     """
 
-    what: Literal["weights", "frozen", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"]
+    what: Literal["weights", "frozen", "gradients", "optimizer", "activations", "kv_cache", "working", "remade", "gathered"] | Between
     tensor: str
     stage: int
     volume: Volume

@@ -91,7 +91,7 @@ class TensorTables:
         tensor = self.workload.tensors[name]
         if tensor.kind == "weight":
             columns = [self._weight(tensor, cells, home) for home in homes]
-        elif cells.read_back or options == 1:
+        elif cells.read_back or tensor.name in self.setting.made_again or options == 1:
             columns = [self._activation(tensor, cells, policy) for policy in policies]
         else:
             columns = [self._activation(tensor, cells, policies[0])] * options
@@ -109,7 +109,7 @@ class TensorTables:
             ahead = mover.copies(cells.produced, cells.wanted)
             cost = ahead + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
             if cells.back and tensor.name not in setting.on_chip:  # of one layer at a time, what a backward pass reads
-                kept = codes.saved(False, cells.produced, cells.wanted, cells.back)
+                kept = codes.saved(policy == "gathered", cells.produced, cells.wanted, cells.back)
                 each = self.workload.repeat
                 held = self._per_layout(codes, kept, lambda layout: (setting.share(tensor.bytes, layout, tensor) / each, 0.0))[0]
         elif cells.read_back:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
-from rackmodel.cost.step.bounds.figures import Figures
-from rackmodel.cost.step.bounds.memory import BUFFERS
+from rackmodel.cost.step.bounds.figures import BETWEEN, Figures, Holding
+from rackmodel.cost.step.bounds.memory import BUFFERS, kept_between
 from rackmodel.cost.step.clock.clock import StepJobs
 from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep, Structure
@@ -117,6 +117,9 @@ class OpenColumns:
             first=Ends(**_bytes_of_end(of[0])),
             last=Ends(**_bytes_of_end(of[1])),
             schedule=candidate.schedule,
+            between_bytes=_between_bytes(
+                own[0], int(price.columns.stages[column]), price.columns.micro_batches[[column]], candidate.schedule
+            ),
             **held,
         )
         return _on_pools(problem, candidate.stages, len(candidate.plans), self.capacities) if candidate.stages else problem
@@ -249,6 +252,7 @@ class _Filled:
             schedule=jobs.schedule,
             backward=jobs.backward,
             hops_s=_of_links(jobs),
+            between_bytes=_between_bytes(self.own[0], jobs.stages, np.array([jobs.micro_batches]), jobs.schedule),
             **_bytes_of(self.own, self.layers),
         )
 
@@ -323,6 +327,13 @@ def _bytes_of(own: Sequence[Sequence[Figures]], layers: Sequence[int]) -> dict[s
         "working_bytes": _of_layers(own, layers, lambda one: _held(one, "working", "remade")),
         "gathered_bytes": _of_layers(own, layers, lambda one: BUFFERS * _held(one, "gathered")),
     }
+
+
+def _between_bytes(sections: Sequence[Figures], stages: int, micro_batches: Ints, schedule: str) -> Array:
+    """[stages] kept of what stages hand to each other, whatever layers they hold. micro_batches: [1]."""
+    held = [Holding(one.layer, {what: one.held[what][:1] for what in BETWEEN}) for one in sections]
+    cut = cut_by_counts(np.zeros((stages, len(sections)), dtype=np.int64))
+    return np.array([float(kept_between(held, cut, schedule, micro_batches, stage).sum()) for stage in range(stages)])
 
 
 def _bytes_of_end(sections: Sequence[Figures]) -> dict[str, Any]:

@@ -71,6 +71,7 @@ class CutProblem:
         gathered_bytes   [K, Q] once a stage, the largest used counts: BUFFERS held["gathered"]
         state_bytes      [K] or [K, Q] of one layer: held["weights"] + held["gradients"] + held["optimizer"]
         joules           [K, Q] one layer, one micro-batch; breaks ties. None: seconds stand for them (least recompute)
+        between_bytes    [stages] kept of what stages hand to each other (None: nothing)
         capacity_bytes   of one accelerator (inf: never binds)
         first, last      the sections before and after the layers
         send_s           s, one hand-over between stages, one direction: Sends.seconds
@@ -98,6 +99,7 @@ class CutProblem:
     gathered_bytes: Array | None = None
     once: Once = field(default_factory=Once)
     joules: Array | None = None
+    between_bytes: Array | None = None
     capacity_bytes: float = math.inf
     first: Ends = field(default_factory=Ends)
     last: Ends = field(default_factory=Ends)

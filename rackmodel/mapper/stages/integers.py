@@ -136,8 +136,10 @@ def _seconds_of_ends(problem: CutProblem) -> Array:
 
 
 def _held_by_ends(problem: CutProblem, flying: Ints) -> tuple[Ints, Ints, Ints]:
-    """[p] bytes of the embedding and the head, their workspace, and what they gather."""
+    """[p] bytes of the embedding and the head and of what stages keep between them, the ends' workspace, and what they gather."""
     fixed, space, buffers = (np.zeros(problem.stages) for _ in range(3))
+    if problem.between_bytes is not None:
+        fixed += problem.between_bytes
     copies = (int(flying[0]), int(flying[-1]) if problem.schedule == "gpipe" else 1)
     for stage, end, times in zip((0, -1), (problem.first, problem.last), copies, strict=True):
         fixed[stage] += end.state_bytes + times * end.saved_bytes

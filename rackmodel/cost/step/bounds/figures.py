@@ -12,7 +12,12 @@ import numpy as np
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.tasks.layer_cost import LayerCost
 
-HELD = ("weights", "gradients", "optimizer", "kv_cache", "activations", "working", "remade", "gathered", "host", "host in flight")
+BETWEEN = ("taken", "given", "given in flight", "results")
+"""What stages keep of what they hand to each other (cost/program/kept_between)."""
+HELD = (
+    *("weights", "gradients", "optimizer", "kv_cache", "activations", "working", "remade", "gathered", "host", "host in flight"),
+    *BETWEEN,
+)
 
 
 @dataclass(frozen=True)

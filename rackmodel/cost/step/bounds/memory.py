@@ -1,9 +1,14 @@
 """What a device of a pipeline holds in a step, and the fullest of them (docs/clock.md).
 
     memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + two layers' gathered
+             + what stages keep of what they hand to each other
 
 Activations in flight: what every chunk of the device holds of its passes under way, at the moment when that is most. Chunks that hold other
 layers than each other (cuts that are not even, layers of several kinds, embedding and head) have passes of their own under way.
+
+What stages keep (a profile's `pipeline`; cost/program/kept_between), of m micro-batches and those f that are in flight in a chunk when the
+device has most passes under way: m - f of what comes from another stage, m and f of what goes to one, and on the last stage m - 1 of what
+the loss reads, or, where that is more than these and the passes under way, twice all m, as they are put together when the step ends.
 
 Arrays are [plans, columns].
 """
@@ -18,10 +23,10 @@ from operator import add
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
-from rackmodel.cost.step.bounds.figures import AnyFigures, Holding, some
+from rackmodel.cost.step.bounds.figures import BETWEEN, AnyFigures, Holding, some
 from rackmodel.cost.step.clock.pipeline_orders import alike, fullest_moments, held, moments, undominated
 from rackmodel.cost.step.cut import Cut
-from rackmodel.model.schedules import runs_as
+from rackmodel.model.schedules import device_of, runs_as
 from rackmodel.once import once
 
 IN_FLIGHT = ("activations", "host in flight")
@@ -49,9 +54,10 @@ def memory_of(
     share."""
     worst = np.zeros_like(sections[0].held["weights"])
     host = np.zeros_like(worst)
-    devices = cut.fullest
+    between = _keep_between(sections)
+    devices = _fullest(cut) if between else cut.fullest
     for place, device in enumerate(devices):
-        if any(_covers(cut, schedule, micro_batches, before, device) for before in devices[:place]):
+        if not between and any(_covers(cut, schedule, micro_batches, before, device) for before in devices[:place]):
             continue
         parts = device_memory(sections, cut, schedule, micro_batches, device, known)
         host = np.maximum(host, parts.pop("host"))
@@ -70,7 +76,7 @@ def _covers(cut: Cut, schedule: str, micro_batches: Ints, other: int, device: in
 def fullest_device(sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints) -> dict[str, float]:
     """Bytes by what holds them on the device that holds most, of one plan on one column."""
     found: dict[str, float] = {}
-    for device in cut.fullest:
+    for device in _fullest(cut) if _keep_between(sections) else cut.fullest:
         parts = device_memory(sections, cut, schedule, micro_batches, device)
         here = {what: float(size.reshape(-1)[0]) for what, size in parts.items() if size.any() and what != "host"}
         if sum(here.values()) > sum(found.values()):
@@ -88,7 +94,67 @@ def device_memory(
     kept, away = (_under_way(sections, what, cut, schedule, micro_batches, device, known) for what in IN_FLIGHT)
     host = steady["host"] + away
     stays = {what: steady[what] for what in ("weights", "gradients", "optimizer", "kv_cache")}
-    return {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
+    found = {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
+    if cut.stages > 1 and _keep_between(sections):
+        found["between stages"] = _between(sections, cut, schedule, micro_batches, device, kept + steady["working"])
+    return found
+
+
+def kept_between(sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int) -> Array:
+    """[plans, columns] bytes that a device keeps of what stages hand to each other, at least: nothing is put together at a step's end."""
+    return _between(sections, cut, schedule, micro_batches, device, np.full(1, np.inf))
+
+
+def _keep_between(sections: Sequence[AnyFigures | Holding]) -> bool:
+    """Whether stages keep anything of what they hand to each other."""
+    return any(some(one.held[what]) for one in sections for what in BETWEEN)
+
+
+def _fullest(cut: Cut) -> list[int]:
+    """Devices of which one holds most, where they keep that: bytes grow or shrink from one to the next of those whose chunks are equal
+    (each has one pass less under way), but for the ends of the pipeline; of several chunks all are looked at."""
+    if cut.chunks > 1:
+        return list(range(cut.stages))
+    last = cut.stages - 1
+    ends = {end for first, after in cut.kinds for end in (first, min(first + 1, after), max(first, after - 1), after)}
+    return sorted(ends | {0, last})
+
+
+def _between(
+    sections: Sequence[AnyFigures | Holding], cut: Cut, schedule: str, micro_batches: Ints, device: int, under_way: Array
+) -> Array:
+    """[plans, columns] bytes. under_way: of the device's passes, with their workspace."""
+    layers = [one for one in sections if one.layer]
+    taken, given, flying = (layers[0].held[what] for what in BETWEEN[:3])
+    results = sum((one.held["results"] for one in sections), np.zeros(1))
+    found = np.zeros_like(taken)
+    for chunk, passes in enumerate(_chunks_under_way(schedule, cut, micro_batches, device)):
+        virtual = 2 * cut.stages - 1 - device if chunk and cut.folded else chunk * cut.stages + device
+        before, after = (_elsewhere(virtual + way, schedule, cut, device) for way in (-1, 1))
+        found = found + before * (micro_batches - passes) * taken + after * (micro_batches * given + passes * flying)
+        if virtual == cut.stages * cut.chunks - 1:
+            ended = 2 * micro_batches * results + before * passes * taken
+            found = found + np.maximum((micro_batches - 1) * results, ended - under_way)
+    return found
+
+
+def _elsewhere(virtual: int, schedule: str, cut: Cut, device: int) -> bool:
+    """Whether there is such a virtual stage, on another device."""
+    return 0 <= virtual < cut.stages * cut.chunks and device_of(virtual, runs_as(schedule, cut.chunks), cut.stages) != device
+
+
+def _chunks_under_way(schedule: str, cut: Cut, micro_batches: Ints, device: int) -> Sequence[Ints]:
+    """[columns] of each chunk of a device its passes under way when the device has most of them."""
+    if cut.chunks == 1:
+        return [in_flight(schedule, cut.stages, 1, micro_batches, device)]
+    counts = alike(schedule, cut.stages, micro_batches)
+    most = {count: _most(fullest_moments(schedule, cut.stages, count, cut.chunks, device)) for count in sorted(set(counts.tolist()))}
+    return list(np.array([most[count] for count in counts.tolist()]).T)
+
+
+def _most(moments: Ints) -> Ints:
+    """[chunks] passes of the first of those moments at which there are most."""
+    return np.asarray(moments[int(moments.sum(axis=1).argmax())])
 
 
 def least_in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Array:

@@ -25,7 +25,8 @@ import numpy as np
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.derive import derive
-from rackmodel.cost.program.recompute import recompute_of
+from rackmodel.cost.program.kept_between import kept_between
+from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
 from rackmodel.cost.program.tied import tied_weights, told_once
 from rackmodel.cost.step.columns import PIECE
@@ -108,7 +109,13 @@ class LayerPricer:
         """The section's program by itself, whether or not one device runs all of them. Policies that make the same again have one."""
         again = recompute_of(section.workload, plan)
         key = ("derived", section.name, again, plan.cause(section.workload))
-        return once(self.programs, key, lambda: derive(section.workload, plan, self.backing, self._ends(section), section.repeat, again))
+        return once(self.programs, key, lambda: self._program(section, plan, again))
+
+    def _program(self, section: Section, plan: Plan, again: Recompute) -> Program:
+        """Derived anew, with what stages keep of what they hand to each other."""
+        found = derive(section.workload, plan, self.backing, self._ends(section), section.repeat, again)
+        kept = kept_between(section, plan, self.profile.pipeline)
+        return replace(found, held=(*found.held, *kept)) if kept else found
 
     def _ends(self, section: Section) -> frozenset[str]:
         """Tensors of a section that begin or end in the machine's memory: not what it is handed or hands on."""

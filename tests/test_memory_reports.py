@@ -1,0 +1,63 @@
+"""Memory beside what frameworks and papers reckon of theirs: Megatron-LM's report before it trains, FSDP's units that are whole at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from rackmodel.api import search
+
+LAYERS, HIDDEN, SEQUENCE, VOCABULARY, TENSOR, BATCH = 48, 6144, 2048, 51200, 8, 4
+"""GPT of 22 billion parameters, with 8 ranks of tensor parallelism and micro-batches of 4."""
+
+
+def reported(stages: int, chunks: int, micro_batches: int, ranks: int, sharded: bool) -> tuple[float, float]:
+    """(bytes of weights, gradients and optimizer, bytes of activations) on the first stage. Source: NVIDIA/Megatron-LM,
+    megatron/training/theoretical_memory_usage.py (compute_weight_and_optimizer_memory, compute_activation_memory), for sequence
+    parallelism and selective recomputation, without what it counts of token ids and positions (8 s b for each micro-batch)."""
+    layer = 2 * HIDDEN * (4 * HIDDEN + 2) + 4 * HIDDEN * HIDDEN
+    most = ((layer * LAYERS + 2 * HIDDEN) / stages + HIDDEN * VOCABULARY) / TENSOR
+    tokens = SEQUENCE * BATCH * HIDDEN
+    kept = tokens * (18 + 4 * 4) * LAYERS + tokens * stages
+    if chunks > 1:
+        kept *= 1 + (stages - 1) / (stages * chunks)
+    elif stages > 1:
+        kept *= min(1, micro_batches / stages)
+    else:
+        kept += 4 * tokens * (1 + VOCABULARY / HIDDEN)
+    return most * (6 + 12 / ranks if sharded else 18), kept / TENSOR
+
+
+@pytest.mark.parametrize(
+    ("stages", "chunks", "micro_batches", "sharded"),
+    [(1, 1, 4, False), (1, 1, 4, True), (4, 1, 8, True), (4, 1, 2, False), (4, 3, 8, False)],
+)
+def test_a_gpt_holds_what_megatron_reports_before_it_trains(stages: int, chunks: int, micro_batches: int, sharded: bool) -> None:
+    ranks = 8
+    sets = [f"accelerators={stages * ranks * TENSOR}", f"b={BATCH * ranks * micro_batches}", f"axes.pp.degree={stages}"]
+    sets += [f"axes.dp.degree={ranks}", f"axes.tp.degree={TENSOR}", f"micro_batch={BATCH}", "recompute=selective"]
+    sets += [f"schedule={'interleaved' if chunks > 1 else '1f1b'}", f"interleave={chunks}"]
+    sets += ["layouts={only: {split: {tp: [h, f, v, s]}}}", "homes.weights={" + ("axes: [dp], state: shard" if sharded else "") + "}"]
+    held = search("dgx_a100", "gpt_22b", "megatron", sets=[*sets, "gpu.memory.capacity=1 TB"]).result.memory
+    states, kept = reported(stages, chunks, micro_batches, ranks, sharded)
+    norms = 4 * HIDDEN * LAYERS / stages + (2 * HIDDEN if stages == 1 else 0)  # whole on each rank, the last one where the head is
+    more = SEQUENCE * HIDDEN / TENSOR + norms - (4 * LAYERS + 2) * HIDDEN / stages / TENSOR  # positions are no part of the report
+    each = 6 + 12 / ranks if sharded else 18
+    assert sum(held[what] for what in ("weights", "gradients", "optimizer")) == pytest.approx(states + each * more, rel=1e-12)
+    assert held["activations"] == pytest.approx(kept, rel=1e-12 if chunks == 1 else 2e-3)  # the report gives the embedding more passes
+
+
+def fsdp(*more: str) -> dict[str, float]:
+    """What an accelerator of 8 holds of 4 layers of Llama 3 8B and no more, fully sharded."""
+    sets = ["accelerators=8", "b=8", "s=1024", "v=256", "layers=4", "axes.pp.degree=1", "axes.dp.degree=8", "axes.tp.degree=1"]
+    sets += ["micro_batch=1", "recompute=full", "homes.weights={axes: [dp], state: shard, grad: shard, param: shard}", *more]
+    return search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile="fsdp").result.memory
+
+
+def test_fully_sharded_parameters_are_whole_for_two_layers_at_a_time() -> None:
+    """FSDP (Zhao 2023, section 3.2.1): beside the shards the largest unit is whole, and the next one, gathered while it computes (section
+    3.3.2); of both the gradients wait to be reduced. A layer has 218,112,000 weights."""
+    layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096
+    total = 4 * layer + 2 * 256 * 4096 + 4096
+    held = fsdp()
+    assert held["gathered"] == 2 * layer * (2 + 4)
+    assert held["weights"] + held["gradients"] + held["optimizer"] == pytest.approx(total * 18 / 8)
