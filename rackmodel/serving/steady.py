@@ -314,7 +314,7 @@ def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Arra
     batches = np.maximum(np.ceil(total / room - 1e-9), 1.0)
     beside = np.where(schedule.mixed > 0, clients / 2.0 * (batches - 1.0) / batches, 0.0)
     mean = ((batches - 1.0) / 2.0 + schedule.stages) / schedule.stages
-    return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches)
+    return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches, clients)
 
 
 def _to_a_step(beat: Rhythm, schedule: Schedule) -> Array:
