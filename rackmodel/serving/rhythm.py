@@ -87,7 +87,8 @@ class Grouping:
 class Crowd:
     """Who is there, each [n]. decodes: sequences that make tokens · others: of these, beside a prompt's own steps · dense: prompts that
     arrive a decode step while a clump of them comes · seen: prompts that delay a sequence, a decode step of its own · clients: others that
-    may send one · queued: probability that a prompt waits for others, and so joins a full batch."""
+    may send one · queued: probability that a prompt waits for others, and so joins a full batch · working: prompts whose own steps are
+    under way in the mean, where that is known."""
 
     decodes: Array
     others: Array
@@ -95,6 +96,7 @@ class Crowd:
     seen: Array
     clients: Array
     queued: Array | float = 0.0
+    working: Array | float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +202,8 @@ def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | N
 def _under_way(group: Grouping, crowd: Crowd, mixed: Bools) -> Array:
     """[n] prompts that have a part in a step: of those that take several steps as many are under way, and where decodes wait for them all
     that came with one."""
-    return np.where(group.parts > 1.0, np.minimum(crowd.dense * np.where(mixed, group.parts, 1.0), crowd.clients + 1.0), np.inf)
+    come = np.maximum(crowd.dense * np.where(mixed, group.parts, 1.0), crowd.working)
+    return np.where(group.parts > 1.0, np.minimum(come, crowd.clients + 1.0), np.inf)
 
 
 def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Rhythm:
