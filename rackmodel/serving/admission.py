@@ -62,7 +62,8 @@ class Rules:
             return float(np.ravel(np.asarray(getattr(schedule, name)))[0])
 
         self.stages, self.mesh = int(one("stages")), int(one("mesh"))
-        self.budget = one("token_budget") * one("ranks")
+        self.ranks = one("ranks")
+        self.budget = one("token_budget") * self.ranks
         self.chunk = one("token_budget") if one("chunked") else inf
         self.sequences, self.mixed, self.whole = one("sequences"), one("mixed") > 0, one("reserves") > 0
         self.ahead = int(one("ahead")) if self.stages == 1 else 0

@@ -69,7 +69,13 @@ class _Tables:
         tokens = min(rules.budget, float(sequences * prompt)) if rules.chunk < inf else max(rules.budget, float(prompt))
         fresh = max(mean * (1.0 - reused), 1.0)
         extent = Extent(
-            sequences=sequences, context=float(prompt + ceil(output * longest)), tokens=tokens, before=float(prompt), prompt=fresh
+            sequences=sequences,
+            context=float(prompt + ceil(output * longest)),
+            tokens=tokens,
+            before=float(prompt),
+            prompt=fresh,
+            ranks=rules.ranks,
+            part=rules.chunk,
         )
         key = rules.mesh, rules.wide, extent
         return once(self.known, key, lambda: StepTable(self.model, extent, rules.wide, rules.stages, rules.mesh))

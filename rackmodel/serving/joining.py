@@ -195,7 +195,8 @@ def _in_groups(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule,
     sooner = np.minimum(waiting, cycle.window - 1.0) / 2.0 * (size - 1.0) / size * beat.decode_s  # than all of them that came last
     behind = behind_in_batch(group) / 2.0
     here = np.where((schedule.mixed == 0) & (group.stages == 1) & (group.wait_steps == 0), np.minimum(after / beat.decode_s, 1.0), 0.0)
-    seconds = ready - sooner + _way_s(way, beat, schedule) - after - behind * beat.drain_s - wait.own_s
+    chunks_s = np.where(group.most * group.parts > 1.0 + 1e-9, np.where(group.parts > 1.0, beat.own_s, 0.0), 0.0)  # one rank's, of several
+    seconds = ready - sooner + np.maximum(_way_s(way, beat, schedule), chunks_s) - after - behind * beat.drain_s - wait.own_s
     return Wait(
         seconds=here * seconds + (1.0 - here) * wait.seconds,
         prompts=here * (way.met - (group.company - behind)) + (1.0 - here) * wait.prompts,

@@ -125,6 +125,17 @@ class Schedule(_Points):
         return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
 
 
+def prompt_parts(tokens: Array, fresh: Array | float, most: Array | float, ranks: Array | float) -> Array:
+    """[n] parts of prompts that so many prompt tokens of a step are, where ranks of attention data have a budget each.
+
+    Prompts are dealt whole, ceil(n / ranks) to the fullest rank; where these are more tokens than it may have, its step is full, of as many
+    parts, and so are those of others. fresh: [n] tokens of a prompt · most: [n] prompt tokens of a rank's step.
+    """
+    whole = tokens / fresh
+    deepest = np.maximum(np.ceil(whole / ranks - 1e-9), 1.0)
+    return np.asarray(np.where((np.asarray(ranks) > 1) & (deepest * fresh > most), deepest * tokens / most, whole))
+
+
 def lengths_held(requests: Requests, schedule: Schedule) -> Array:
     """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
     done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]

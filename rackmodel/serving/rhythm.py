@@ -27,7 +27,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.mixing import wide
-from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.requests import Requests, Schedule, prompt_parts
 from rackmodel.serving.steps import Served, StepFigures, Steps
 
 MOST_PROMPTS = 64
@@ -87,7 +87,8 @@ class Grouping:
 class Crowd:
     """Who is there, each [n]. decodes: sequences that make tokens · others: of these, beside a prompt's own steps · dense: prompts that
     arrive a decode step while a clump of them comes · seen: prompts that delay a sequence, a decode step of its own · clients: others that
-    may send one · queued: probability that a prompt waits for others, and so joins a full batch."""
+    may send one · queued: probability that a prompt waits for others, and so joins a full batch · working: prompts whose own steps are
+    under way in the mean, where that is known."""
 
     decodes: Array
     others: Array
@@ -95,6 +96,7 @@ class Crowd:
     seen: Array
     clients: Array
     queued: Array | float = 0.0
+    working: Array | float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,12 +191,19 @@ def _kinds(requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | N
     own = np.minimum((1.0 + group.beside(crowd.queued)) * requests.fresh / group.chunks, group.room)
     kinds = [
         decode_steps(requests, schedule, decodes, np.zeros_like(decodes)),
-        decode_steps(requests, schedule, beside, stages * tokens),
+        decode_steps(requests, schedule, beside, stages * tokens, _under_way(group, crowd, mixed)),
         decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), stages * own),
         decode_steps(requests, schedule, np.where(mixed, crowd.others, 0.0), stages * requests.fresh / group.chunks),
-        decode_steps(requests, schedule, beside, stages * group.room),
+        decode_steps(requests, schedule, beside, stages * group.room, np.where(group.parts > 1.0, crowd.clients + 1.0, np.inf)),
     ]
     return group, tokens, Steps.joined(kinds if also is None else [*kinds, also])
+
+
+def _under_way(group: Grouping, crowd: Crowd, mixed: Bools) -> Array:
+    """[n] prompts that have a part in a step: of those that take several steps as many are under way, and where decodes wait for them all
+    that came with one."""
+    come = np.maximum(crowd.dense * np.where(mixed, group.parts, 1.0), crowd.working)
+    return np.where(group.parts > 1.0, np.minimum(come, crowd.clients + 1.0), np.inf)
 
 
 def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, also: Steps | None = None) -> Rhythm:
@@ -358,11 +367,15 @@ def full_batch(requests: Requests, schedule: Schedule, decodes: Array) -> Array:
     return np.where(schedule.chunked > 0, prompt_room(schedule, decodes), whole)
 
 
-def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens: Array) -> Steps:
-    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least."""
+def decode_steps(requests: Requests, schedule: Schedule, decodes: Array, tokens: Array, most: Array | float = np.inf) -> Steps:
+    """Steps of some decodes and prompt tokens at the mean context; a batch has one sequence, or part of one prompt, at least. most: [n]
+    prompts that have parts in a step."""
     wide = 1.0 + schedule.drafted
-    prompts = tokens / requests.fresh
-    cut = np.where(schedule.chunked > 0, np.maximum(requests.fresh - schedule.token_budget, 0.0) / 2.0, 0.0)
+    whole = tokens / requests.fresh
+    parts = schedule.stages * prompt_parts(tokens / schedule.stages, requests.fresh, chunk_room(schedule, decodes), schedule.ranks)
+    prompts = np.clip(parts, whole, np.maximum(most, whole))
+    part = np.where(prompts > whole, tokens / np.maximum(prompts, 1e-12), np.minimum(requests.fresh, schedule.token_budget))
+    cut = np.where(schedule.chunked > 0, (requests.fresh - part) / 2.0, 0.0)
     there = np.where(decodes > 0, np.where(schedule.stages > 1, np.maximum(decodes, schedule.stages), decodes), 0.0)
     return Steps(
         decodes=there * wide,

@@ -208,11 +208,11 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
-    decodes, step = np.minimum(room, 1.0), np.full_like(rate, 1e-12)
+    decodes, step, own = np.minimum(room, 1.0), np.full_like(rate, 1e-12), np.zeros_like(rate)
     for _ in range(4 * ROUNDS):
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
-        crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY))
+        crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY), working=rate * own)
         chunks, one = _of_a_prompt(requests, schedule, there)
         beat = rhythm(model, requests, schedule, crowd, one if chained else None)
         chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
@@ -220,7 +220,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
             steps = schedule.decoding_steps(requests)
             each = chain.decoding_s(steps, schedule.before_join) / steps
             beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.beside_s)))
-        step = beat.step_s
+        step, own = beat.step_s, beat.own_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
         decodes = np.where(found >= room, room, (found + decodes) / 2.0)  # (more that come than it holds fill it at once)
@@ -314,7 +314,7 @@ def _burst(requests: Requests, schedule: Schedule, clients: Array) -> tuple[Arra
     batches = np.maximum(np.ceil(total / room - 1e-9), 1.0)
     beside = np.where(schedule.mixed > 0, clients / 2.0 * (batches - 1.0) / batches, 0.0)
     mean = ((batches - 1.0) / 2.0 + schedule.stages) / schedule.stages
-    return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches)
+    return mean, decode_steps(requests, schedule, beside, schedule.stages * total / batches, clients)
 
 
 def _to_a_step(beat: Rhythm, schedule: Schedule) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.serving.engine import ServingEngine
+from rackmodel.serving.requests import prompt_parts
 from rackmodel.serving.steps import Served, Steps
 
 CONTEXTS, AFTER = 3, 3
@@ -25,13 +26,20 @@ DENSE = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Extent:
-    """What a simulation may ask for. sequences, context, tokens, before: the most of each · prompt: mean tokens of a prompt."""
+    """What a simulation may ask for. sequences, context, tokens, before: the most of each · prompt: mean tokens of a prompt · ranks: of
+    attention data, to which prompts are dealt · part: tokens of a rank's step, which one prompt may have."""
 
     sequences: int
     context: float
     tokens: float
     before: float
     prompt: float
+    ranks: float = 1.0
+    part: float = inf
+
+    def prompts(self, tokens: Array) -> Array:
+        """[n] prompts, or parts of them, of steps of so many prompt tokens."""
+        return np.maximum(np.round(prompt_parts(tokens, self.prompt, self.part, self.ranks)), 1.0)
 
 
 class StepTable:
@@ -49,8 +57,8 @@ class StepTable:
         few = self.batches[np.unique([1, *np.linspace(0, len(self.batches) - 1, 9).round().astype(int)])]  # beside one a step has its floor
         self._batches, self._few, self._tokens, self._after = (x.tolist() for x in (self.batches, few, self.tokens, self.after))
         self._plain: list[list[list[float]]] = self._priced_plain(model).tolist()
-        self._captured: list[list[list[list[float]]]] = self._priced_extra(captured, few, extent.prompt).tolist()
-        self._launched = self._captured if captured is launched else self._priced_extra(launched, few, extent.prompt).tolist()
+        self._captured: list[list[list[list[float]]]] = self._priced_extra(captured, few, extent).tolist()
+        self._launched = self._captured if captured is launched else self._priced_extra(launched, few, extent).tolist()
 
     def _priced_plain(self, model: Served) -> Array:
         """[2, batches, contexts] seconds and joules of steps of decodes."""
@@ -58,12 +66,11 @@ class StepTable:
         steps = Steps.of(decodes=b.ravel() * self.wide * self.stages, new=self.wide, context=c.ravel(), mesh=self.mesh)
         return np.asarray(np.where(b > 0, _both(model, steps, b.shape) / self.stages, 0.0))
 
-    def _priced_extra(self, model: Served, few: Array, prompt: float) -> Array:
+    def _priced_extra(self, model: Served, few: Array, extent: Extent) -> Array:
         """[2, batches, tokens, after] seconds and joules that prompts add to a step of decodes."""
         b, p, q = (x.ravel() for x in np.meshgrid(few, self.tokens, self.after, indexing="ij"))
         middle = np.where(b > 0, self.contexts[CONTEXTS // 2], 0.0)
-        prompts = np.maximum(np.round(p / prompt), 1.0)
-        many = [one * self.stages for one in (b * self.wide, p, prompts)]  # a batch at every stage
+        many = [one * self.stages for one in (b * self.wide, p, extent.prompts(p))]  # a batch at every stage
         steps = Steps.of(decodes=many[0], new=self.wide, context=middle, prefill=many[1], prompts=many[2], before=q, mesh=self.mesh)
         joined = _both(model, steps, (len(few), len(self.tokens), len(self.after))) / self.stages
         alone = np.array([self.decode(size, float(self.contexts[CONTEXTS // 2])) for size in few]).T

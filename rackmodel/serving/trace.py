@@ -135,7 +135,13 @@ def simulate(
         most = int(min(rules.sequences, len(trace.prompt), clients or inf, kv_tokens / max(least, 1.0)))
         mean = max(float(trace.prompt.mean()) * (1.0 - trace.reused), 1.0)
         extent = Extent(
-            sequences=max(most, 1), context=largest, tokens=_most_tokens(trace, rules), before=float(trace.prompt.max()), prompt=mean
+            sequences=max(most, 1),
+            context=largest,
+            tokens=_most_tokens(trace, rules),
+            before=float(trace.prompt.max()),
+            prompt=mean,
+            ranks=rules.ranks,
+            part=rules.chunk,
         )
         table = StepTable(model, extent, rules.wide, rules.stages, rules.mesh)
     engine = (_Steps if rules.stages == 1 else Batches)(trace, rules, table, clients)

@@ -153,7 +153,8 @@ def _more_memory(asked: _Asked, every: ServingAnswer) -> Iterator[str]:
     if asked.space.clients is None:
         return
     service = asked.on("gpu.memory.capacity*=1.2")
-    more = search_service(service, asked.space, prompts_on=service if asked.pools else None)
+    space = replace(asked.space, budgets=tuple(sorted({one.budget for one in every.offers})))  # an engine's own follows the memory
+    more = search_service(service, space, prompts_on=service if asked.pools else None)
     if lost := {_key(one) for one in every.offers} - {_key(one) for one in more.offers}:
         yield f"more memory loses {len(lost)} points: {sorted(map(str, lost))[0]}"
 

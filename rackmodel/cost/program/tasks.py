@@ -321,6 +321,8 @@ class LocalOp(HashedOnce):
             members = _product(degrees, self.summed)
             goes_on = members > 1 if most is None else within(most, members, self.fullest(degrees) * self.bits / 8)
             return self.kernels - goes_on.astype(np.int64)
+        if self.others:
+            return self.kernels * (_product(degrees, self.others) > 1)
         return self.kernels - 1 if self.joined else self.kernels
 
     def experts(self, degrees: Degrees) -> Array:
@@ -340,6 +342,12 @@ class LocalOp(HashedOnce):
         found |= {axes for volume in volumes if volume.touched is not None for _, axes in volume.touched.tokens}
         found |= {axes for cuts in (self.cuts, *(volume.cuts for volume in volumes)) for _, _, axes in cuts}
         return frozenset(axes for axes in found if axes)
+
+    @cached_property
+    def others(self) -> tuple[int, ...]:
+        """Axes whose other ranks' parts all that it moves is of: it runs once for each of them, and not where there is none; () = once."""
+        found = {flow.volume.others for flow in (*self.reads, *self.writes)}
+        return found.pop() if len(found) == 1 else ()
 
     @cached_property
     def paced(self) -> bool:
@@ -371,6 +379,9 @@ class LocalOp(HashedOnce):
             exact = exact * self.mean
         if self.cuts:
             fullest = fullest * excess(self.cuts, degrees)
+        if self.others:
+            parts = _product(degrees, self.others) - 1
+            exact, fullest = exact * parts, fullest * parts
         return _on_all(exact, degrees), _on_all(fullest, degrees)
 
     def exact(self, degrees: Degrees) -> Array:
