@@ -23,11 +23,13 @@ seconds of decoding part a group sooner, and so do caches that go one after the 
 
 The pool that is short sets X; the other one waits. X is found where the population adds up. The first prompts of all clients come at once,
 as in steady.py: the k-th ones come within a window, and wait for each other inside it.
+
+All of this is of means. Loops that are small enough are run (pooled_runs.py), and have what their requests meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +37,7 @@ import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.serving.mixing import Queue, Train
+from rackmodel.serving.pooled_runs import PooledFigures, PooledLoop, even_lengths, pooled_run, waves_run
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
 from rackmodel.serving.routing import Dealt
@@ -42,6 +45,7 @@ from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import Served, Steps
 
 ROUNDS = 40
+_HARDLY = 1e-9
 PER_OCTAVE = 16
 """Batches of a worker that are priced, those of whole sequences at the powers of 2 ** (1 / 16), which are all up to 29: a mean batch
 between two of them is some steps of either, so that straight lines join them. The same ones whatever else is asked, so that a loop's
@@ -107,7 +111,8 @@ class PoolsSteady:
 class _Prompts:
     """Prompts at a worker of their pool, [n] each. own_s: of one alone · drain_s: that one takes of a full queue · moving_s: of a cache,
     one after the other · share: clients of a worker · turns: workers that requests are dealt to in turn · most: prompts of a full batch ·
-    each_s: what one more adds to a batch · alone, batched: seconds and joules of a worker for one that goes alone, and in a full batch."""
+    chunks: of one prompt · each_s: what one more adds to a batch · full_s: of a full batch · alone, batched: seconds and joules of a worker
+    for one that goes alone, and in a full batch."""
 
     own_s: Array
     drain_s: Array
@@ -115,7 +120,9 @@ class _Prompts:
     share: Array
     turns: Any
     most: Array
+    chunks: Array
     each_s: Array
+    full_s: Array
     alone: tuple[Array, Array]
     batched: tuple[Array, Array]
 
@@ -165,7 +172,7 @@ class _Prompts:
 
 def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests: Requests, clients: Array) -> PoolsSteady:
     """n closed loops of clients [n] through a pool that prefills and one that decodes. Work: prices of the distinct ones of 2 n
-    steps, and of n for each of `priced_batches`."""
+    steps, and of n for each of `priced_batches`; runs of up to some thousand requests."""
     clients = np.asarray(clients, dtype=np.float64)
     moving, asking = transfer.seconds(requests), prompts.schedule.before_s(requests)
     at = _prompts(prompts, requests, clients, moving)
@@ -183,23 +190,27 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
     there = dealt.served(low)
     step, busy, per_s = rate.at(there)
     joins = _looks(decodes, there, clients, step) + _joins(decodes, there, clients, step, moving) + asking
-    working = per_s * at.drain_s / prompts.workers
+    outside, first = low - there, np.maximum(clients / per_s - busy, at.own_s + moving + joins)
+    places = np.minimum(dealt.room * dealt.workers, clients)
+    queued = at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0 + at.behind_s(at.share)
+    burst = at.own_s + queued + _first_outside(at, places, clients, busy) + moving + joins
+    turns = at.turns + 0.0 * clients
+    for place, run in _runs(at, rate, requests, clients, asking):
+        busy[place], burst[place] = busy[place] * run.step_s / step[place], run.burst_s
+        whole = max(run.first_s + busy[place], clients[place] * at.drain_s[place] / turns[place])
+        first[place], per_s[place] = whole - busy[place], clients[place] / whole
+        there[place] = per_s[place] * busy[place]
     busy_s, joules = at.work(per_s / prompts.workers)
     idle = prompts.idle_watts * np.maximum(prompts.workers - per_s * busy_s, 0.0)
     return PoolsSteady(
         tpot_s=busy / requests.gaps,
-        ttft_s=np.maximum(clients / per_s - busy, at.own_s + moving + joins),
+        ttft_s=first,
         transfer_s=moving,
-        burst_s=at.own_s
-        + at.drain_s * np.maximum(at.share - 1.0, 0.0) / 2.0
-        + at.behind_s(at.share)
-        + _first_outside(at, np.minimum(dealt.room * dealt.workers, clients), clients, busy)
-        + moving
-        + joins,
+        burst_s=burst,
         decodes=there,
-        outside=low - there,
+        outside=outside,
         requests_per_s=per_s,
-        busy=working,
+        busy=per_s * at.drain_s / prompts.workers,
         joules_per_token=(joules + transfer.joules(requests) + (rate.watts_of(there) + idle) / per_s) / requests.output,
     )
 
@@ -230,7 +241,9 @@ def _prompts(pool: Pool, requests: Requests, clients: Array, moving: Array) -> _
     batched = np.where(gains, batched[0], alone[0]), np.where(gains, batched[1], alone[1])
     drain, own_s = np.maximum(batched[0], moving), (stages + chunks - 1.0) / stages * own
     each_s = np.where(most > 1.0, np.clip((full / stages - alone[0]) / np.maximum(most - 1.0, 1e-9), 0.0, drain), 0.0)
-    return _Prompts(own_s, drain, moving, np.maximum(clients / pool.workers, 1.0), pool.workers, most, each_s, alone, batched)
+    return _Prompts(
+        own_s, drain, moving, np.maximum(clients / pool.workers, 1.0), pool.workers, most, chunks, each_s, full / stages, alone, batched
+    )
 
 
 def priced_batches(most: float) -> Array:
@@ -267,9 +280,50 @@ class _Decodes:
         working = np.minimum(there / self.pool.workers, 1.0)
         return np.asarray(self.pool.workers * (working * self._between(self.watts, there) + (1.0 - working) * self.pool.idle_watts))
 
+    def steps_s(self, place: int, most: int) -> list[float]:
+        """Seconds of a step of a worker of 0, 1, 2 ... sequences."""
+        return [float(one) for one in np.interp(np.arange(most + 1.0), self.batches, self.seconds[:, place])]
+
     def _between(self, figures: Array, there: Array) -> Array:
         each = np.maximum(there / self.pool.workers, 1.0)
         return np.array([np.interp(x, self.batches, figures[:, n]) for n, x in enumerate(each)])
+
+
+def _runs(at: _Prompts, rate: _Decodes, requests: Requests, clients: Array, asking: Array) -> Iterator[tuple[int, PooledFigures]]:
+    """What loops meet that are run, with their places among n. asking: [n] seconds of the server before a prompt."""
+    pool, chunks = rate.pool, at.chunks
+    prompts, decodes, room = (np.broadcast_to(one, clients.shape) for one in (at.turns, pool.workers, pool.room))
+    slope = (at.full_s - at.alone[0] / chunks) / np.maximum(at.most - 1.0 / chunks, _HARDLY)
+    each = np.where(at.most * chunks > 1.0 + _HARDLY, np.clip(slope, 0.0, at.drain_s), at.alone[0])
+    for place, count in enumerate(clients):
+        waves = waves_run(float(count), float(requests.waves[place]), bool(requests.variation[place] > 0))
+        one, schedule = requests.at([place]), pool.schedule.at([place])
+        if not waves or schedule.stages[0] > 1:
+            continue
+        draw, many = np.random.default_rng(0), waves * int(count)
+        sizes, outputs = (even_lengths(draw, float(mean[0]), float(one.variation[0]), many) for mean in (one.prompt, one.output))
+        steps = np.ceil((outputs - 1.0) / schedule.tokens_per_step - _HARDLY)
+        loop = PooledLoop(
+            clients=int(count),
+            prompts=int(prompts[place]),
+            decodes=int(decodes[place]),
+            most=float(at.most[place]),
+            floor_s=float((at.alone[0] - each)[place] / chunks[place]),
+            each_s=float(each[place]),
+            later_s=float((at.own_s - at.alone[0])[place]),
+            moving_s=float(at.moving_s[place]),
+            asking_s=float(asking[place]),
+            step_s=rate.steps_s(place, int(count)),
+            room=float(room[place]),
+            ahead=int(schedule.ahead[0]),
+            polled=max(int(schedule.polled[0]), 1),
+            asks_first=bool(schedule.asks_first[0] > 0),
+            first_again=bool(schedule.first_again[0] > 0),
+            waves=float(requests.waves[place]),
+            sizes=(sizes / one.prompt).tolist(),
+            steps=steps.astype(np.int64).tolist(),
+        )
+        yield place, pooled_run(loop)
 
 
 def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array, per_s: Array) -> Array:
