@@ -65,8 +65,8 @@ def test_no_unit_at_its_full_rate_draws_more_than_its_machine_may(name: str) -> 
 
 @pytest.mark.parametrize(("name", "cores", "stated"), [("cs2", "wse2_cores", 23e3), ("cs3", "wse3_cores", 24.1e3)])
 def test_a_wafer_whose_every_unit_works_draws_what_is_stated_of_it(name: str, cores: str, stated: float) -> None:
-    """Nothing slows a wafer here, so that operations and SRAM at once, and the fabric, must fit beside idle power. 18.8 + 2.2 + 1.9 = 22.9 kW
-    of 23 (CS-2), 19.7 + 3.2 + 1.2 = 24.1 (CS-3); at 0.117 and 0.1 pJ a bit of SRAM they would draw 39.7 kW each."""
+    """Nothing slows a wafer here, so that operations and SRAM at once, and the fabric, must fit beside idle power. 18.8 + 2.2 + 1.9 = 22.9
+    kW of 23 (CS-2), 19.7 + 3.2 + 1.2 = 24.1 (CS-3); at 0.117 and 0.1 pJ a bit of SRAM they would draw 39.7 kW each."""
     wafer, machine = read_architecture(name), read_architecture(cores)
     idle = float(wafer.accelerator.static_power_w)
     for one, count in ((wafer, 1), (machine, machine.level("core").count)):

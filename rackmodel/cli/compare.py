@@ -14,7 +14,7 @@ from rackmodel.cli import options
 from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.emitted import carbon_lines, result_data, unlike_bases
 from rackmodel.cli.printing import echo, print_json
-from rackmodel.cli.progress import watching
+from rackmodel.cli.progress import counting, watching
 from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data, seed_of
 from rackmodel.cli.written import write_results
 from rackmodel.errors import InfeasibleError
@@ -114,9 +114,10 @@ def _ranked(
         return (), ()
     from rackmodel.processes import cores
     from rackmodel.studies.ranked_cells import ranked
+    from rackmodel.watch import Watch
 
-    with watching(seconds, f"{samples} samples") as watch:
-        return ranked(cells, goal, profile, samples, seed, watch, cores())
+    with counting("searches") as line:
+        return ranked(cells, goal, profile, samples, seed, Watch(seconds), cores(), line)
 
 
 def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:

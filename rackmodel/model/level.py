@@ -204,7 +204,9 @@ class Site(Spec):
         if ends_of(self.pue)[0] < 1:
             raise ValueError(f"pue is facility energy over IT energy and cannot be below 1 (got {span_text(self.pue)})")
         if ends_of(self.pue)[1] > MOST_PUE:
-            raise ValueError(f"pue is facility energy over IT energy: no facility takes {span_text(self.pue)} times its IT's (110 % is 1.1)")
+            raise ValueError(
+                f"pue is facility energy over IT energy: no facility takes {span_text(self.pue)} times its IT's (110 % is 1.1)"
+            )
         return self
 
 
