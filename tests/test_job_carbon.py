@@ -80,6 +80,20 @@ def test_a_step_has_one_figure_in_search_compare_and_carbon(step: dict[str, Any]
     assert searched["use"]["mid"] == pytest.approx(step["result"]["carbon_g"], rel=1e-9)
 
 
+def test_compare_takes_the_life_the_share_at_work_and_the_boundary_that_carbon_takes(step: dict[str, Any]) -> None:
+    """By hand: half of its life at work it waits as long as it works; three years instead of four; modules of 32 GPUs alone."""
+    used = ("--active", "50 %", "--lifetime", "3 year", "--boundary", "module")
+    result = told("compare", *WORDS, *used)["results"][0]
+    job, carbon = result["carbon"], told("carbon", *WORDS, *used)
+    assert job["basis"]["boundary"] == "module"
+    machine = read_architecture("dgx_h100", ["accelerators=32"])
+    assert job["idle"]["mid"] == pytest.approx(static_watts(machine) * result["latency_s"] * 1.1 * 301 / 3.6e6, rel=1e-9)
+    made = carbon["bill"]["boundaries"]["module"]["mid"]
+    assert job["embodied"]["mid"] == pytest.approx(made * result["latency_s"] / (0.5 * 0.75 * LIFETIME), rel=1e-9)
+    assert job["embodied"] == pytest.approx(carbon["work"]["carbon"]["share of embodied"], rel=1e-9)
+    assert job["use"] == step["result"]["carbon"]["use"]
+
+
 def test_a_run_is_its_steps(step: dict[str, Any]) -> None:
     run, one = step["run"], step["result"]["carbon"]
     for name in ("use", "idle", "embodied", "total"):

@@ -45,6 +45,7 @@ def ranked(
     profile: str | None,
     samples: int,
     seed: int = 1,
+    usage: Usage | None = None,
     watch: Watch = UNWATCHED,
     count: int = 1,
     tell: Tell = lambda what, done, of: None,
@@ -53,11 +54,11 @@ def ranked(
     many). Raises InputError where no file states a range."""
     if len(cells) < 2:
         raise InputError("one side alone is ranked by nothing: want two mappers, or two machines", path="--samples")
-    bench = _Bench(tuple(cells), minimize, profile, watch.seconds)
+    bench = _Bench(tuple(cells), minimize, profile, usage or Usage(), watch.seconds)
     sides = bench.sides
     machines = {cell.inputs.architecture.name: cell.inputs.architecture for cell in cells}
     for name, machine in machines.items():
-        if sides[0].goal in SAME_ORDER and len(machines) > 1 and own_figure(sides[0].goal, machine, Usage(), "act") is None:
+        if sides[0].goal in SAME_ORDER and len(machines) > 1 and own_figure(sides[0].goal, machine, bench.usage, "act") is None:
             fact = f"{sides[0].goal} of several machines wants what each is made of, which {name} does not say (embodied)"
             raise InputError(fact, path="--minimize")
     numbers = _numbers(sides)
@@ -83,13 +84,14 @@ class _Bench:
     cells: tuple[Cell, ...]
     minimize: str | None
     profile: str | None
+    usage: Usage
     seconds: float | None
     number: int = field(default_factory=count_from(1).__next__)
 
     @property
     def sides(self) -> list[_CellSide]:
         if self.number not in _SIDES:
-            _SIDES[self.number] = [_CellSide(cell, self.minimize, self.profile) for cell in self.cells]
+            _SIDES[self.number] = [_CellSide(cell, self.minimize, self.profile, self.usage) for cell in self.cells]
         return _SIDES[self.number]
 
     def __call__(self, many: list[_Search]) -> list[float]:
@@ -146,8 +148,8 @@ def _numbers(sides: Sequence[_CellSide]) -> list[RangedNumber]:
 class _CellSide:
     """One cell. paths: place of a number → what --set calls it here."""
 
-    def __init__(self, cell: Cell, minimize: str | None, profile: str | None) -> None:
-        self.cell, self.minimize = cell, minimize
+    def __init__(self, cell: Cell, minimize: str | None, profile: str | None, usage: Usage) -> None:
+        self.cell, self.minimize, self.usage = cell, minimize, usage
         mapper = cell.inputs.mapper
         assert mapper is not None
         goal = self.goal = (minimize or mapper.minimize).split(",")[0].strip()
@@ -182,7 +184,14 @@ class _CellSide:
         profile, machine = self._profile(of_profile), build_architecture(tree)
         try:
             found = api.search_mapper(
-                machine, given.workload, mapper, minimize=self.minimize, profile=profile, watch=watch, shared=self._shared
+                machine,
+                given.workload,
+                mapper,
+                minimize=self.minimize,
+                profile=profile,
+                usage=self.usage,
+                watch=watch,
+                shared=self._shared,
             )
         except InfeasibleError:
             return float("inf")
