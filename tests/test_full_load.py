@@ -63,6 +63,17 @@ def test_no_unit_at_its_full_rate_draws_more_than_its_machine_may(name: str) -> 
         assert (most > stated) == (machine.name in SLOWED), (alone, stated)
 
 
+def test_a_machine_that_states_a_price_draws_more_at_work_than_idle() -> None:
+    """Electricity and a building are of its power at work; a hardwired chip's static power is that (its paper's 308 W)."""
+    for name in library_names()["architecture"]:
+        for machine in read_architecture(name).pools:
+            cost = machine.accelerator.cost
+            if cost is not None and cost.price_usd and not name.startswith("hnlpu"):
+                stated = _stated_w(machine)
+                assert stated is not None, name
+                assert stated > 1.2 * machine.accelerator.static_power_w
+
+
 @pytest.mark.parametrize(("name", "cores", "stated"), [("cs2", "wse2_cores", 23e3), ("cs3", "wse3_cores", 24.1e3)])
 def test_a_wafer_whose_every_unit_works_draws_what_is_stated_of_it(name: str, cores: str, stated: float) -> None:
     """Nothing slows a wafer here, so that operations and SRAM at once, and the fabric, must fit beside idle power. 18.8 + 2.2 + 1.9 = 22.9
