@@ -103,3 +103,18 @@ def test_a_product_on_rubin_stays_within_its_1800_watts(bits: int) -> None:
     found = api.search("vera_rubin_nvl72", "gemm", "data", sets=sets, profile="ideal").result
     inside = sum(row.joules for row in found.ledger if row.level in {"gpu", "l2", "sm", "tensor_core"})
     assert 1000 < inside / found.latency_s < 1800
+
+
+def test_a_step_at_peak_rates_that_draws_too_much_says_so() -> None:
+    """A B300 in 4 bit: 127 W idle, 1,012 of 6.75 POP/s at 0.15 pJ, and its memory; measured kernels keep to the 1,100 W."""
+    sets = ["accelerators=1", "m=65536", "k=8192", "n=8192", "precision={activation: 4 bit, weight: 4 bit}"]
+    (said,) = api.search("dgx_b300", "gemm", "data", sets=sets, profile="ideal").result.warnings
+    assert said == "gpu draws 1,189 W in the mean of the step, of 1,100 W that it may: at peak rates nothing slows it"
+    assert api.search("dgx_b300", "gemm", "data", sets=sets, profile="megatron_core").result.warnings == ()
+
+
+def test_a_wafer_of_ones_own_power_is_held_to_it() -> None:
+    sets = ["accelerators=1", "m=65536", "k=8192", "n=8192"]
+    assert api.search("cs3", "gemm", "data", sets=sets, profile="ideal").result.warnings == ()
+    (said,) = api.search("cs3", "gemm", "data", sets=[*sets, "wafer.cost.power=20 kW"], profile="ideal").result.warnings
+    assert said.startswith("wafer draws 22,903 W in the mean of the step, of 20,000 W")
