@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rackmodel.carbon.job import Usage
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.errors import InputError, Where
 from rackmodel.evaluations import Prices, evaluate_mapping, exact_step, price, profile_of
@@ -57,13 +58,18 @@ def compare(
     return [search_cell(cell, minimize=minimize, profile=profile, watch=watch.again()) for cell in every]
 
 
-def search_cell(cell: Cell, *, minimize: str | None = None, profile: str | None = None, watch: Watch = UNWATCHED) -> Result:
-    """The best mapping of one cell of a comparison. Raises InputError, InfeasibleError."""
+def search_cell(
+    cell: Cell, *, minimize: str | None = None, profile: str | None = None, usage: Usage | None = None, watch: Watch = UNWATCHED
+) -> Result:
+    """The best mapping of one cell of a comparison. usage: of the machine, for objectives of carbon and money. Raises InputError,
+    InfeasibleError."""
     given, mapper = cell.inputs, cell.inputs.mapper
     assert mapper is not None
     changed = _changed(given, profile, mapper.profile)
     try:
-        return search_mapper(given.architecture, given.workload, mapper, minimize=minimize, profile=changed, watch=watch).result
+        return search_mapper(
+            given.architecture, given.workload, mapper, minimize=minimize, profile=changed, usage=usage, watch=watch
+        ).result
     except InputError as problem:
         hint = "" if cell.alone else f" (on {cell.machine}; MAPPER@ARCH runs a mapper on one machine)"
         raise saying(cell.inputs.place(problem, profile), hint)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from rackmodel.carbon.bill import Bill, bill_of
-from rackmodel.carbon.costing import cost_of, updates
+from rackmodel.carbon.costing import cost_of, limit_w, updates
 from rackmodel.carbon.job import CarbonRates, JobCarbon, Usage, carbon_rates
 from rackmodel.carbon.life import life_carbon
 from rackmodel.carbon.metrics import c2ep, cdp, ce2p, cep
@@ -16,9 +16,10 @@ from rackmodel.carbon.operational import carbon_g_per_j, operational_carbon_g
 from rackmodel.carbon.ownership import Ownership
 from rackmodel.carbon.ranges import factor
 from rackmodel.carbon.run import tokens_of
-from rackmodel.cost.inside.gpu import unmeasured
+from rackmodel.cost.inside.gpu import gpu_of, unmeasured
 from rackmodel.cost.inside.nest_view import nest_name
 from rackmodel.cost.inside.roofline import LocalPricer
+from rackmodel.cost.ledger import Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.ledger import static_watts, step_ledger
 from rackmodel.cost.step.occupancy import full_pipeline
@@ -34,6 +35,10 @@ from rackmodel.model.misspelt import doubts_of
 from rackmodel.model.result import Result
 from rackmodel.model.room import room_of
 from rackmodel.model.workload import Workload
+from rackmodel.units import ends_of
+
+HOT = 1.01
+"""Times what an accelerator may draw, beyond which a result says so."""
 
 
 def result_of(
@@ -50,6 +55,7 @@ def result_of(
     warnings = (*doubts_of(workload), *unmeasured(step.job.profile, architecture), *warnings)
     ledger = step_ledger(step)
     energy, latency = ledger.total("joules"), ledger.total("exposed_seconds")
+    warnings = (*warnings, *_too_hot(ledger, latency, step.job.profile.kernels == "peak", architecture))
     certificate = certificate or _priced_alone(latency, step.job.profile.name)
     inside = step.job.setting.inside
     nests = nests_of(step, inside)
@@ -81,6 +87,20 @@ def result_of(
         room_bytes=room_of(step.machines[step.fullest_pool], step.job.profile).limit,
         pipelined=full_pipeline(architecture, workload, ledger, tokens or 0.0) if len(step.machines) == 1 else None,
     )
+
+
+def _too_hot(ledger: Ledger, latency_s: float, at_peak: bool, machine: Architecture) -> Iterator[str]:
+    """A sentence where accelerators of one kind draw more in the mean of a step than their file says they may, and nothing slows them.
+    at_peak: whether operations run at peak rates, though they may have measured kernels."""
+    accelerator, measured = machine.accelerator, gpu_of(machine) is not None
+    own = accelerator.cost.power_w if accelerator.cost is not None else None
+    most = limit_w(machine) if measured else None if own is None else ends_of(own)[1]
+    if len(machine.pools) > 1 or most is None or not latency_s > 0 or (measured and not at_peak):
+        return
+    watts = ledger.where(level=[level.name for level in accelerator.walk()]).total("joules") / latency_s / machine.used
+    if watts > HOT * most:
+        drawn = f"{accelerator.name} draws {watts:,.0f} W in the mean of the step, of {most:,.0f} W that it may"
+        yield f"{drawn}: at peak rates nothing slows it"
 
 
 def told_as(result: Result, goal: str, usage: Usage | None = None, fab: str = "act") -> Result:

@@ -126,7 +126,7 @@ def test_compare_says_on_what_unlike_bases_carbon_rests() -> None:
     found = [api.search(name, "ffn", "data", sets=sets).result for name, sets in machines]
     (line,) = unlike_bases(found)
     assert "grids (cs3 united_states, dgx_h100 world; --set site.grid=world makes them one)" in line
-    assert "boundaries of what is embodied (cs3 module, dgx_h100 network)" in line
+    assert "boundaries of what is embodied (cs3 module, dgx_h100 network; --boundary module)" in line
     assert "PUE" not in line
     alike = [api.search(name, "ffn", "data", sets=[*sets, "site.grid=world"]).result for name, sets in machines]
     assert "grids" not in unlike_bases(alike)[0]

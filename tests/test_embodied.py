@@ -23,6 +23,7 @@ from rackmodel.inputs import check, library_names, library_path, read_architectu
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.embodied import BOUNDARIES, Die, Part, Yield
+from rackmodel.results import known_bill
 from rackmodel.units import Quantity
 from tests.commands import invoke
 
@@ -269,7 +270,43 @@ def read_bill(name: str, set_: str, *boundaries: str) -> float:
     return bill_of(read_architecture(name, [set_]), TABLES).each_g(boundaries).mid  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "gb200_nvl72", "tpu_v4", "cs2", "cs3", "h100"])
+WITHOUT_A_BILL = {
+    *("tiny", "tiny_cb", "edge3", "glb_pe", "neurons_array", "neurons_cell", "neurons_metal"),  # toys, and one matrix
+    *("rack_paper", "rack_paper_h100"),  # a paper's machine, that it says nothing of
+    *("wse2_cores", "wse2_mesh", "wse3_cores"),  # the wafers of cs2 and cs3 once more
+}
+
+
+@pytest.mark.parametrize("name", library_names()["architecture"])
+def test_every_machine_that_is_sold_says_what_it_is_made_of(name: str) -> None:
+    machine = read_architecture(name)
+    bill = known_bill(machine)
+    assert (bill is None) == (name in WITHOUT_A_BILL)
+    if bill is not None:
+        modules = {level.name for pool in machine.pools for level in (pool.accelerator,)}
+        assert modules <= {line.level for line in bill.lines}
+        assert 10e3 < bill.each_g(up_to("memory")).mid / len(modules) < 10e6 or name == "npu"  # 10 kg of a TPU v4i to 5 t of a wafer
+
+
+def test_eight_compute_dies_of_an_mi300x_by_hand() -> None:
+    """Each 115 mm2 of 5 nm, of which 38 of 40 units must work: 0.1 defects a cm2 fall on 0.55 of it in 40 units, any elsewhere kills."""
+    (line,) = (one for one in bill_of(read_architecture("mi300x_nodes"), TABLES).lines if one.name == "xcd")
+    (h100,) = (one for one in bill_of(read_architecture("dgx_h100"), TABLES).lines if one.name == "gpu")
+
+    def works(area_cm2: float, cores: int, spare: int) -> float:
+        bad = 1 - math.exp(-0.1 * area_cm2 * 0.55 / cores)
+        some = sum(math.comb(cores, n) * bad**n * (1 - bad) ** (cores - n) for n in range(spare + 1))
+        return some * math.exp(-0.1 * area_cm2 * 0.45)
+
+    wafer = math.pi * 15**2
+    dies = math.floor(wafer / 1.15 - math.pi * 30 / math.sqrt(2 * 1.15))
+    ratio = (wafer / dies / works(1.15, 40, 2)) / (wafer / 72 / works(8.14, 144, 12))
+    assert line.each_g.mid / h100.each_g.mid == pytest.approx(ratio, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", ["dgx_a100", "dgx_h100", "dgx_h200", "dgx_b200", "gb200_nvl72", "mi300x_nodes", "mi355x_nodes", "tpu_v4", "cs2", "cs3", "h100"]
+)
 def test_boundaries_grow_outwards_and_every_line_has_a_range_and_a_source(name: str) -> None:
     bill: Bill = bill_of(read_architecture(name), TABLES)
     totals = [bill.total_g(up_to(boundary)) for boundary in BOUNDARIES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def test_shares_by_hand() -> None:
     assert job.embodied_g is not None
     assert job.embodied_g.mid == pytest.approx(bill.total_g().mid * 2 / (0.5 * LIFETIME))
     assert job.total_g.mid == pytest.approx(job.use_g.mid + job.idle_g.mid + job.embodied_g.mid)
-    assert dict(job.basis) == {"boundary": "network", "at work": "50 %", "life": "4 years (3 to 5)"}
+    there = {"grid": "world, 301 g/kWh", "PUE": "1.1"}
+    assert dict(job.basis) == {**there, "boundary": "network", "at work": "50 %", "life": "4 years (3 to 5)"}
 
 
 def test_a_step_has_one_figure_in_search_compare_and_carbon(step: dict[str, Any]) -> None:
@@ -76,6 +78,20 @@ def test_a_step_has_one_figure_in_search_compare_and_carbon(step: dict[str, Any]
         assert told_by_carbon[name]["mid"] == pytest.approx(searched[name]["mid"], rel=1e-9)
     assert told_by_carbon["share of embodied"]["high"] == pytest.approx(searched["embodied"]["high"], rel=1e-9)
     assert searched["use"]["mid"] == pytest.approx(step["result"]["carbon_g"], rel=1e-9)
+
+
+def test_compare_takes_the_life_the_share_at_work_and_the_boundary_that_carbon_takes(step: dict[str, Any]) -> None:
+    """By hand: half of its life at work it waits as long as it works; three years instead of four; modules of 32 GPUs alone."""
+    used = ("--active", "50 %", "--lifetime", "3 year", "--boundary", "module")
+    result = told("compare", *WORDS, *used)["results"][0]
+    job, carbon = result["carbon"], told("carbon", *WORDS, *used)
+    assert job["basis"]["boundary"] == "module"
+    machine = read_architecture("dgx_h100", ["accelerators=32"])
+    assert job["idle"]["mid"] == pytest.approx(static_watts(machine) * result["latency_s"] * 1.1 * 301 / 3.6e6, rel=1e-9)
+    made = carbon["bill"]["boundaries"]["module"]["mid"]
+    assert job["embodied"]["mid"] == pytest.approx(made * result["latency_s"] / (0.5 * 0.75 * LIFETIME), rel=1e-9)
+    assert job["embodied"] == pytest.approx(carbon["work"]["carbon"]["share of embodied"], rel=1e-9)
+    assert job["use"] == step["result"]["carbon"]["use"]
 
 
 def test_a_run_is_its_steps(step: dict[str, Any]) -> None:
@@ -152,6 +168,25 @@ def test_a_run_on_three_grids_is_the_run_of_search_on_each(places: dict[str, Any
         assert one["embodied"]["mid"] == pytest.approx(run["embodied"]["mid"], rel=1e-9)
         assert one["per_token"]["mid"] * places["tokens"] == pytest.approx(one["total"]["mid"], rel=1e-9)
         assert one["total"]["low"] < one["total"]["mid"] < one["total"]["high"]
+        assert one["intensity_g_per_kwh"]["mid"] == pytest.approx(g_per_kwh, rel=1e-12)
+        assert one["use"]["mid"] == pytest.approx(places["energy_j"] / 3.6e6 * 1.1 * one["intensity_g_per_kwh"]["mid"], rel=1e-9)
+    sweden = places["places"][0]
+    assert [sweden["intensity_g_per_kwh"][end] for end in ("low", "high")] == pytest.approx([24.7, 47])
+    assert [one["basis"]["grid"] for one in places["places"]] == ["sweden_2025, 27 g/kWh (24.7 to 47)", "us, 380 g/kWh", "300 g/kWh"]
+
+
+def test_a_figure_of_carbon_says_its_grid_and_its_pue() -> None:
+    done = invoke(["search", *WORDS, "--set", "site.grid=sweden", "--set", "site.pue={low: 1.05, mid: 1.1, high: 1.2}"])
+    (words,) = re.findall(r"^carbon: (?:.|\n)*?years \(3\s+to\s+5\)", done.stdout, re.MULTILINE)
+    assert "; sweden_2025, 27 g/kWh (24.7 to 47), PUE 1.1 (1.05 to 1.2); out to network, at work" in " ".join(words.split())
+    told_of_a_run = invoke(["carbon", *WORDS, "--tokens", "1e9", "--grid", "sweden,us"]).stdout
+    assert "\ngrids: sweden_2025, 27 g/kWh (24.7 to 47); us, 380 g/kWh\n" in told_of_a_run
+    assert re.search(r"[\d.]+ [kM]?Wh at\s+the\s+machine, PUE 1.1", told_of_a_run)
+
+
+def test_no_facility_has_a_pue_of_110() -> None:
+    with pytest.raises(InputError, match=r"site\.pue.*no facility takes 110 times its IT's \(110 % is 1.1\)"):
+        read_architecture("h100", ["site.pue=110"])
 
 
 def test_its_money_is_electricity_and_a_part_of_the_machine(places: dict[str, Any]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from pathlib import Path
 
 import pytest
 
 from rackmodel import api
+from rackmodel.cli.progress import counting
 from rackmodel.cli.search import write_top
 from rackmodel.studies import ranked_cells
-from rackmodel.studies.ranking import RangedNumber, ranking
+from rackmodel.studies.ranking import RangedNumber, moving, ranking
 from rackmodel.studies.varied import Amount
 from tests.commands import invoke
 
@@ -68,6 +70,21 @@ def test_a_wide_range_is_drawn_by_factors_and_what_fits_nowhere_loses() -> None:
     assert [(flip.end, flip.value) for flip in pair.flips] == [(">=", "10 s")]
 
 
+def test_numbers_that_count_are_found_by_their_kind_with_few_questions() -> None:
+    """Of 3 x 21 energies, powers and latencies two latencies count: groups are parted between kinds, and at their low ends first."""
+    numbers = [number(f"{n}.{kind}", 1, 2, 3) for n in range(21) for kind in ("energy", "power", "latency")]
+    two, waves = [numbers[2].place, numbers[59].place], list[list[int]]()
+
+    def jury(many, what):
+        assert what == "which of 63 ranges count"
+        waves.append([len(values) for values in many])
+        return [[sum(values[place].number if place in values else 2.0 for place in two)] for values in many]
+
+    assert [one.place for one in moving(numbers, jury)] == two
+    assert waves[:8] == [[0], [63], [], [21, 42], [21], [21, 21], [21], [10, 11]]
+    assert sum(map(len, waves)) == 31  # were it one by one, 2 x 63
+
+
 @pytest.fixture
 def machines(tmp_path: Path) -> Path:
     for name, rate in (("a", RANGE), ("b", "80 TFLOP/s"), ("c", RANGE.replace("mid: 100", "mid: 60"))):
@@ -102,6 +119,37 @@ def test_samples_that_processes_search_say_what_one_says(machines: Path, monkeyp
     assert ranked_cells.ranked(cells, None, None, 20, seed=3, count=2) == (alone, numbers)
     assert [pair.won + pair.even + pair.lost for pair in alone] == [20, 20]
     assert not ranked_cells._SIDES
+
+
+def test_a_side_is_searched_once_under_equal_values_of_its_own_numbers(machines: Path) -> None:
+    """b has one range, which no time reads; a has that and its rate: of a's ends the low one is known by then."""
+    names = ",".join(str(machines / f"{name}.yaml") for name in "ab")
+    cells = api.cells(names, str(machines / "w.yaml"), [str(machines / "m.yaml")])
+    done = dict[str, int]()
+
+    def tell(what: str, so_far: int, of: int) -> None:
+        assert 0 <= so_far <= of
+        done[what] = done.get(what, 0) + (of if so_far == of else 0)
+
+    ranked_cells.ranked(cells, None, None, 20, tell=tell)
+    assert done["20 samples"] == 20
+    assert done["the ends of ranges"] == 1
+
+
+def test_a_terminal_is_told_how_many_searches_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, clock = Terminal(), iter([0.0, 0.0, 10.0, 20.0])
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock, 20.0))
+    with counting("searches") as tell:
+        for done in (0, 10, 20):
+            tell("200 samples", done, 400)
+    said = [line.strip() for line in terminal.getvalue().split("\r") if line.strip()]
+    assert said[-1] == "20/400 searches, 200 samples, 1 a second, 6 min left"
+    assert terminal.getvalue().endswith("\r")
 
 
 def test_a_number_that_both_sides_read_is_one_number(machines: Path) -> None:

@@ -156,6 +156,12 @@ def at_work_w(machine: Architecture) -> Ranged:
     return total(_level_w(kind, level) for kind in kinds for level in kind.levels)
 
 
+def limit_w(machine: Architecture) -> float | None:
+    """What an accelerator may draw by its kernels: what it is set to, else its limit; None where they say neither."""
+    kernels = [one.compute.kernels for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None]
+    return (kernels[-1].power_cap_w or kernels[-1].power_limit_w) if kernels else None
+
+
 def updates(machine: Architecture, usage: Usage) -> int:
     """Re-spins of a chip that is engineered anew each year of its life but the first; 0 where nothing is engineered."""
     engineered = any(level.cost is not None and level.cost.engineering is not None for level in machine.tree.walk())
@@ -168,11 +174,9 @@ def _level_w(kind: _Kind, level: Level) -> Ranged:
     machine, count = kind.machine, float(kind.counts[level.name])
     if level.cost is not None and level.cost.power_w is not None:
         return factor(f"{machine.name}.{level.name} power", level.cost.power_w) * count
-    if level.accelerator:
-        kernels = [one.compute.kernels for one, _ in machine.inside if one.compute is not None and one.compute.kernels is not None]
-        limit = (kernels[-1].power_cap_w or kernels[-1].power_limit_w) if kernels else None
-        if limit is not None:
-            return factor(f"{machine.name}.{level.name} power", limit) * count
+    limit = limit_w(machine) if level.accelerator else None
+    if limit is not None:
+        return factor(f"{machine.name}.{level.name} power", limit) * count
     return factor(f"{machine.name}.{level.name} static power", level.static_power_w) * machine.drawing()[level.name]
 
 

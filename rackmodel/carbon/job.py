@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rackmodel.carbon.bill import Bill
-from rackmodel.carbon.operational import Placed, grid_intensity_g_per_j, grid_name
+from rackmodel.carbon.operational import Placed, grid_intensity_g_per_j, grid_name, site_words
 from rackmodel.carbon.ranges import Number, Ranged, factor, fixed
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
@@ -45,7 +45,7 @@ class Usage:
 @dataclass(frozen=True)
 class JobCarbon:
     """What a job emits, in grams. embodied_g: None where the machine does not say what it is made of · basis: what the shares rest on,
-    in words (boundary, active share, life)."""
+    in words (grid, PUE, boundary, active share, life)."""
 
     use_g: Ranged
     idle_g: Ranged
@@ -93,7 +93,9 @@ def carbon_rates(
     said = usage or Usage()
     per_joule, active = g_per_joule(architecture, grid), factor("active share", said.active)
     idle = fixed(static_w) * (1.0 - active) / active * g_per_joule(architecture, grid, waiting=True)
-    basis = {"at work": said.active.text}
+    assert architecture.site is not None
+    place, pue = site_words(architecture.site, grid)
+    basis = {"grid": place, "PUE": pue, "at work": said.active.text}
     if bill is None:
         return CarbonRates(per_joule, idle, None, basis)
     made = bill.total_g(said.boundaries) / (factor("lifetime", said.lifetime_s) * active)

@@ -107,6 +107,19 @@ def _plain(said: str) -> Quantity | None:
         raise InputError(str(problem), path="site.grid")
 
 
+def site_words(site: Site, table: Mapping[str, Quantity]) -> tuple[str, str]:
+    """(grid and its intensity, PUE) in words: ('sweden_2025, 27 g/kWh (24.7 to 47)', '1.1'), ('300 g/kWh', '1.1 (1.05 to 1.2)')."""
+    intensity, pue = grid_intensity_g_per_j(site, table), _quantity(site.pue)
+    place = site.grid if isinstance(site.grid, str) else "own grid"
+    named = f"{grid_name(place, table)}, " if not isinstance(site.grid, str) or _plain(place) is None else ""
+    return f"{named}{_per_kwh(intensity)}{_ends(intensity, JOULES_PER_KWH)}", f"{float(pue):g}{_ends(pue, 1.0)}"
+
+
+def _ends(value: Quantity, times: float) -> str:
+    """' (24.7 to 47)'; nothing where there is no range."""
+    return f" ({value.low * times:.4g} to {value.high * times:.4g})" if value.low < value.high else ""
+
+
 def carbon_g_per_j(site: Site, table: Mapping[str, Quantity]) -> Quantity:
     """Grams of CO2e for one joule at the machine: PUE (once) × intensity; low and high from both ranges."""
     intensity, pue = grid_intensity_g_per_j(site, table), _quantity(site.pue)
@@ -160,7 +173,7 @@ def _sourced(value: float, source: str | None) -> Quantity:
 
 
 def _per_kwh(intensity: Quantity) -> str:
-    return f"{float(intensity) * JOULES_PER_KWH:g} g/kWh"
+    return f"{float(intensity) * JOULES_PER_KWH:.6g} g/kWh"
 
 
 def _key(name: str) -> str:

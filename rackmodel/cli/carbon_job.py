@@ -87,7 +87,7 @@ def job_data(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[st
 
 
 def _place(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[str, Any]:
-    from rackmodel.carbon.operational import grid_name
+    from rackmodel.carbon.operational import JOULES_PER_KWH, grid_intensity_g_per_j, grid_name
     from rackmodel.inputs.carbon_tables import grids_of
     from rackmodel.results import rates_of
 
@@ -97,7 +97,10 @@ def _place(machine: Architecture, job: Amounts, asked: JobQuestion) -> dict[str,
     emitted = rates.of(job.energy_j, job.seconds)
     name = grid_name(machine.site.grid, grids_of(machine)) if isinstance(machine.site.grid, str) else "trace" if asked.trace else "own"
     each = {} if not job.tokens else {"per_token": (emitted.total_g / job.tokens).to_dict()}
-    return {"grid": name, **emitted.to_dict(), **each}
+    there = grid_intensity_g_per_j(machine.site, grids_of(machine))
+    ends = {"low": there.low, "mid": float(there), "high": there.high}
+    intensity = {end: value * JOULES_PER_KWH for end, value in ends.items()}
+    return {"grid": name, "intensity_g_per_kwh": intensity, **emitted.to_dict(), **each}
 
 
 def _hours(machine: Architecture, job: Amounts, path: Path) -> dict[str, Any]:
@@ -127,6 +130,7 @@ def write_job(data: dict[str, Any], where: Path) -> list[Path]:
             "energy_j": data["energy_j"],
             "tokens": data["tokens"] or "",
         }
+        row |= {f"intensity_{end}_g_per_kwh": place["intensity_g_per_kwh"][end] for end in ("low", "mid", "high")}
         for name in (*SHARES, "total", "per_token"):
             row |= {f"{name}_{end}_g": place[name][end] for end in ("low", "mid", "high")} if place.get(name) else {}
         money = data.get("money", {})
@@ -142,11 +146,11 @@ def write_job(data: dict[str, Any], where: Path) -> list[Path]:
 
 
 def job_lines(data: dict[str, Any]) -> Sequence[str]:
-    """Money and hours of a job in words."""
+    """Grids, money and hours of a job in words."""
     from rackmodel.report.money import money_words
     from rackmodel.report.tables import format_si
 
-    lines = []
+    lines = [f"grids: {'; '.join(place['basis']['grid'] for place in data['places'])}"]
     if "money" in data:
         lines.append(money_words(data["money"]))
     if "hours" in data:

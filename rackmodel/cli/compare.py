@@ -14,13 +14,15 @@ from rackmodel.cli import options
 from rackmodel.cli.answer_first import answer_first
 from rackmodel.cli.emitted import carbon_lines, result_data, unlike_bases
 from rackmodel.cli.printing import echo, print_json
-from rackmodel.cli.progress import watching
+from rackmodel.cli.progress import counting, watching
 from rackmodel.cli.ranking import SamplesOption, SeedOption, print_ranking, ranking_data, seed_of
+from rackmodel.cli.usage import ActiveOption, BoundaryOption, LifetimeOption, usage_of
 from rackmodel.cli.written import write_results
 from rackmodel.errors import InfeasibleError
 
 if TYPE_CHECKING:
     from rackmodel.carbon.flips import Flip
+    from rackmodel.carbon.job import Usage
     from rackmodel.inputs.comparison import Cell
     from rackmodel.model.result import Result
     from rackmodel.studies.ranking import RangedNumber, RankedPair
@@ -50,6 +52,9 @@ def compare(
     time: options.TimeOption = None,
     samples: SamplesOption = None,
     seed: SeedOption = None,
+    lifetime: LifetimeOption = None,
+    active: ActiveOption = None,
+    boundary: BoundaryOption = "facility",
     as_json: options.JsonOption = False,
     output: options.OutOption = None,
 ) -> None:
@@ -58,17 +63,17 @@ def compare(
     from rackmodel.report.finite import check_finite
 
     goal, seconds = options.objective(minimize), options.time_limit(time)
-    first = seed_of(seed, samples)
+    first, usage = seed_of(seed, samples), usage_of(lifetime, active, boundary)
     results, rows, missing, asked = [], [], [], []
     where = options.folder(output)
     cells = api.cells(architecture, workload, mappers, sets=sets or ())
     for cell in cells:
         try:
             with watching(seconds, cell.name) as watch:
-                result = api.search_cell(cell, minimize=goal, profile=profile, watch=watch)
+                result = api.search_cell(cell, minimize=goal, profile=profile, usage=usage, watch=watch)
             check_finite([result])
             results.append(result)
-            rows.append(result_data(result))
+            rows.append(result_data(result, usage))
             numbered = [f"accelerators={cell.number}"] if cell.number else []
             own = {"architecture": cell.machine, "workload": workload, "mapper": cell.mapper, "sets": [*(sets or ()), *numbered]}
             asked.append({**own, "minimize": goal, "profile": profile})
@@ -80,8 +85,8 @@ def compare(
     with answer_first(as_json=as_json) as write:
         if where is not None and results:
             write(lambda: write_results(results, where, _names(results, "@"), asked))
-        flips = _flips(results)
-        pairs, numbers = _ranked(cells, goal, profile, samples, first, seconds)
+        flips = _flips(results, usage)
+        pairs, numbers = _ranked(cells, goal, profile, usage, samples, first, seconds)
         if as_json:
             ranks = {"ranking": ranking_data(pairs, numbers, first)} if pairs else {}
             print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
@@ -92,8 +97,8 @@ def compare(
             print_comparison(results, several=not cells[0].alone)
             told = [
                 *_warnings(results),
-                *carbon_lines(results, _names(results)),
-                *unlike_bases(results),
+                *carbon_lines(results, _names(results), usage),
+                *unlike_bases(results, usage),
                 *(f"total carbon: {flip.words()}" for flip in flips),
             ]
             for line in wrapped(told):
@@ -107,16 +112,23 @@ def compare(
 
 
 def _ranked(
-    cells: Sequence[Cell], goal: str | None, profile: str | None, samples: int | None, seed: int, seconds: float | None
+    cells: Sequence[Cell],
+    goal: str | None,
+    profile: str | None,
+    usage: Usage,
+    samples: int | None,
+    seed: int,
+    seconds: float | None,
 ) -> tuple[Sequence[RankedPair], Sequence[RangedNumber]]:
     """The ranking over the ranges of the files; nothing where no samples are asked for."""
     if samples is None:
         return (), ()
     from rackmodel.processes import cores
     from rackmodel.studies.ranked_cells import ranked
+    from rackmodel.watch import Watch
 
-    with watching(seconds, f"{samples} samples") as watch:
-        return ranked(cells, goal, profile, samples, seed, watch, cores())
+    with counting("searches") as line:
+        return ranked(cells, goal, profile, samples, seed, usage, Watch(seconds), cores(), line)
 
 
 def _names(results: Sequence[Result], joint: str = " on ") -> list[str]:
@@ -136,7 +148,7 @@ def _warnings(results: Sequence[Result]) -> list[str]:
     return told
 
 
-def _flips(results: Sequence[Result]) -> Sequence[Flip]:
+def _flips(results: Sequence[Result], usage: Usage) -> Sequence[Flip]:
     """Rankings by total carbon that turn round inside the ranges of their factors, among machines that state a bill and a site."""
     stated = {}
     for name, result in zip(_names(results), results, strict=True):
@@ -150,6 +162,6 @@ def _flips(results: Sequence[Result]) -> Sequence[Flip]:
     from rackmodel.carbon.flips import flips
     from rackmodel.inputs.carbon_tables import grids_of, tables_of
 
-    bills = {name: bill_of(machine, tables_of(machine)) for name, (_, machine) in stated.items()}
-    feet = {name: footprint(result, machine, bills[name], grids_of(machine)) for name, (result, machine) in stated.items()}
+    bills = {name: bill_of(machine, tables_of(machine), boundaries=usage.boundaries) for name, (_, machine) in stated.items()}
+    feet = {name: footprint(result, machine, bills[name], grids_of(machine), usage) for name, (result, machine) in stated.items()}
     return flips({name: foot.figure("carbon") for name, foot in feet.items()})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rackmodel.model.certificate import status_of
@@ -70,6 +70,24 @@ class PointsLine:
         """Go on in a new line."""
         if self.shown:
             sys.stderr.write("\n")
+            sys.stderr.flush()
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Who is told (for what, how many are done, of so many), and leaves the terminal as it was. what: is counted."""
+    line = PointsLine(what)
+
+    def tell(stage: str, done: int, total: int) -> None:
+        line.what = f"{what}, {stage}"
+        line(done, total)
+
+    try:
+        yield tell
+    finally:
+        if line.shown:
+            _over("")
+            sys.stderr.write("\r")
             sys.stderr.flush()
 
 

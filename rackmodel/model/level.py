@@ -180,6 +180,10 @@ class Level(Spec):
             yield from child.walk()
 
 
+MOST_PUE = 5.0
+"""Beyond any facility: surveys of data centres end below 3 (RECALLED: Uptime Institute)."""
+
+
 class Site(Spec):
     """Where it runs: the grid's carbon intensity and the facility's overhead."""
 
@@ -204,6 +208,10 @@ class Site(Spec):
     def _physical(self) -> Site:
         if ends_of(self.pue)[0] < 1:
             raise ValueError(f"pue is facility energy over IT energy and cannot be below 1 (got {span_text(self.pue)})")
+        if ends_of(self.pue)[1] > MOST_PUE:
+            raise ValueError(
+                f"pue is facility energy over IT energy: no facility takes {span_text(self.pue)} times its IT's (110 % is 1.1)"
+            )
         return self
 
 

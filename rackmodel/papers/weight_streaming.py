@@ -305,8 +305,9 @@ def _power(points: Points) -> Finding:
     figures |= {"measured, wafer, kW": CS3_TRAINING_W / 1e3, "measured idle, kW": CS3_IDLE_W / 1e3}
     why = (
         "above idle ours is operations, SRAM traffic and nothing else; the measured 4.3 kW above idle at a use below 20 % would "
-        "be 1.4 pJ an operation, seven times ours. The mesh takes a twentieth of what operations do (`wse2_cores`): clocks and control "
-        "are left; the batch is unknown"
+        "be 1.4 pJ an operation, seven times ours. The mesh takes a fiftieth of what operations do (`wse2_cores`); three operands from "
+        "SRAM for every multiply-add, which are not counted here, would be 0.2 pJ an operation, 1 at the high end of its range: clocks "
+        "and control are left; the batch is unknown"
     )
     return judged("W14", "seed 000, section 4", "training on one CS-3 draws about 24 kW", needs, figures, why=why)
 

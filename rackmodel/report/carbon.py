@@ -25,12 +25,14 @@ def grams(value: Mapping[str, float]) -> str:
 
 
 def carbon_words(job: Mapping[str, Any], what: str = "") -> str:
-    """'carbon: use 315 g + idle 89 g + embodied 19 g = 423 gCO2e (294 g to 696 g); out to network, at work 60 % of 4 years'."""
+    """'carbon: use 315 g + idle 89 g + embodied 19 g = 423 gCO2e (294 g to 696 g); world, 301 g/kWh, PUE 1.1; out to network, at work
+    60 % of 4 years'."""
     shares = [f"{name} {mass(job[name]['mid'])}" for name in SHARES if job[name] is not None]
     basis = job["basis"]
     made = f"out to {basis['boundary']}, " if "boundary" in basis else "what it is made of not stated, "
     life = f" of {basis['life']}" if "life" in basis else ""
-    return f"carbon{what}: {' + '.join(shares)} = {grams(job['total'])}; {made}at work {basis['at work']}{life}"
+    there = f"{basis['grid']}, PUE {basis['PUE']}; "
+    return f"carbon{what}: {' + '.join(shares)} = {grams(job['total'])}; {there}{made}at work {basis['at work']}{life}"
 
 
 def bill_table(bill: Mapping[str, Any]) -> Table:
@@ -76,7 +78,8 @@ def places_table(job: Mapping[str, Any]) -> Table:
     out_to = f"out to {basis['boundary']}, " if "boundary" in basis else ""
     life = f" of {basis['life']}" if "life" in basis else ""
     each = "per_token" in job["places"][0]
-    title = f"{job['words']}, {format_si(job['seconds'], 's')}; {out_to}at work {basis['at work']}{life}"
+    took = f"{format_si(job['seconds'], 's')}, {format_si(job['energy_j'] / 3600, 'Wh', 4)} at the machine, PUE {basis['PUE']}"
+    title = f"{job['words']}, {took}; {out_to}at work {basis['at work']}{life}"
     table = _table(title, ("grid", *SHARES, "total", "low", "high", *(("a token",) if each else ())))
     for place in job["places"]:
         shares = ["" if place[name] is None else mass(place[name]["mid"]) for name in SHARES]

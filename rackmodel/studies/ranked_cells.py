@@ -6,7 +6,7 @@ Samples are dealt to processes; which of them searches what changes no figure.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as count_from
 
@@ -32,43 +32,43 @@ OF_THE_BILL = (*BLENDS, *SAME_ORDER, "money")
 """Objectives that read what a machine is made of."""
 OF_THE_SITE = ("carbon", *BLENDS, "money")
 SHARES = 8  # of each process, so that none waits long for the last
-WORTH = 2.0  # seconds of samples that processes are begun for
+WORTH = 1.0  # seconds of searches that processes are begun for
+Own = tuple[tuple[str, str], ...]
+"""What one side is asked under: (path, value) of its own numbers."""
+_Search = tuple[int, Own]
+Tell = Callable[[str, int, int], None]
 
 
 def ranked(
-    cells: Sequence[Cell], minimize: str | None, profile: str | None, samples: int, seed: int = 1, watch: Watch = UNWATCHED, count: int = 1
+    cells: Sequence[Cell],
+    minimize: str | None,
+    profile: str | None,
+    samples: int,
+    seed: int = 1,
+    usage: Usage | None = None,
+    watch: Watch = UNWATCHED,
+    count: int = 1,
+    tell: Tell = lambda what, done, of: None,
 ) -> tuple[list[RankedPair], list[RangedNumber]]:
-    """The best cell against each other, and the numbers that were varied. count: of processes. Raises InputError where no file states a
-    range."""
+    """The best cell against each other, and the numbers that were varied. count: of processes · tell: (for what, searches done, of so
+    many). Raises InputError where no file states a range."""
     if len(cells) < 2:
         raise InputError("one side alone is ranked by nothing: want two mappers, or two machines", path="--samples")
-    bench = _Bench(tuple(cells), minimize, profile, watch.seconds)
+    bench = _Bench(tuple(cells), minimize, profile, usage or Usage(), watch.seconds)
     sides = bench.sides
     machines = {cell.inputs.architecture.name: cell.inputs.architecture for cell in cells}
     for name, machine in machines.items():
-        if sides[0].goal in SAME_ORDER and len(machines) > 1 and own_figure(sides[0].goal, machine, Usage(), "act") is None:
+        if sides[0].goal in SAME_ORDER and len(machines) > 1 and own_figure(sides[0].goal, machine, bench.usage, "act") is None:
             fact = f"{sides[0].goal} of several machines wants what each is made of, which {name} does not say (embodied)"
             raise InputError(fact, path="--minimize")
     numbers = _numbers(sides)
     if not numbers:
         fact = "no number of these machines and profiles states a range: say one, such as {low: 2 TB/s, mid: 3 TB/s, high: 4 TB/s}"
         raise InputError(fact, path="--samples")
-
-    def judge(values: Values) -> list[float]:
-        return [side.objective(values, watch) for side in sides]
-
-    def jury(many: Sequence[Values]) -> list[list[float]]:
-        crew = Crew(count, lambda done, of: watch.say(f"{done:,} of {of:,} samples"))
-        step = max(1, len(many) // (count * SHARES))
-        shares = [list(many[i : i + step]) for i in range(0, len(many), step)]
-        return [figures for share in crew.all(bench, shares, "samples") for figures in share]
-
-    began = time.perf_counter()
-    judge({})
-    worth = count > 1 and (time.perf_counter() - began) * samples > WORTH
     names = [cell.mapper if cell.alone else f"{cell.mapper} on {cell.inputs.architecture.name}" for cell in cells]
+    jury = _Jury(bench, count, tell)
     try:
-        return ranking(names, numbers, judge, samples, seed, jury if worth else None), numbers
+        return ranking(names, numbers, lambda values: jury([values])[0], samples, seed, jury), numbers
     finally:
         _SIDES.pop(bench.number, None)
 
@@ -84,18 +84,51 @@ class _Bench:
     cells: tuple[Cell, ...]
     minimize: str | None
     profile: str | None
+    usage: Usage
     seconds: float | None
     number: int = field(default_factory=count_from(1).__next__)
 
     @property
     def sides(self) -> list[_CellSide]:
         if self.number not in _SIDES:
-            _SIDES[self.number] = [_CellSide(cell, self.minimize, self.profile) for cell in self.cells]
+            _SIDES[self.number] = [_CellSide(cell, self.minimize, self.profile, self.usage) for cell in self.cells]
         return _SIDES[self.number]
 
-    def __call__(self, many: list[Values]) -> list[list[float]]:
-        watch = Watch(self.seconds)
-        return [[side.objective(values, watch) for side in self.sides] for values in many]
+    def __call__(self, many: list[_Search]) -> list[float]:
+        return [self.sides[side].searched(own, Watch(self.seconds)) for side, own in many]
+
+
+@dataclass
+class _Jury:
+    """What each side is ranked by under each of many values. A side is searched once under equal values of its own numbers; searches are
+    dealt to processes where that is quicker. each_s: of the slowest search so far."""
+
+    bench: _Bench
+    count: int
+    tell: Tell
+    each_s: float = 0.0
+    known: dict[_Search, float] = field(default_factory=dict)
+
+    def __call__(self, many: Sequence[Values], what: str = "where the order turns") -> list[list[float]]:
+        asked = [[(number, side.own(values)) for number, side in enumerate(self.bench.sides)] for values in many]
+        new = [one for one in dict.fromkeys(one for row in asked for one in row) if one not in self.known]
+        if not new:
+            return [[self.known[one] for one in row] for row in asked]
+        apart = self.count > 1 and len(new) > 1 and self.each_s * len(new) > WORTH
+        step = max(1, len(new) // (self.count * SHARES)) if apart else 1
+        shares = [new[i : i + step] for i in range(0, len(new), step)]
+        crew = Crew(self.count if apart else 1, lambda done, of: self.tell(what, done, of))
+        found = crew.all(self.bench if apart else self._timed, shares, "samples")
+        self.known |= {
+            one: figure for share, figures in zip(shares, found, strict=True) for one, figure in zip(share, figures, strict=True)
+        }
+        return [[self.known[one] for one in row] for row in asked]
+
+    def _timed(self, many: list[_Search]) -> list[float]:
+        began = time.perf_counter()
+        figures = self.bench(many)
+        self.each_s = max(self.each_s, (time.perf_counter() - began) / len(many))
+        return figures
 
 
 def _numbers(sides: Sequence[_CellSide]) -> list[RangedNumber]:
@@ -115,8 +148,8 @@ def _numbers(sides: Sequence[_CellSide]) -> list[RangedNumber]:
 class _CellSide:
     """One cell. paths: place of a number → what --set calls it here."""
 
-    def __init__(self, cell: Cell, minimize: str | None, profile: str | None) -> None:
-        self.cell, self.minimize = cell, minimize
+    def __init__(self, cell: Cell, minimize: str | None, profile: str | None, usage: Usage) -> None:
+        self.cell, self.minimize, self.usage = cell, minimize, usage
         mapper = cell.inputs.mapper
         assert mapper is not None
         goal = self.goal = (minimize or mapper.minimize).split(",")[0].strip()
@@ -125,7 +158,6 @@ class _CellSide:
         facts = [*ranged_in_machine(cell.inputs.raws[0]), *ranged_in_profile(self.profile)]
         self.numbers, self.paths = list[RangedNumber](), dict[Place, list[str]]()
         self._places: Places = {}
-        self._known: dict[tuple[tuple[str, str], ...], float] = {}
         for fact, where in facts:
             embodied, site = ".embodied." in fact.path, fact.path.startswith("site.")
             if (goal in OF_THE_BILL or not embodied) and (goal in OF_THE_SITE or not site):
@@ -138,13 +170,13 @@ class _CellSide:
             self.paths.setdefault(place, []).append(fact.path)
             self.numbers.append(number)
 
-    def objective(self, values: Values, watch: Watch) -> float:
-        """Its best under some values; inf where nothing fits. What none of its own numbers changes is not searched again."""
-        own = tuple((path, str(value)) for place, value in values.items() for path in self.paths.get(place, ()))
-        return once(self._known, own, lambda: self._searched([f"{path}={value}" for path, value in own], watch))
+    def own(self, values: Values) -> Own:
+        """Those of some values that it reads, as --set says them: (path, value)."""
+        return tuple((path, str(value)) for place, value in values.items() for path in self.paths.get(place, ()))
 
-    def _searched(self, sets: Sequence[str], watch: Watch) -> float:
-        given, mapper = self.cell.inputs, self.cell.inputs.mapper
+    def searched(self, own: Own, watch: Watch) -> float:
+        """Its best under some values; inf where nothing fits."""
+        sets, given, mapper = [f"{path}={value}" for path, value in own], self.cell.inputs, self.cell.inputs.mapper
         assert mapper is not None
         of_profile = tuple(text for text in sets if text.startswith(OF_PROFILE))
         tree, *_ = apply_overrides([text for text in sets if text not in of_profile], given.raws[0], None, None, self._places)
@@ -152,7 +184,14 @@ class _CellSide:
         profile, machine = self._profile(of_profile), build_architecture(tree)
         try:
             found = api.search_mapper(
-                machine, given.workload, mapper, minimize=self.minimize, profile=profile, watch=watch.again(), shared=self._shared
+                machine,
+                given.workload,
+                mapper,
+                minimize=self.minimize,
+                profile=profile,
+                usage=self.usage,
+                watch=watch,
+                shared=self._shared,
             )
         except InfeasibleError:
             return float("inf")

@@ -29,8 +29,8 @@ Values = Mapping[Place, Amount]
 """Of some numbers, the others as the files have them."""
 Judge = Callable[[Values], Sequence[float]]
 """Values → what each side is ranked by, of which less is better; inf: nothing fits."""
-Jury = Callable[[Sequence[Values]], Sequence[Sequence[float]]]
-"""The same of many at once, in their order."""
+Jury = Callable[[Sequence[Values], str], Sequence[Sequence[float]]]
+"""The same of many at once, in their order; what for, in words."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,9 @@ class RangedNumber:
         low, high = self.low.number, self.high.number
         wide = low > 0 and high / low > WIDE
         return Amount(low * (high / low) ** share if wide else low + (high - low) * share, self.mid.unit)
+
+
+Group = Sequence[RangedNumber]
 
 
 @dataclass(frozen=True)
@@ -102,33 +105,47 @@ def ranking(
     """The best side against each other. names: of the sides, in the order of the judge's figures · jury: what the judge says of many."""
     here = judge({})
     order = sorted(range(len(names)), key=lambda side: (here[side], side))
-    numbers = moving(numbers, judge)
-    every = jury or (lambda many: [judge(values) for values in many])
-    drawn = every(_samples(numbers, samples, seed))
-    ends = {number.place: [(end, judge({number.place: end})) for end in (number.low, number.high)] for number in numbers}
+    every = jury or (lambda many, what: [judge(values) for values in many])
+    numbers = moving(numbers, every)
+    drawn = every(_samples(numbers, samples, seed), f"{samples:,} samples")
+    both = every([{number.place: end} for number in numbers for end in (number.low, number.high)], "the ends of ranges")
+    ends = {one.place: list(zip((one.low, one.high), both[2 * n : 2 * n + 2], strict=True)) for n, one in enumerate(numbers)}
     first, *others = order
     return [_pair(names, (first, other), drawn, _flips(numbers, ends, (first, other), judge)) for other in others]
 
 
-def moving(numbers: Sequence[RangedNumber], judge: Judge) -> list[RangedNumber]:
+def moving(numbers: Sequence[RangedNumber], jury: Jury) -> list[RangedNumber]:
     """Those of some numbers that a side reads, in their order: a group that changes no figure, all at their low ends and all at their high
-    ends, is left out, any other is halved. Numbers of one kind (energies, capacities) are asked together."""
-    here = list(judge({}))
+    ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by side."""
+    what, kept = f"which of {len(numbers)} ranges count", set[Place]()
+    (here,) = jury([{}], what)
+    groups: list[Group] = [sorted(numbers, key=_kind)] if numbers else []
+    while groups:
+        moved = _moved(groups, list(here), jury, what)
+        kept |= {group[0].place for group in moved if len(group) == 1}
+        groups = [part for group in moved if len(group) > 1 for part in _parted(group)]
+    return [one for one in numbers if one.place in kept]
 
-    def inert(group: Sequence[RangedNumber]) -> bool:
-        ends = ({one.place: one.low for one in group}, {one.place: one.high for one in group})
-        return all(list(judge(values)) == here for values in ends)
 
-    def kept(group: Sequence[RangedNumber]) -> set[Place]:
-        if not group or inert(group):
-            return set()
-        if len(group) == 1:
-            return {group[0].place}
-        half = len(group) // 2
-        return kept(group[:half]) | kept(group[half:])
+def _kind(number: RangedNumber) -> str:
+    """'latency' of node.network.latency."""
+    return number.name.rpartition(".")[2]
 
-    places = kept(sorted(numbers, key=lambda one: one.name.rpartition(".")[2]))
-    return [one for one in numbers if one.place in places]
+
+def _moved(groups: Sequence[Group], here: list[float], jury: Jury, what: str) -> list[Group]:
+    """Groups that change a figure at either end; those that do at the low one are not asked for the high one."""
+    lows = jury([{one.place: one.low for one in group} for group in groups], what)
+    found = [group for group, figures in zip(groups, lows, strict=True) if list(figures) != here]
+    left = [group for group in groups if group not in found]
+    highs = jury([{one.place: one.high for one in group} for group in left], what)
+    return found + [group for group, figures in zip(left, highs, strict=True) if list(figures) != here]
+
+
+def _parted(group: Group) -> tuple[Group, Group]:
+    """Two parts of a group, in the middle between two kinds where it has several."""
+    between = [n for n in range(1, len(group)) if _kind(group[n - 1]) != _kind(group[n])] or range(1, len(group))
+    cut = min(between, key=lambda n: abs(2 * n - len(group)))
+    return group[:cut], group[cut:]
 
 
 def _samples(numbers: Sequence[RangedNumber], samples: int, seed: int) -> list[Values]:
