@@ -97,7 +97,8 @@ def test_a_key_that_counts_nowhere_is_refused_at_its_place(path: str, value: obj
     with pytest.raises(InputError) as told:
         machine({path: value})
     assert said in str(told.value)
-    assert told.value.where is not None and told.value.where.line > 1
+    assert told.value.where is not None
+    assert told.value.where.line > 1
 
 
 def test_all_of_them_are_told_at_once() -> None:

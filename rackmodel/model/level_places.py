@@ -13,6 +13,7 @@ from rackmodel.model.level import Level
 from rackmodel.model.resources import Compute, Memory
 
 _OF_HOMES = ("rate_flop_per_s", "precisions", "vector", "source", "note")
+_NO_NEST = "it stands for the loop nest inside an accelerator, which this level is not; `network` joins accelerators"
 _INSTEAD = "inside one a loop nest counts `fan: {x:, y:, hop_energy:, link_bandwidth:}`, and parallelism ends at `accelerator: true`"
 
 
@@ -28,9 +29,7 @@ def _outside(level: Level) -> Iterator[InputError]:
         yield from _network(level, "no accelerator is below it")
         yield from _launching(level)
     if level.fan is not None:
-        yield _error(
-            level, "fan", "it stands for the loop nest inside an accelerator, which this level is not; accelerators are joined by `network`"
-        )
+        yield _error(level, "fan", _NO_NEST)
     if level.memory is not None:
         yield from _memory(level, level.memory, "this level is not inside one", ("keep", "bypass", "bits", "buffers"))
     if level.compute is not None:
@@ -43,17 +42,12 @@ def _home(level: Level, compute: Compute) -> Iterator[InputError]:
     """Compute outside the accelerators updates the weights that have their home in the memory beside it, and does no more."""
     if level.memory is None or compute.vector is None:
         lacking = "memory" if level.memory is None else "compute.vector"
-        yield _error(
-            level,
-            "compute",
-            f"outside the accelerators it updates weights at home in its level's memory: want `{lacking}` of '{level.name}', too",
-        )
+        fact = f"outside the accelerators it updates weights at home in its level's memory: want `{lacking}` of '{level.name}', too"
+        yield _error(level, "compute", fact)
     for name, info in Compute.model_fields.items():
         if name in compute.model_fields_set and name not in _OF_HOMES:
             yield _error(
-                level,
-                f"compute.{info.alias or name}",
-                "outside the accelerators vector operations alone are done: the updates of weights at home here",
+                level, f"compute.{info.alias or name}", "outside the accelerators vector operations alone are done, of weights at home"
             )
 
 

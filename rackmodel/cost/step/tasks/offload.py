@@ -49,7 +49,7 @@ COPIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class OffloadLevel:
-    """The level that takes what is offloaded. bytes_per_s, written_bytes_per_s: of one accelerator · capacity_bytes: for one accelerator."""
+    """The level that takes what is offloaded. bytes_per_s (out of it), written_bytes_per_s, capacity_bytes: of one accelerator."""
 
     level: str
     bytes_per_s: float
