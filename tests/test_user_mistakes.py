@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from rackmodel.errors import InputError
+from rackmodel.validation.rows import read_rows
+from rackmodel.validation.run import shipped_files, validate
+from rackmodel.validation.training_columns import left_alone
 from tests.commands import invoke
 
 CONFIG = {
@@ -60,3 +63,47 @@ def test_why_not_mine_names_the_command_that_compares_two_mappings(here: Path) -
     assert said == (
         "--not: 'mine.yaml' is a file: rackmodel diff ARCH WORKLOAD mapping.yaml mine.yaml says what your mapping costs, and why"
     )
+
+
+RUN = {
+    **{"id": "a", "model": "llama3_8b", "gpu": "H100", "n_gpus": "16", "tp": "2", "pp": "1", "dp": "8", "seq_len": "8192"},
+    **{"gbs": "64", "mbs": "1", "iteration_time_s": "6"},
+}
+
+
+def priced(here: Path, **cells: str):
+    """A training run of one's own beside its prediction."""
+    row = {**RUN, **cells}
+    path = here / "rows.csv"
+    path.write_text(f"{','.join(row)}\n{','.join(row.values())}\n")
+    return validate([path], intervals=False, bins=False).rows[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ({"sp": "maybe"}, "sp: 'maybe' is neither of true, 1, yes nor of false, 0, no"),
+        ({"grad_accum": "4"}, "gbs and grad_accum contradict each other: 4 of mbs 1 on all data-parallel ranks are 32"),
+    ],
+)
+def test_a_cell_that_contradicts_another_or_says_neither_is_refused(here: Path, cells: dict[str, str], said: str) -> None:
+    assert priced(here, **cells).refused == said
+
+
+def test_a_batch_by_accumulation_is_that_of_the_data_parallel_ranks_that_the_row_says(here: Path) -> None:
+    """DualPipe of four stages and four ranks of data is two stages and eight ranks of half of the micro-batches: the batch is the same."""
+    said = {"tp": "1", "pp": "4", "dp": "4", "schedule": "dualpipe", "recompute": "full"}
+    by_batch, by_steps = priced(here, **said, gbs="64"), priced(here, **said, gbs="", grad_accum="16")
+    assert by_batch.refused == by_steps.refused == ""
+    assert by_batch.predicted == by_steps.predicted
+
+
+def test_columns_that_count_for_nothing_are_told_with_what_may_be_meant(here: Path) -> None:
+    said = "left alone: column 'schedul' (did you mean 'schedule'?), column 'zero_stage' (did you mean 'sharding'?), column 'mood'"
+    assert said in priced(here, schedul="gpipe", zero_stage="3", mood="good", notes="of last week", confidence="").assumptions
+
+
+def test_no_column_of_the_rows_that_ship_is_told_of() -> None:
+    rows = [row for path in shipped_files() for row in read_rows(path) if row.kind == "training"]
+    assert rows
+    assert {left_alone(row.cells) for row in rows} == {""}
