@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import rackmodel as rm
 from rackmodel.errors import InputError
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.run import shipped_files, validate
@@ -107,3 +108,35 @@ def test_no_column_of_the_rows_that_ship_is_told_of() -> None:
     rows = [row for path in shipped_files() for row in read_rows(path) if row.kind == "training"]
     assert rows
     assert {left_alone(row.cells) for row in rows} == {""}
+
+
+HOLDS_ITSELF: dict[str, object] = {"architecture": "x"}
+HOLDS_ITSELF["tree"] = HOLDS_ITSELF
+ASKED = {"architecture": "rack_paper", "workload": "ffn"}
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: rm.search(**ASKED, top="3"), "top: '3': want a whole number"),
+        (lambda: rm.search(**ASKED, top=2.5), "top: '2.5': want a whole number"),
+        (lambda: rm.search(**ASKED, limits="latency=5 s"), "limits: want a mapping of names to values, such as {'latency': '2 s'}"),
+        (lambda: rm.search(**ASKED, time_limit=-1), "time_limit: '-1': want seconds above 0, or text such as '2 min'"),
+        (lambda: rm.search(**ASKED, time_limit="-1 s"), "time_limit: '-1 s': want seconds above 0, or text such as '2 min'"),
+        (lambda: rm.search(**ASKED, time_limit=float("nan")), "time_limit: 'nan': want seconds above 0, or text such as '2 min'"),
+        (lambda: rm.search(**ASKED, profile=5), "profile: want a name, a path or text, got int"),
+        (lambda: rm.sweep("rack_paper", "ffn", "data", profile=5), "profile: want a name, a path or text, got int"),
+        (lambda: rm.compare(**ASKED, mappers=[]), "mappers: want a mapper, or a list of at least one"),
+        (lambda: rm.compare(**ASKED, mappers=None), "mappers: want a mapper, or a list of at least one"),
+        (lambda: rm.read(HOLDS_ITSELF), "<text>: holds itself, or is nested too deep"),
+    ],
+)
+def test_what_python_cannot_mean_is_told_as_an_input(ask, said: str) -> None:
+    with pytest.raises(InputError) as found:
+        ask()
+    assert str(found.value) == said
+
+
+def test_columns_of_a_sweep_may_be_text() -> None:
+    swept = rm.sweep("rack_paper", "ffn", "data", set={"accelerators": [4]}, columns="mfu, hfu")
+    assert {"mfu", "hfu"} <= {*swept.to_frame().columns}
