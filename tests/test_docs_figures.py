@@ -12,12 +12,12 @@ import pytest
 import rackmodel as rm
 from tests.commands import invoke
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
 
 
 def cells(page: str, first: str) -> list[str]:
     """The cells behind the first one of a table's row that begins with a text."""
-    found = [line for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if line.startswith(f"| {first} |")]
+    found = [line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith(f"| {first} |")]
     assert len(found) == 1, (first, found)
     return [cell.strip() for cell in found[0].strip("|").split("|")][1:]
 
@@ -34,7 +34,7 @@ def printed(command: str) -> dict[str, Any]:
 def test_training_on_two_kinds_of_gpus(machine: str, accelerators: int, first: str) -> None:
     said = {"b": 256, "accelerators": accelerators}
     result = rm.search(machine, "llama3_70b", "megatron_cut", set=said, profile="megatron_core").result
-    step, energy, layers = cells("training.md", first)
+    step, energy, layers = cells("docs/training.md", first)
     assert (step, energy) == (f"{result.latency_s:.2f} s", f"{result.energy_j / 1e6:.2f} MJ")
     assert result.mapping.step is not None
     assert {min(result.mapping.step.layers), max(result.mapping.step.layers)} <= {int(number) for number in re.findall(r"\d+", layers)}
@@ -42,10 +42,10 @@ def test_training_on_two_kinds_of_gpus(machine: str, accelerators: int, first: s
 
 def test_the_same_job_on_wafers_and_gpus() -> None:
     command = "compare cs2:16,dgx_a100:512,dgx_h100:64 gpt3_175b streaming@cs2 megatron@dgx_a100 megatron@dgx_h100 --set b=1536"
-    assert f"    rackmodel {command}\n" in (DOCS / "wafers.md").read_text(encoding="utf-8")
+    assert f"    rackmodel {command}\n" in (ROOT / "docs/wafers.md").read_text(encoding="utf-8")
     tokens = 1536 * 2048
     for first, one in zip(("16 CS-2", "64 DGX A100", "8 DGX H100"), printed(command)["results"], strict=True):
-        step, energy, carbon, _, mfu, joules, _ = cells("wafers.md", first)
+        step, energy, carbon, _, mfu, joules, _ = cells("docs/wafers.md", first)
         assert float(step.removesuffix(" s")) == pytest.approx(one["latency_s"], rel=5e-4)
         assert float(energy.removesuffix(" MJ")) == pytest.approx(one["energy_j"] / 1e6, rel=2e-3)
         assert float(carbon.split()[0]) * (1e3 if carbon.endswith("kg") else 1.0) == pytest.approx(one["carbon_g"], rel=2e-3)
@@ -72,7 +72,7 @@ SERVED = {
 def test_served_models_of_two_papers(first: str) -> None:
     found = printed(f"serve {SERVED[first]}")
     alone = min(found["front"], key=lambda one: (one["clients_per_replica"], -one["interactivity"]))
-    one, most, joules, _ = cells("serving.md", first)
+    one, most, joules, _ = cells("docs/serving.md", first)
     assert one.split()[0].replace(",", "") == f"{1 / alone['tpot']:.0f}"
     assert most.split()[0].replace(",", "") == f"{found['best']['tokens_per_s']:.0f}"
     assert float(joules) == pytest.approx(found["best"]["joules_per_token"], rel=0.02)
