@@ -52,6 +52,12 @@ def test_an_import_writes_over_no_file_of_another_kind(here: Path) -> None:
         assert invoke(["import", "config.json", "-o", "model.yaml"]).exit_code == 0
 
 
+def test_a_language_model_within_another_model_is_told_by_the_key_that_holds_it(here: Path) -> None:
+    Path("config.json").write_text(json.dumps({"model_type": "internvl_chat", "vision_config": {"depth": 2}, "llm_config": CONFIG}))
+    said = "unknown model_type 'internvl_chat'; its llm_config is a llama: import that part as a file of its own\n"
+    assert said in told("import", "config.json")
+
+
 def test_a_folder_in_a_mappings_place_is_told_with_its_mapping(here: Path) -> None:
     assert invoke(["search", "rack_paper", "ffn", "data", "--set", "accelerators=4", "-o", "best"]).exit_code == 0
     assert told("evaluate", "rack_paper", "ffn", "best") == "best: is a directory, not a file: its mapping is best/mapping.yaml"
