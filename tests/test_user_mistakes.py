@@ -72,6 +72,14 @@ def test_why_not_mine_names_the_command_that_compares_two_mappings(here: Path) -
     )
 
 
+def test_a_window_over_what_an_operation_makes_is_told_as_a_density() -> None:
+    text = "workload: w\nsizes: {s: 64, w: 8, d: 4, e: 4}\neinsums:\n  k: K[s,e] = X[s,d] * WK[d,e]\n  a: A[s,w] = Q[s,e] * K[s+w,e]\n"
+    with pytest.raises(InputError) as found:
+        rm.read(text)
+    assert "walks rank 1 of K over 71, K[s,e] makes it 64; a sum of indices reads beyond the borders" in str(found.value)
+    assert "is a density of its scores, {density: w/s} under `tensors`" in str(found.value)
+
+
 RUN = {
     **{"id": "a", "model": "llama3_8b", "gpu": "H100", "n_gpus": "16", "tp": "2", "pp": "1", "dp": "8", "seq_len": "8192"},
     **{"gbs": "64", "mbs": "1", "iteration_time_s": "6"},
