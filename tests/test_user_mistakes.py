@@ -52,6 +52,13 @@ def test_an_import_writes_over_no_file_of_another_kind(here: Path) -> None:
         assert invoke(["import", "config.json", "-o", "model.yaml"]).exit_code == 0
 
 
+def test_a_calibration_writes_over_no_file_of_another_kind(here: Path) -> None:
+    assert invoke(["new", "machine", "mine"]).exit_code == 0
+    Path("rows.csv").write_text("m,n,k,gemm_dtype,latency_us\n64,64,64,bf16,5\n")
+    said = told("calibrate", "rows.csv", "--part", "h100_sxm", "-o", "mine.yaml")
+    assert said == "--output: mine.yaml is there already, a file of another kind (architecture): another name"
+
+
 def test_a_language_model_within_another_model_is_told_by_the_key_that_holds_it(here: Path) -> None:
     Path("config.json").write_text(json.dumps({"model_type": "internvl_chat", "vision_config": {"depth": 2}, "llm_config": CONFIG}))
     said = "unknown model_type 'internvl_chat'; its llm_config is a llama: import that part as a file of its own\n"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, folder, plain_name
+from rackmodel.cli.options import JsonOption, folder, keep_other_kinds, plain_name
 from rackmodel.cli.printing import echo, print_json
 from rackmodel.errors import InputError
 from rackmodel.report.files import write_whole
@@ -83,10 +83,7 @@ def _import_config(
 
 
 def _written(output: Path | None, name: str, text: str, kind: str) -> Path | None:
-    """The file that was written; None where there is to be none. Raises InputError where a file of another kind is there: an import may be
-    done again, but not in the place of what somebody wrote."""
-    from rackmodel.inputs.read import kind_of
-
+    """The file that was written; None where there is to be none. Raises InputError where a file of another kind is there."""
     if output is None:
         return None
     path = output
@@ -94,8 +91,7 @@ def _written(output: Path | None, name: str, text: str, kind: str) -> Path | Non
         where = folder(output)
         assert where is not None
         path = where / f"{name}.yaml"
-    if path.is_file() and path.stat().st_size and (there := kind_of(path)) != kind:
-        raise InputError(f"{path} is there already, a file of another kind ({there}): another name", path="--output")
+    keep_other_kinds(path, kind)
     write_whole(path, text)
     echo(f"wrote {path.name} in {path.parent}", err=True)
     return path
