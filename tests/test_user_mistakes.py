@@ -161,3 +161,26 @@ def test_what_python_cannot_mean_is_told_as_an_input(ask, said: str) -> None:
 def test_columns_of_a_sweep_may_be_text() -> None:
     swept = rm.sweep("rack_paper", "ffn", "data", set={"accelerators": [4]}, columns="mfu, hfu")
     assert {"mfu", "hfu"} <= {*swept.to_frame().columns}
+
+
+FIRST = """study: first
+architecture: rack_paper
+workload: ffn
+mapper: [data, tensor]
+runs: [{set: {accelerators: [4, 8]}}]
+findings:
+  quick: {claim: it is quick, figures: {a: {y: latency, where: WHERE}}, holds: a < 3}
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("{mapper: data}", "first.yaml:7:64: findings.quick.figures.a.where: 2 points match: choose by accelerators"),
+        ("{mapper: data, accelerators: 5}", "no point has run 'main' and mapper data and accelerators 5"),
+    ],
+)
+def test_a_finding_of_no_point_or_several_is_told_before_any_is_solved(here: Path, where: str, said: str) -> None:
+    Path("first.yaml").write_text(FIRST.replace("WHERE", where))
+    assert said in told("sweep", "first.yaml", "-o", "out")
+    assert not Path("out").exists()
