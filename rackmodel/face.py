@@ -14,6 +14,8 @@ print(rm.sweep("rack_paper", "ffn", ["data", "tensor"], set={"accelerators": [4,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +83,12 @@ def _text(said: Said) -> str | Path:
     """What the readers take: data as YAML text. Raises InputError."""
     if not isinstance(said, str | Path | Mapping):
         raise InputError(f"want a name, a path, text or a mapping, got {type(said).__name__}", path="<text>")
-    return dumped(plain_data(said)) if isinstance(said, Mapping) else said
+    if not isinstance(said, Mapping):
+        return said
+    try:
+        return dumped(plain_data(said))
+    except RecursionError:
+        raise InputError("holds itself, or is nested too deep", path="<text>") from None
 
 
 def _sets(settings: Settings | None) -> list[str]:
@@ -117,7 +124,8 @@ def search(
     front: figures of a Pareto front to return as well ('latency,energy', or a list) · time_limit: seconds, or text such as '2 min', after
     which the best found is returned, with its gap. Raises InputError, InfeasibleError."""
     watch, goal = Watch(_seconds(time_limit)), minimize if minimize is None or isinstance(minimize, str) else ",".join(minimize)
-    front = [name.strip() for name in front.split(",")] if isinstance(front, str) else front
+    front, top = _words(front), _whole(top)
+    _check_kinds(profile, limits)
     texts = _texts(architecture, workload, mapper)
     if texts is not None:
         return api.search(*texts, sets=_sets(set), minimize=goal, profile=profile, top=top, limits=limits, front=front, watch=watch)
@@ -138,6 +146,8 @@ def compare(
     """The best mapping of each mapper, in their order. time_limit: as `search`, of each. Raises InputError, InfeasibleError."""
     asked: dict[str, Any] = {"set": set, "minimize": minimize, "profile": profile, "time_limit": time_limit}
     several = [mappers] if isinstance(mappers, (str, Path, Mapping, Mapper)) else mappers
+    if not isinstance(several, Sequence) or not several:
+        raise InputError("want a mapper, or a list of at least one", path="mappers")
     return [search(architecture, workload, mapper, **asked).result for mapper in several]
 
 
@@ -150,6 +160,7 @@ def evaluate(
     profile: str | None = None,
 ) -> Result:
     """One mapping, priced, with its ledger. Raises InputError."""
+    _check_kinds(profile)
     texts = _texts(architecture, workload, mapping)
     if texts is not None:
         return api.evaluate(*texts, sets=_sets(set), profile=profile)
@@ -163,7 +174,7 @@ def sweep(
     mapper: Inputs | None = None,
     *,
     set: Settings | None = None,
-    columns: Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     minimize: str | None = None,
     profile: str | None = None,
     output: str | Path | None = None,
@@ -174,7 +185,8 @@ def sweep(
     and `.points` with a `.result` each. set: as `search`; a list, or {"linspace": [4, 64, 16]} as in a study's file, is a sweep · columns:
     metrics beside the usual ones · output: a folder whose study.sqlite keeps the points, so that the same call goes on where it was
     stopped · workers: processes of this computer, or the address of a dask.distributed scheduler. Raises InputError, OutputError."""
-    asked = {"minimize": minimize, "profile": profile, "set": set or {}, "columns": columns}
+    _check_kinds(profile)
+    asked = {"minimize": minimize, "profile": profile, "set": set or {}, "columns": _words(columns)}
     return sweep_points((study, workload, mapper), asked, output, workers, progress)
 
 
@@ -187,6 +199,7 @@ def price(
     profile: str | None = None,
 ) -> Prices:
     """N mappings at once: [n] seconds, joules and bytes, without ledgers; those of one structure in the same arrays. Raises InputError."""
+    _check_kinds(profile)
     machine, graph, _ = _inputs(architecture, workload, None, "mapping", set)
     several = [mappings] if isinstance(mappings, (str, Path, Mapping, MappingSpec)) else mappings
     return api.price(machine, graph, [m if isinstance(m, MappingSpec) else read_mapping(_text(m)) for m in several], profile=profile)
@@ -194,12 +207,36 @@ def price(
 
 def _seconds(said: float | str | None) -> float | None:
     """Seconds of a time limit. Raises InputError."""
-    if not isinstance(said, str):
-        return said
+    if said is None:
+        return None
     try:
-        return parse_quantity(said.strip(), "second")
-    except ValueError as problem:
+        found = parse_quantity(said.strip(), "second") if isinstance(said, str) else float(said)
+    except (TypeError, ValueError) as problem:
         raise InputError(str(problem), path="time_limit") from None
+    if not 0 < found < inf:
+        raise InputError(f"'{said}': want seconds above 0, or text such as '2 min'", path="time_limit")
+    return found
+
+
+def _whole(said: Any) -> int:
+    """How many mappings to return. Raises InputError."""
+    try:
+        return index(said)
+    except TypeError:
+        raise InputError(f"'{said}': want a whole number", path="top") from None
+
+
+def _words(said: str | Sequence[str]) -> Sequence[str]:
+    """Names, as a list or as text with commas."""
+    return [name.strip() for name in said.split(",")] if isinstance(said, str) else said
+
+
+def _check_kinds(profile: Any, limits: Any = None) -> None:
+    """Raise InputError where a profile is no name or text, or limits are no mapping."""
+    if not isinstance(profile, str | Path | None):
+        raise InputError(f"want a name, a path or text, got {type(profile).__name__}", path="profile")
+    if not isinstance(limits, Mapping | None):
+        raise InputError("want a mapping of names to values, such as {'latency': '2 s'}", path="limits")
 
 
 def _texts(*inputs: Any) -> list[Any] | None:

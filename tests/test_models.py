@@ -110,6 +110,8 @@ PUBLISHED = {
     "gptj_6b": 6_053_381_344,
     "bloom_176b": 176_247_271_424,  # BLOOM (arXiv 2211.05100), table 3
     "ling_lite": 16.8e9,  # Ling (arXiv 2503.05139), table 1
+    "ling_mini2": 16.26e9,  # github.com/inclusionAI/Ling-V2: 16 B, of which 0.789 without embeddings work for a token
+    "ling_1t": 1e12,  # its model card, as its name
     "llama1_33b": 32_528_943_616,
     "llama1_65b": 65_285_660_672,
     "codellama_34b": 33_743_970_304,
@@ -229,6 +231,13 @@ def test_a_token_is_multiplied_by_as_many_weights_as_a_model_card_counts(name: s
 def test_active_weights_published_in_whole_billions(name: str, billions: int) -> None:
     """Names of the models and their cards: with or without a table of embeddings, they do not say."""
     assert import_config(CONFIGS / f"{name}.json").active == pytest.approx(billions * 1e9, rel=0.02)
+
+
+def test_weights_that_work_for_a_token_without_embeddings() -> None:
+    """github.com/inclusionAI/Ling-V2: Ling-mini-2.0 has 1.4 B activated, 789 M of them without embeddings (the table and the head)."""
+    active, embedding = import_config(CONFIGS / "ling_mini2.json").active, 157184 * 2048
+    assert active - embedding == pytest.approx(0.789e9, rel=0.001)
+    assert active + embedding == pytest.approx(1.4e9, rel=0.03)
 
 
 def test_all_weights_of_a_dense_model_but_its_table_multiply_a_token() -> None:

@@ -79,7 +79,7 @@ def test_a_frozen_weight_has_no_gradient_no_state_and_no_update(tmp_path: Path) 
 
 
 def test_an_activation_is_neither_trained_nor_frozen(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="trained or frozen, not a activation"):
+    with pytest.raises(InputError, match="trained or frozen, not an activation"):
         _solved(tmp_path, "H: {trained: false}")
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, output_file
+from rackmodel.cli.options import JsonOption, keep_other_kinds, output_file
 from rackmodel.cli.printing import echo, print_json
 from rackmodel.report.files import stem_of, write_whole
 
@@ -29,7 +29,9 @@ def calibrate(
     from rackmodel.validation.rows import kind_of_file
 
     output_file(output)
-    if kind_of_file(files[0]) in ("collective", "message", "expert exchange"):
+    network = kind_of_file(files[0]) in ("collective", "message", "expert exchange")
+    keep_other_kinds(output, "collectives" if network else "part")
+    if network:
         _network(part, files, gpu, output)
         return
     from rackmodel.calibration.part import calibrate as run

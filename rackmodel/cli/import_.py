@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rackmodel.cli.options import JsonOption, folder, plain_name
+from rackmodel.cli.options import JsonOption, folder, keep_other_kinds, plain_name
 from rackmodel.cli.printing import echo, print_json
 from rackmodel.errors import InputError
 from rackmodel.report.files import write_whole
@@ -53,7 +53,7 @@ def import_(
     imported = import_files(files, name=name, clock=clock)
     for line in imported.warnings:
         echo(f"warning: {line}", err=True)
-    path = _written(output, imported.name, imported.text)
+    path = _written(output, imported.name, imported.text, "architecture")
     if as_json:
         data = {"architecture": imported.name, "file": str(path) if path else None, "warnings": list(imported.warnings)}
         print_json(data | ({} if path else {"text": imported.text}))
@@ -73,7 +73,7 @@ def _import_config(
     if mtp and not training:
         raise InputError("of a step that serves a model it is there already, in `mtp`: it goes with --training", path="--mtp")
     model = import_config(files[0], name=name, training=training, mtp=mtp)
-    path = _written(output, model.name, model.text)
+    path = _written(output, model.name, model.text, "workload")
     if as_json:
         data = {"workload": model.name, "family": model.family, "parameters": model.parameters}
         data |= {"active_parameters": model.active, "file": str(path) if path else None}
@@ -82,15 +82,16 @@ def _import_config(
         echo(model.text, nl=False)
 
 
-def _written(output: Path | None, name: str, text: str) -> Path | None:
-    """The file that was written; None where there is to be none."""
+def _written(output: Path | None, name: str, text: str, kind: str) -> Path | None:
+    """The file that was written; None where there is to be none. Raises InputError where a file of another kind is there."""
     if output is None:
         return None
-    if output.suffix in (".yaml", ".yml"):
-        path = write_whole(output, text)
-    else:
+    path = output
+    if output.suffix not in (".yaml", ".yml"):
         where = folder(output)
         assert where is not None
-        path = write_whole(where / f"{name}.yaml", text)
+        path = where / f"{name}.yaml"
+    keep_other_kinds(path, kind)
+    write_whole(path, text)
     echo(f"wrote {path.name} in {path.parent}", err=True)
     return path

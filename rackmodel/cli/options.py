@@ -175,6 +175,17 @@ def output_file(path: Path | None) -> Path | None:
     return path
 
 
+def keep_other_kinds(path: Path | None, kind: str) -> None:
+    """Raise InputError where a file of another kind of input is there: what a command makes may be made again, but not in the place of what
+    somebody wrote."""
+    from rackmodel.inputs.read import kind_of
+
+    if path is not None and path.suffix in (".yaml", ".yml") and path.is_file() and path.stat().st_size:
+        there = kind_of(path)
+        if there != kind:
+            raise InputError(f"{path} is there already, a file of another kind ({there}): another name", path="--output")
+
+
 def said(**options: Any) -> list[str]:
     """Options that were given, as the command line says them: flags=None, tokens='300e9' → ['--tokens', '300e9']."""
     return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]

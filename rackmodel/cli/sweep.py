@@ -133,9 +133,12 @@ def _in_set(spec: StudySpec, own: Sets, inputs: Sequence[str]) -> Iterator[None]
 def _check(spec: StudySpec, asks: Sequence[Ask], inputs: Sequence[str], own: Sets) -> None:
     """Raise InputError, at its place in the study's file, for what can be told before a point is solved: names, columns of charts."""
     from rackmodel.studies.before import check_chart, check_chosen, check_names
+    from rackmodel.studies.own_findings import check_figures
 
     with _in_file(inputs):
         check_names(asks, spec if len(inputs) == 1 else None)
+        if isinstance(spec.findings, dict):
+            check_figures(spec.findings, asks)
     settings = dict.fromkeys(name for ask in asks for name in ask.settings)
     for name, chart in spec.charts.items():
         with _placed(name, inputs):

@@ -62,6 +62,7 @@ def why(
     if output is not None and not sensitivity:
         raise InputError("is of --sensitivity", path="--output")
     for condition in conditions or ():
+        _no_mapping(condition)
         _read(asked, condition)  # what cannot be read is said before anything is searched
     with watching(time_limit(time)) as watch:
         search, priced = _searching(asked, watch)
@@ -83,6 +84,13 @@ def why(
         print_json({"result": best.to_dict(), "others": [_data(best, one) for one in others]})
         return
     _print(best, others)
+
+
+def _no_mapping(condition: str) -> None:
+    """Raise InputError where a file stands for what an answer is not: two mappings are told apart by `diff`."""
+    if "=" not in condition and Path(condition).suffix in (".yaml", ".yml"):
+        fact = f"'{condition}' is a file: rackmodel diff ARCH WORKLOAD mapping.yaml {condition} says what your mapping costs, and why"
+        raise InputError(fact, path="--not")
 
 
 def _question(inputs: list[str], sets: list[str], minimize: str | None, profile: str | None) -> dict[str, Any]:

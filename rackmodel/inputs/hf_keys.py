@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -74,6 +74,16 @@ class Config:
         return next((child.where for key, child in self.node.mapping.items() if key in size_names(text)), self.node.where)
 
 
+def _known_inside(root: Marked, families: Mapping[str, FamilySpec]) -> str:
+    """Which part of the config is of a model_type that is known, as language models within others have one; '' = none."""
+    for key in root.value if isinstance(root.value, dict) else ():
+        part = root.child(key)
+        said = part.child("model_type") if part is not None and isinstance(part.value, dict) else None
+        if said is not None and said.text in families:
+            return f"; its {key} is a {said.text}: import that part as a file of its own"
+    return ""
+
+
 def read_config(root: Marked) -> Config:
     """A config and its family. Raises InputError for an unknown model_type and for keys that may matter and are not understood."""
     model_type = root.child("model_type")
@@ -81,7 +91,7 @@ def read_config(root: Marked) -> Config:
         raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
     families = {word: family for family in map(family_called, names("family")) for word in family.models}
     if model_type.text not in families:
-        fact = f"unknown model_type '{short(model_type.text)}'"
+        fact = f"unknown model_type '{short(model_type.text)}'{_known_inside(root, families)}"
         raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
     family = families[model_type.text]
     node, problems = _decoder(root, family)

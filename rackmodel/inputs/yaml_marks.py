@@ -48,7 +48,7 @@ def read_text(path: Path, file: str) -> str:
     whole = Where(file)
     try:
         if path.is_dir():
-            raise InputError("is a directory, not a file", where=whole)
+            raise InputError(f"is a directory, not a file{_mapping_in(path, file)}", where=whole)
         if path.exists() and not path.is_file():
             raise InputError("is not a regular file", where=whole)
         with path.open("rb") as stream:
@@ -66,6 +66,11 @@ def read_text(path: Path, file: str) -> str:
     except UnicodeDecodeError as problem:
         before = data[: problem.start].decode("utf-8", "replace")
         raise InputError(f"byte 0x{data[problem.start]:02x} is not UTF-8 text", where=_after(file, before))
+
+
+def _mapping_in(path: Path, file: str) -> str:
+    """What to name instead where a folder is one that `search -o` wrote."""
+    return f": its mapping is {Path(file, 'mapping.yaml')}" if (path / "mapping.yaml").is_file() else ""
 
 
 def compose(text: str, file: str) -> Marked:

@@ -14,9 +14,10 @@ from math import prod
 
 from pydantic import Field, PositiveInt, model_validator
 
-from rackmodel.errors import InputError
+from rackmodel.errors import InputError, together
 from rackmodel.model.embodied import OwnFab
 from rackmodel.model.level import Level, Network, Site, Topology, accelerators_of
+from rackmodel.model.level_places import misplaced
 from rackmodel.model.resources import Atom, Compute, Fan, Memory, Rate, width
 from rackmodel.model.schema import Spec
 from rackmodel.model.topologies import MEETING, UNIFORM
@@ -110,6 +111,8 @@ class Architecture(Spec):
             _check_inside(level)
         if len(found) > 1:
             self._several_pools(found)
+        if nowhere := misplaced(self.tree):
+            raise together(nowhere)
         for level in (level for pool in self.pools for level in pool.above):
             if level.network is None and sum(child.count for child in level.children) > 1:
                 raise ValueError(f"level '{level.name}' has several children and no network that joins them")

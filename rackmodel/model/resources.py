@@ -135,6 +135,10 @@ class Memory(Spec):
                 raise ValueError(f"bits.{name}: {problem}")
         return self
 
+    def port_bytes_per_s(self, action: str) -> float | None:
+        """Bandwidth of the port that an action ('read', 'write') takes, of one instance; None where it never limits."""
+        return self.write_bandwidth_bytes_per_s if action == "write" and self.ports == "split" else self.bandwidth_bytes_per_s
+
     @property
     def write_port_bytes_per_s(self) -> float | None:
         """Bandwidth of the write port of one instance, inf where it never limits; None where reads and writes share a port."""

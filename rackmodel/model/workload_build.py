@@ -16,6 +16,8 @@ from rackmodel.model.sizes import evaluate, extent, resolve_sizes, whole_size
 from rackmodel.model.workload import Kind, Op, Section, Serving, Tensor, Workload, first_stream, one_section, streams, streams_like_result
 from rackmodel.model.workload_spec import Precision, SectionSpec, TensorSpec, WorkloadSpec
 
+BORDERS = "; a sum of indices reads beyond the borders: a window of attention is a density of its scores, {density: w/s} under `tensors`"
+"""Said of a window over what an operation makes, or another one reads whole."""
 UNSAID = TensorSpec()
 """Of a tensor of which a file says nothing."""
 
@@ -400,8 +402,7 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
             kind = spec.tensors.get(name, UNSAID).kind or _kind(name, name in written, name in read)
             tensors[name] = _tensor(spec, name, kind, uses, sizes)
             if (kind in ("weight", "input") or (kind == "kv_cache" and name not in appended)) == (name in written):
-                article = "an" if kind[0] in "aeiou" else "a"
-                fact = f"'{name}' cannot be {article} {kind}: it is {'written' if name in written else 'never written'}"
+                fact = f"'{name}' cannot be {_a(kind)}: it is {'written' if name in written else 'never written'}"
                 raise InputError(fact, path=f"tensors.{name}")
             if kind != "kv_cache" and name in appended:
                 raise InputError(f"append adds to a cache: say kind: kv_cache of '{name}'", path=f"tensors.{name}")
@@ -410,6 +411,10 @@ def _tensors(spec: WorkloadSpec, ops: dict[str, Op], sizes: dict[str, int]) -> d
     if problems:
         raise together(problems)
     return tensors
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Access]], sizes: dict[str, int]) -> Tensor:
@@ -422,23 +427,21 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
             raise InputError(f"{access} has {len(access.indices)} ranks, but {first} has {len(ranks)}", path=f"einsums.{op_name}")
         for position, affine in enumerate(access.indices):
             if extent(affine, sizes) != extents[position]:
-                raise InputError(
-                    f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, {first} makes it {extents[position]}",
-                    path=f"einsums.{op_name}",
-                )
+                fact = f"{access} walks rank {position + 1} of {name} over {extent(affine, sizes)}, {first} makes it {extents[position]}"
+                raise InputError(fact + (BORDERS if len(affine) > 1 else ""), path=f"einsums.{op_name}")
     density = evaluate(said.density, sizes, f"tensors.{name}.density")
     if not 0 < density <= 1:
         raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
     bits, scale = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
     page = _page(said, kind, ranks, f"tensors.{name}.page")
     if said.read == "routed" and kind != "weight":
-        raise InputError(f"routed are weights of experts, not a {kind}", path=f"tensors.{name}.read")
+        raise InputError(f"routed are weights of experts, not {_a(kind)}", path=f"tensors.{name}.read")
     if not said.held and kind != "kv_cache":
-        raise InputError(f"another layer may hold a kv_cache, not a {kind}", path=f"tensors.{name}.held")
+        raise InputError(f"another layer may hold a kv_cache, not {_a(kind)}", path=f"tensors.{name}.held")
     if said.gradient is not None and kind != "activation":
-        raise InputError(f"an activation's gradient may be wider than it is, not that of a {kind}", path=f"tensors.{name}.gradient")
+        raise InputError(f"an activation's gradient may be wider than it is, not that of {_a(kind)}", path=f"tensors.{name}.gradient")
     if not said.trained and kind not in ("weight", "input"):
-        raise InputError(f"weights and inputs are trained or frozen, not a {kind}", path=f"tensors.{name}.trained")
+        raise InputError(f"weights and inputs are trained or frozen, not {_a(kind)}", path=f"tensors.{name}.trained")
     return Tensor(
         name,
         ranks,
@@ -467,7 +470,7 @@ def _crowded(spec: WorkloadSpec, kind: Kind, ranks: tuple[str, ...], density: fl
 def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:
     """Pages of a cache by rank. Raises InputError."""
     if said.page and kind != "kv_cache":
-        raise InputError(f"pages are of a kv_cache, not of a {kind}", path=path)
+        raise InputError(f"pages are of a kv_cache, not of {_a(kind)}", path=path)
     for rank in said.page:
         if rank not in ranks:
             raise InputError(f"no rank '{rank}'", path=f"{path}.{rank}", known=ranks, given=rank)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,11 @@ import numpy as np
 from rackmodel.carbon.tables import CarbonTables
 from rackmodel.cost.ledger import KEYS
 from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.model.result import Result
 from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import Finding, judged
 from rackmodel.studies.metrics import check_components
+from rackmodel.studies.plan import Ask, shown
 from rackmodel.studies.run import Points, StudyPoint
 from rackmodel.studies.study import FigureSpec, FindingSpec, many
 
@@ -25,6 +27,32 @@ OF_POINT = {"latency": "latency_s", "energy": "energy_j", "memory": "memory_byte
 def own_checks(findings: dict[str, FindingSpec]) -> tuple[Check, ...]:
     """One check a finding of the file."""
     return tuple(_check(name, said) for name, said in findings.items())
+
+
+def check_figures(findings: Mapping[str, FindingSpec], asks: Sequence[Ask]) -> None:
+    """Raise InputError for a figure that none or several of the points to come match, which can be told before any is solved."""
+    points = Points(tuple(map(_to_come, asks)))
+    plain = {"run", "architecture", "workload", "mapper", *(name for ask in asks for name in ask.settings), *KEYS}
+    for name, said in findings.items():
+        for one, figure in said.figures.items():
+            if plain.issuperset([*figure.where, *([figure.over] if figure.over else [])]):
+                _selected(figure, points, f"findings.{name}.figures.{one}")
+
+
+def _to_come(ask: Ask) -> StudyPoint:
+    return StudyPoint(
+        run=ask.run,
+        architecture=shown(ask.architecture),
+        workload=shown(ask.workload),
+        mapper=shown(ask.mapper),
+        settings=ask.settings,
+        row={},
+        load=_not_yet,
+    )
+
+
+def _not_yet() -> Result:
+    raise AssertionError("a point that is not solved has no result")
 
 
 def _check(name: str, said: FindingSpec) -> Check:
@@ -46,8 +74,19 @@ def _label(name: str, x: Any) -> str:
 
 
 def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
-    """x → the figure; x is None where it is one. Raises InputError where none or several points match: nothing is summed over runs."""
-    ledger = {key: [str(v) for v in many(value)] for key, value in said.where.items() if key in KEYS}
+    """x → the figure; x is None where it is one. Raises InputError."""
+    chosen = _selected(said, points, path)
+    return {x: _read(point, said.y, _rows(said)) for x, point in sorted(chosen.items(), key=_by_size)}
+
+
+def _rows(said: FigureSpec) -> dict[str, list[str]]:
+    """Which rows of the ledger are meant: column → values."""
+    return {key: [str(v) for v in many(value)] for key, value in said.where.items() if key in KEYS}
+
+
+def _selected(said: FigureSpec, points: Points, path: str) -> dict[Any, StudyPoint]:
+    """x → the point that a figure is of. Raises InputError where none or several match: nothing is summed over runs."""
+    ledger = _rows(said)
     if ledger and said.y in OF_POINT:
         raise InputError(f"'{said.y}' is of a whole point: {', '.join(ledger)} chooses rows of the ledger", path=f"{path}.where")
     check_components(ledger.get("component", ()), f"{path}.where")
@@ -64,7 +103,7 @@ def _figure(said: FigureSpec, points: Points, path: str) -> dict[Any, float]:
             raise InputError(
                 f"{len(same)} points match{f' at {said.over} {x}' if said.over else ''}: choose by {apart}", path=f"{path}.where"
             )
-    return {x: _read(same[0], said.y, ledger) for x, same in sorted(found.items(), key=_by_size)}
+    return {x: same[0] for x, same in found.items()}
 
 
 def _read(point: StudyPoint, y: str, ledger: dict[str, list[str]]) -> float:

@@ -17,6 +17,7 @@ from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.model_files import is_gated, own_vocabulary, stated_sizes
 from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.training_columns import left_alone
 from rackmodel.validation.words import DatasetWords, MachineWords, ModelWords, Refused, SaidOfSome, ShardingWords, Words, look_up
 
 PADDING = 128
@@ -128,6 +129,8 @@ class TrainingCase:
 
 
 PROFILE = "profile"
+YES, NO = ("true", "1", "yes"), ("", "false", "0", "no")
+"""What a cell says that is one or the other."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ class _CaseReader:
         self.assume, self.row = assume, row
         if instead is not None and instead.column == PROFILE:
             self.profile = instead.value
-        self.notes |= dict.fromkeys(text for text in (self.said.note,) if text)
+        self.notes |= dict.fromkeys(text for text in (self.said.note, left_alone(row.cells)) if text)
 
     def _of_some(self, some: SaidOfSome) -> None:
         if some.refused:
@@ -208,6 +211,13 @@ class _CaseReader:
             raise Refused(f"no {column}")
         return found
 
+    def _yes(self, column: str) -> bool:
+        """A cell that says yes or no; an empty one no. Raises Refused."""
+        text = self.cell(column).lower()
+        if text not in (*YES, *NO):
+            raise Refused(f"{column}: '{text[:40]}' is neither of {', '.join(YES)} nor of {', '.join(filter(None, NO))}")
+        return text in YES
+
     # -- the case -----------------------------------------------------------------------------------------------------------
 
     def case(self) -> TrainingCase:
@@ -230,7 +240,7 @@ class _CaseReader:
             model=replace(model, width=precision.width, attention=self.attention, gradient=self.said.gradient),
             profile=self.profile,
             algorithms=tuple(self.said.algorithms),
-            sequence=degrees["tp"] > 1 and self.cell("sp").lower() in ("true", "1", "yes"),
+            sequence=self._yes("sp") and degrees["tp"] > 1,
             recompute=recompute.policy,
             home=(home.param, home.grad, home.state),
             experts=self._experts(degrees),
@@ -319,15 +329,17 @@ class _CaseReader:
     def _mesh(self, degrees: Mapping[str, int]) -> tuple[GivenMesh, int]:
         """The mesh with its micro-batches, and the batch."""
         size, ranks = self.needed("mbs"), degrees["dp"] * degrees.get("ep", 1) * degrees.get(SHARDS, 1)
-        batch = self.whole("gbs")
-        if batch is None:
-            accumulated = self.whole("grad_accum")
-            if accumulated is None and degrees["pp"] == 1 and self._measured().quantity != "seconds":
-                accumulated = 1
-                self.notes["grad_accum = 1 (ASSUMED: a rate without a pipeline hardly depends on it)"] = None
-            if accumulated is None:
+        batch, said = self.whole("gbs"), self._degrees()
+        accumulated = self.whole("grad_accum") if batch is None or self.row.text("grad_accum") else None
+        if batch is None and accumulated is None:
+            if degrees["pp"] > 1 or self._measured().quantity == "seconds":
                 raise Refused("no global batch: want a column gbs, or grad_accum")
-            batch = accumulated * size * ranks
+            accumulated = 1
+            self.notes["grad_accum = 1 (ASSUMED: a rate without a pipeline hardly depends on it)"] = None
+        every = (accumulated or 0) * size * said["dp"] * said.get("ep", 1)
+        if batch is not None and accumulated is not None and batch != every:
+            raise Refused(f"gbs and grad_accum contradict each other: {accumulated} of mbs {size} on all data-parallel ranks are {every}")
+        batch = batch or every
         if batch % (size * ranks):
             raise Refused(f"micro-batches do not divide the batch of a rank: {batch} sequences over {ranks} ranks, {size} in a micro-batch")
         runs = batch // (size * ranks)

@@ -24,8 +24,7 @@ def home_traffic(architecture: Architecture, level: str, tensor: str, action: st
     if memory is None:
         return Row(tensor, level, "memory", action, size, "byte", np.zeros_like(size), np.zeros_like(size))
     energy = memory.read_j_per_byte if action == "read" else memory.write_j_per_byte
-    own_port = action == "write" and memory.ports == "split"
-    bandwidth = memory.write_port_bytes_per_s if own_port else memory.bandwidth_bytes_per_s
+    bandwidth = memory.port_bytes_per_s(action)
     seconds = size / bandwidth if bandwidth else np.zeros_like(size)
     return Row(tensor, level, "memory", action, size, "byte", size * energy, seconds)
 

@@ -49,10 +49,11 @@ COPIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class OffloadLevel:
-    """The level that takes what is offloaded. bytes_per_s: of one accelerator · capacity_bytes: for one accelerator."""
+    """The level that takes what is offloaded. bytes_per_s (out of it), written_bytes_per_s, capacity_bytes: of one accelerator."""
 
     level: str
     bytes_per_s: float
+    written_bytes_per_s: float
     capacity_bytes: float
     read_j_per_byte: float
     write_j_per_byte: float
@@ -78,6 +79,7 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     return OffloadLevel(
         level=level.name,
         bytes_per_s=memory.bandwidth_bytes_per_s / below,
+        written_bytes_per_s=(memory.port_bytes_per_s("write") or np.inf) / below,
         capacity_bytes=(memory.capacity_bytes or np.inf) / below,
         read_j_per_byte=memory.read_j_per_byte,
         write_j_per_byte=memory.write_j_per_byte,
@@ -176,7 +178,7 @@ def _copy(name: str, sizes: tuple[Array, Array], action: str, phase: str, host: 
     follows; -1 = unknown."""
     size, every = sizes
     energy = every * (host.read_j_per_byte if action == "read" else host.write_j_per_byte)
-    time = size / host.bytes_per_s
+    time = size / (host.bytes_per_s if action == "read" else host.written_bytes_per_s)
     row = Row(name, host.level, "memory", action, every, "byte", energy, time, time)
     after = (last,) if action == "write" and last >= 0 else ()
     kind = "load" if action == "read" else "store"

@@ -203,7 +203,8 @@ class Pricer(LinkPricer):
         assert memory is not None
         size = task.volume.at(self.degrees) * (self.per_stage if task.kind == "load" else self._distinct(task))
         energy = memory.read_j_per_byte if task.kind == "load" else memory.write_j_per_byte
-        seconds = size * self.here / memory.bandwidth_bytes_per_s if memory.bandwidth_bytes_per_s else np.zeros(self.n)
+        bandwidth = memory.port_bytes_per_s(task.action)
+        seconds = size * self.here / bandwidth if bandwidth else np.zeros(self.n)
         row = Row(task.tensor, task.level, "memory", task.action, size, "byte", size * energy, seconds, seconds)
         return [row], seconds
 
