@@ -31,10 +31,9 @@ STRUCK = 3  # values struck out for which a node is bounded anew instead of spli
 
 @dataclass(frozen=True)
 class Leaf:
-    """A layout and what no step is below that has it. number: of the column it is for."""
+    """A layout. number: of the column it is for."""
 
     number: int
-    seconds: float
     attained: Attained
 
 
@@ -103,7 +102,7 @@ class Closing:
                 self._branch(node)
             elif node.alone:
                 least = min(least, node.seconds)
-                leaves.append(Leaf(node.number, node.seconds, node.branches.choice(node.left, 0)))
+                leaves.append(Leaf(node.number, node.branches.choice(node.left, 0)))
             elif (alone := self._bounded(node.number, node.branches, node.left, node.at, far=True)) is not None:
                 heapq.heappush(self.heap, replace(alone, seconds=max(alone.seconds, node.seconds), alone=True))
         return Closed(least, tuple(leaves))

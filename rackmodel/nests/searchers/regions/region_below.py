@@ -24,13 +24,12 @@ LADDER = 32  # parts of level 1 at which branches are priced before they are at 
 
 
 class RegionCandidate(NamedTuple):
-    """One tile of a prefix: what lies above each member's branch, the tiles that enter it, what statistics and operations made again cost,
-    lower bound of the seconds."""
+    """One tile of a prefix: what lies above each member's branch, the tiles that enter it, what statistics and operations made again
+    cost."""
 
     above: tuple[Above, ...]
     exits: tuple[tuple[int, ...], ...]
     running: tuple[float, float]
-    seconds: float
 
 
 class Lined(NamedTuple):

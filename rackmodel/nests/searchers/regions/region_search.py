@@ -382,4 +382,4 @@ class RegionSearch(RegionBelow):
             places.append(Above(prefix, here, value_at(taken, cell), value_at(own, cell), bits))
         running = value_at(priced.running[0], cell), value_at(priced.running[1], cell)
         exits = tuple(above.exit_tile(cell, branch.span) for branch in self.branches)
-        return RegionCandidate(tuple(places), exits, running, value_at(priced.seconds, cell))
+        return RegionCandidate(tuple(places), exits, running)
