@@ -84,6 +84,7 @@ def _level(level: Level) -> list[str]:
         told = [n.topology, shape, format_si(n.bandwidth_bytes_per_s, "B/s"), _per_bit(n.energy_j_per_byte)]
         told += [format_si(n.latency_s, "s") + " a hop"] if n.latency_s else []
         told += [f"oversubscribed {n.oversubscription:g}"] if n.oversubscription != 1 else []
+        told += ["by the links below"] if n.same_links else []
         parts.append(f"network {' '.join(word for word in told if word)}")
         parts += _neighbours(n)
     if level.static_power_w:
