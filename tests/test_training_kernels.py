@@ -18,7 +18,8 @@ from rackmodel.model.plan import MICRO, Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.validation.steps import price_cases
 from rackmodel.validation.timed import PricedStep
-from rackmodel.validation.training import training_case
+from rackmodel.validation.training import ModelKey, training_case
+from rackmodel.validation.training_models import model_of
 from rackmodel.validation.unknowns import unknowns_of
 from rackmodel.validation.words import words
 from tests.machines import machine, mapper, workload
@@ -73,6 +74,15 @@ def test_a_masked_softmax_reads_half_of_the_scores() -> None:
     whole, half = alone("profile.composites={}"), alone(f"profile.composites={{{of('softmax', 'megatron_2021')}}}")
     scores = 2.0 * SAMPLES * LAYERS * HEADS * SEQUENCE**2
     assert whole - half == pytest.approx(1.5 * scores / (0.564 * BYTES_PER_S), rel=1e-3)
+
+
+@pytest.mark.parametrize("sequence", [256, 512, 1024, 4096, 8192])
+def test_every_other_layer_of_gpt_oss_reads_two_tiles_of_keys_whatever_the_sequence(sequence: int) -> None:
+    """Tiles of 128 queries, each of which reads its own 128 keys and those before it; the other layers half of all that a mask leaves."""
+    key = ModelKey("gpt_oss_120b_training", (("s", sequence),), "16 bit", alone=False)
+    block = model_of(key, 8, masked=True).sections[1].workload
+    read = min(sequence**2 / 2, sequence / 128 * 2 * 128**2)
+    assert [block.tensors[name].density for name in ("A", "P")] == pytest.approx([(sequence**2 / 2 + read) / 2 / sequence**2] * 2)
 
 
 def test_parts_of_queries_keys_and_values_are_put_together_around_attention() -> None:
