@@ -93,10 +93,12 @@ def result_of(
 def _too_hot(ledger: Ledger, latency_s: float, at_peak: bool, machine: Architecture) -> Iterator[str]:
     """A sentence where accelerators of one kind draw more in the mean of a step than their file says they may, and nothing slows them.
     at_peak: whether operations run at peak rates, though they may have measured kernels."""
+    if len(machine.pools) > 1 or not latency_s > 0:
+        return
     accelerator, measured = machine.accelerator, gpu_of(machine) is not None
     own = accelerator.cost.power_w if accelerator.cost is not None else None
     most = limit_w(machine) if measured else None if own is None else ends_of(own)[1]
-    if len(machine.pools) > 1 or most is None or not latency_s > 0 or (measured and not at_peak):
+    if most is None or (measured and not at_peak):
         return
     watts = ledger.where(level=[level.name for level in accelerator.walk()]).total("joules") / latency_s / machine.used
     if watts > HOT * most:

@@ -116,7 +116,9 @@ def test_what_a_gpu_draws_while_busy_is_no_idle_power() -> None:
 def test_carbon_at_peak_rates_says_what_power_at_work_it_leaves_out() -> None:
     """Of 32 H100 243 W each over the step: no kernel of `ideal` is a measured one, of which it is known."""
     sets = ["accelerators=32", "b=32", "layers=4"]
-    ideal, measured = (api.search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile=name).result for name in ("ideal", "megatron_core"))
+    ideal, measured = (
+        api.search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile=name).result for name in ("ideal", "megatron_core")
+    )
     job, counted = carbon_of(ideal), carbon_of(measured)
     assert job is not None
     assert counted is not None
