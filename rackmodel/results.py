@@ -18,6 +18,7 @@ from rackmodel.carbon.ranges import factor
 from rackmodel.carbon.run import tokens_of
 from rackmodel.cost.inside.gpu import gpu_of, unmeasured
 from rackmodel.cost.inside.nest_view import nest_name
+from rackmodel.cost.inside.power import BUSY
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.ledger import Ledger
 from rackmodel.cost.step.exact import ExactStep
@@ -92,10 +93,12 @@ def result_of(
 def _too_hot(ledger: Ledger, latency_s: float, at_peak: bool, machine: Architecture) -> Iterator[str]:
     """A sentence where accelerators of one kind draw more in the mean of a step than their file says they may, and nothing slows them.
     at_peak: whether operations run at peak rates, though they may have measured kernels."""
+    if len(machine.pools) > 1 or not latency_s > 0:
+        return
     accelerator, measured = machine.accelerator, gpu_of(machine) is not None
     own = accelerator.cost.power_w if accelerator.cost is not None else None
     most = limit_w(machine) if measured else None if own is None else ends_of(own)[1]
-    if len(machine.pools) > 1 or most is None or not latency_s > 0 or (measured and not at_peak):
+    if most is None or (measured and not at_peak):
         return
     watts = ledger.where(level=[level.name for level in accelerator.walk()]).total("joules") / latency_s / machine.used
     if watts > HOT * most:
@@ -155,7 +158,21 @@ def rates_of(machine: Architecture, usage: Usage | None = None, fab: str = "act"
 def carbon_of(result: Result, usage: Usage | None = None, fab: str = "act") -> JobCarbon | None:
     """What a step emits, in the shares of carbon/job; None where its machine has no site. Raises InputError."""
     rates = None if result.machine is None else rates_of(result.machine, usage, fab)
-    return None if rates is None else rates.of(result.energy_j, result.latency_s)
+    if rates is None:
+        return None
+    job, without = rates.of(result.energy_j, result.latency_s), _left_out(result)
+    return replace(job, basis={**job.basis, "without": without}) if without else job
+
+
+def _left_out(result: Result) -> str:
+    """What of a GPU's power at work a result's joules leave out, for no kernel is a measured one; '' where all that is known counts."""
+    machine = result.machine
+    gpu = gpu_of(machine) if machine is not None and len(machine.pools) == 1 else None
+    if machine is None or gpu is None or not gpu.facts.busy_power_w or result.ledger.where(action=BUSY).total("joules"):
+        return ""
+    watts, name = float(gpu.facts.busy_power_w), machine.accelerator.name
+    more = 100 * watts * machine.used * result.latency_s / result.energy_j
+    return f"{watts:.0f} W of clocks of each {name} at work, at most {more:.0f} % of the energy more (profile {result.certificate.profile})"
 
 
 def ownership_of(

@@ -113,6 +113,11 @@ def test_a_step_at_peak_rates_that_draws_too_much_says_so() -> None:
     assert api.search("dgx_b300", "gemm", "data", sets=sets, profile="megatron_core").result.warnings == ()
 
 
+def test_accelerators_of_several_kinds_are_not_asked_for_their_mean_power() -> None:
+    found = api.search("dgx_h100_a100", "llama3_8b", "megatron_cut", sets=["layers=4", "b=256"], profile="ideal").result
+    assert found.warnings == ()
+
+
 def test_a_wafer_of_ones_own_power_is_held_to_it() -> None:
     sets = ["accelerators=1", "m=65536", "k=8192", "n=8192"]
     assert api.search("cs3", "gemm", "data", sets=sets, profile="ideal").result.warnings == ()

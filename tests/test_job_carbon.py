@@ -113,6 +113,23 @@ def test_what_a_gpu_draws_while_busy_is_no_idle_power() -> None:
     assert job.idle_g.mid == pytest.approx(expected, rel=1e-9)
 
 
+def test_carbon_at_peak_rates_says_what_power_at_work_it_leaves_out() -> None:
+    """Of 32 H100 243 W each over the step: no kernel of `ideal` is a measured one, of which it is known."""
+    sets = ["accelerators=32", "b=32", "layers=4"]
+    ideal, measured = (
+        api.search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile=name).result for name in ("ideal", "megatron_core")
+    )
+    job, counted = carbon_of(ideal), carbon_of(measured)
+    assert job is not None
+    assert counted is not None
+    more = 100 * 32 * 243 * ideal.latency_s / ideal.energy_j
+    assert job.basis["without"] == f"243 W of clocks of each gpu at work, at most {more:.0f} % of the energy more (profile ideal)"
+    assert "without" not in counted.basis
+    words = ["carbon", *WORDS[:-1], "ideal"]
+    assert f"use is without {job.basis['without']}" in " ".join(invoke(words).stdout.split())
+    assert "use is without" not in invoke(["carbon", *WORDS]).stdout
+
+
 def test_a_machine_that_states_nothing_of_itself_has_no_embodied_share() -> None:
     job = carbon_of(api.search("rack_paper", "ffn", "data").result)
     assert job is not None

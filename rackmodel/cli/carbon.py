@@ -162,6 +162,7 @@ def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str
     total = whole.total_g
     return {
         "title": f"{result.workload} by {result.mapper}, one pass of {result.latency_s:.4g} s",
+        "without": job.basis.get("without"),
         "latency_s": result.latency_s,
         "energy_j": result.energy_j,
         "carbon": {name: value.to_dict() for name, value in figures.items()},
@@ -194,6 +195,7 @@ def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
     if job:
         out.print()
         out.print(places_table(job))
-        for line in wrapped(job_lines(job)):
+        left_out = [f"use is without {work['without']}"] if work and work["without"] else []
+        for line in wrapped([*job_lines(job), *left_out]):
             out.print(line)
     print_sources(bill["sources"] | (work["sources"] if work and sources else {}), whole=sources)

@@ -32,7 +32,8 @@ def carbon_words(job: Mapping[str, Any], what: str = "") -> str:
     made = f"out to {basis['boundary']}, " if "boundary" in basis else "what it is made of not stated, "
     life = f" of {basis['life']}" if "life" in basis else ""
     there = f"{basis['grid']}, PUE {basis['PUE']}; "
-    return f"carbon{what}: {' + '.join(shares)} = {grams(job['total'])}; {there}{made}at work {basis['at work']}{life}"
+    without = f"; without {basis['without']}" if "without" in basis else ""
+    return f"carbon{what}: {' + '.join(shares)} = {grams(job['total'])}; {there}{made}at work {basis['at work']}{life}{without}"
 
 
 def bill_table(bill: Mapping[str, Any]) -> Table:
