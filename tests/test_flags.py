@@ -128,6 +128,37 @@ def test_layers_of_two_kinds_are_said() -> None:
     assert noted(launch, "layers of 2 kinds (block, wide)")
 
 
+def test_a_model_whose_first_layers_have_no_experts_is_launched_with_its_experts() -> None:
+    """GLM-4.5 Air (arXiv 2508.06471, table 1): 46 layers, the first dense with 10,944, 128 experts of 1,408, 8 a token, one shared."""
+    air = read_workload("glm45_air_training")
+    said = words(translation("megatron", air, mapping(air, {})))
+    assert (said["num-layers"], said["ffn-hidden-size"], said["moe-ffn-hidden-size"]) == ("46", "10944", "1408")
+    assert (said["num-experts"], said["moe-router-topk"], said["moe-shared-expert-intermediate-size"]) == ("128", "8", "1408")
+    assert said["moe-layer-freq"] == "'([0]*1+[1]*45)'"
+    assert noted(translation("deepspeed", air, mapping(air, {})), "the first 1 of 46 layers without experts")
+    assert noted(translation("torchtitan", air, mapping(air, {})), "ffn 1408, 128 experts of it, shared experts of 1408, the first 1 dense")
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "whole"),
+    [("qwen3_8b_training", True, False), ("olmo2_7b_training", False, True), ("llama2_7b_training", False, False)],
+)
+def test_norms_of_heads_are_an_argument_or_named_as_what_cannot_be(name: str, heads: bool, whole: bool) -> None:
+    model = read_workload(name)
+    megatron, deep = (translation(framework, model, mapping(model, {})) for framework in ("megatron", "deepspeed"))
+    assert ("qk-layernorm" in words(megatron)) == heads
+    assert noted(megatron, "normalised over all heads together") == whole
+    assert noted(deep, "norms of queries and keys") == (heads or whole)
+
+
+def test_other_layers_of_other_sizes_have_no_arguments() -> None:
+    plain = next(section for section in LLAMA.sections if section.layer)
+    both = replace(MOE, sections=(*MOE.sections[:-1], replace(plain, name="late", repeat=1), MOE.sections[-1]))
+    said = translation("megatron", both, mapping(MOE, {}))
+    assert "layers of late have other sizes than most: arguments are of one kind" in said.cannot
+    assert words(said)["num-experts"] == "8"
+
+
 # -- the axes ------------------------------------------------------------------------------------------------------------
 
 

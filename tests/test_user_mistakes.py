@@ -184,3 +184,28 @@ def test_a_finding_of_no_point_or_several_is_told_before_any_is_solved(here: Pat
     Path("first.yaml").write_text(FIRST.replace("WHERE", where))
     assert said in told("sweep", "first.yaml", "-o", "out")
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("workload: [], mapper: data", "st.yaml:3:19: runs.0.workload: an empty list: no points"),
+        ("workload: '', mapper: data", "st.yaml:3:19: runs.0.workload: is empty: want the name of a workload"),
+        ("workload: ffn, mapper: [data, ' ']", "st.yaml:3:32: runs.0.mapper: is empty: want the name of a mapper"),
+        ("workload: ffn, mapper: data, minimize: []", "st.yaml:3:48: runs.0.minimize: an empty list: no points"),
+    ],
+)
+def test_a_run_without_points_is_told_at_its_place(here: Path, run: str, said: str) -> None:
+    Path("st.yaml").write_text(f"study: s\narchitecture: rack_paper\nruns: [{{{run}, set: {{accelerators: 4}}}}]\n")
+    assert told("sweep", "st.yaml") == said
+
+
+def test_a_sweep_without_points_is_an_empty_frame() -> None:
+    assert rm.Points(()).to_frame().empty
+
+
+def test_a_stage_without_operations_is_told_at_its_place(here: Path) -> None:
+    assert invoke(["search", "rack_paper", "ffn", "data", "--set", "accelerators=4", "-o", "best"]).exit_code == 0
+    text = Path("best/mapping.yaml").read_text().replace("stages: []", "stages: [[]]")
+    Path("own.yaml").write_text(text)
+    assert "stages.0: a stage without operations" in told("evaluate", "rack_paper", "ffn", "own.yaml")

@@ -182,6 +182,10 @@ def _stages(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
     if strange:
         yield _unknown("operation", strange[0], "stages", workload.ops)
         return
+    empty = next((number for number, stage in enumerate(mapping.stages) if not stage), None)
+    if empty is not None:
+        yield InputError("a stage without operations", path=f"stages.{empty}")
+        return
     if staged and sorted(staged) != sorted(workload.ops):
         yield InputError("every operation must be in one stage", path="stages", known=list(workload.ops))
         return

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackmodel.errors import InputError, check_once
-from rackmodel.inputs.library import from_folder
+from rackmodel.inputs.library import a, from_folder
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.scalars import resolve_scalar
 from rackmodel.studies.study import RangeSpec, RunSpec, StudySpec, Value, many
@@ -98,8 +98,10 @@ def plan_points(study: StudySpec, sets: Sets | None = None) -> list[Ask]:
 
 def _points_of(study: StudySpec, run: RunSpec, sets: Sets) -> Iterator[dict[str, Any]]:
     """The points of one run: name → value."""
-    axes: dict[str, list[Any]] = {name: many(getattr(run, name) or getattr(study, name)) for name in INPUTS}
+    axes: dict[str, list[Any]] = {name: _named(name, run, study) for name in INPUTS}
     axes |= {"minimize": many(run.minimize), "profile": many(run.profile)}
+    if empty := next((name for name, values in axes.items() if not values), ""):
+        raise InputError("an empty list: no points", path=empty)
     settings: dict[str, Value | list[Value] | RangeSpec] = {**run.set, **sets}
     drawn = {name: value for name, value in settings.items() if isinstance(value, RangeSpec) and value.drawn}
     for name, value in settings.items():
@@ -114,6 +116,14 @@ def _points_of(study: StudySpec, run: RunSpec, sets: Sets) -> Iterator[dict[str,
     for values in itertools.product(*joint, hypercube):
         point = {name: value for part in values for name, value in part.items()}
         yield {name: point[name] for name in (*INPUTS, "minimize", "profile", *settings)}
+
+
+def _named(name: str, run: RunSpec, study: StudySpec) -> list[str]:
+    """Names of an input: the run's, else the study's. Raises InputError."""
+    said = many(getattr(study, name) if getattr(run, name) is None else getattr(run, name))
+    if not all(one.strip() for one in said):
+        raise InputError(f"is empty: want the name of {a(name)}", path=name)
+    return said
 
 
 def _too_many(path: str = "") -> InputError:

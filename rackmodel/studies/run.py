@@ -117,7 +117,8 @@ class Points:
         """The table of points as a pandas DataFrame, a row a point."""
         import pandas
 
-        return pandas.DataFrame([dict(row) for row in self.rows]).drop(columns="key", errors="ignore").set_index("number", drop=False)
+        frame = pandas.DataFrame([dict(row) for row in self.rows], columns=None if self.rows else ["number"])
+        return frame.drop(columns="key", errors="ignore").set_index("number", drop=False)
 
     def to_polars(self) -> Any:
         """The table of points as a polars DataFrame, a row a point. Raises ImportError where polars is not installed."""

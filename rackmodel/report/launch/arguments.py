@@ -44,7 +44,7 @@ def size_arguments(shape: Shape, found: Meaning) -> list[str]:
     return [
         f"--num-layers {shape.layers}",
         f"--hidden-size {shape.hidden}",
-        f"--ffn-hidden-size {shape.ffn}",
+        f"--ffn-hidden-size {shape.dense_ffn or shape.ffn}",
         f"--num-attention-heads {shape.heads}",
         *said_if(shape.head * shape.heads != shape.hidden, f"--kv-channels {shape.head}"),
         f"--seq-length {shape.sequence}",

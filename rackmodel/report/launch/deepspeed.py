@@ -69,6 +69,12 @@ def _unsaid(shape: Shape, found: Meaning) -> list[str]:
     degrees, step = found.degrees, found.step
     piped = degrees["pipeline"] > 1
     cannot: list[str] = []
+    if shape.normed:
+        cannot.append("norms of queries and keys have no argument in DeepSpeed")
+    if shape.dense:
+        cannot.append(f"the first {shape.dense} of {shape.layers} layers without experts: --expert-interval takes every n-th layer")
+    if shape.shared:
+        cannot.append("experts that every token passes have no argument in DeepSpeed")
     if shape.experts and found.exchange != ALL_TO_ALL:
         cannot.append(f"exchange of tokens '{found.exchange}': DeepSpeed sends each expert its own")
     if "weights" in step.offload and found.zero != 3:

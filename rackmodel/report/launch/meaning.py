@@ -84,8 +84,8 @@ def axis_meanings(workload: Workload, mapping: MappingSpec, shape: Shape, profil
         gradient_bits=workload.gradient_bits,
         weight_bits=max(shape.body.tensors[weight].bits for weight in shape.body.weights),
         optimizer=workload.optimizer,
-        notes=(*_notes(workload, mapping), *([FLASH] if told else [])),
-        cannot=(*_unsaid(workload, mapping, shape, roles), *doubts),
+        notes=(*_notes(mapping, shape, workload), *([FLASH] if told else [])),
+        cannot=(*_kinds_unsaid(shape), *_unsaid(workload, mapping, shape, roles), *doubts),
     )
 
 
@@ -93,13 +93,21 @@ def _choices(mapping: MappingSpec, axis: str, shape: Shape) -> dict[str, str | N
     return {op: mapping.ops.get(op, {}).get(axis) for op in shape.body.ops}
 
 
-def _notes(workload: Workload, mapping: MappingSpec) -> list[str]:
+def _kinds_unsaid(shape: Shape) -> list[str]:
+    """Kinds of layers whose sizes no argument says beside those of the kind of which there are most."""
+    return [f"layers of {', '.join(shape.unlike)} have other sizes than most: arguments are of one kind"] if shape.unlike else []
+
+
+def _notes(mapping: MappingSpec, shape: Shape, workload: Workload) -> list[str]:
     """What the arguments leave to the framework."""
     assert mapping.step is not None
     notes = [f"{mapping.accelerators} processes, one an accelerator"]
     kinds = [section.name for section in workload.sections if section.layer]
-    if len(kinds) > 1:
-        notes.append(f"layers of {len(kinds)} kinds ({', '.join(kinds)}): sizes and axes are those of {kinds[0]}")
+    if len(kinds) > 1 and not shape.dense:
+        main = next(section.name for section in workload.sections if section.layer and section.workload is shape.body)
+        notes.append(f"layers of {len(kinds)} kinds ({', '.join(kinds)}): sizes and axes are those of {main}")
+    if shape.dense:
+        notes.append(f"the first {shape.dense} of {shape.layers} layers have no experts, and a feed-forward of {shape.dense_ffn}")
     if mapping.step.algorithms != ["ring"]:
         notes.append(f"collectives are the fastest of {', '.join(mapping.step.algorithms)} each; NCCL chooses by itself")
     if mapping.uneven != "error":
@@ -185,9 +193,9 @@ def _role(choices: dict[str, str | None], workload: Workload, shape: Shape) -> s
         return "ulysses"
     split = choices.get(shape.scores)
     heads = {name for name in choices if set(shape.head_ranks) & set(ops[name].indices)}
-    feed = {name for name in choices if shape.ffn_rank in ops[name].indices}
-    stream = {choices[name] for name in choices if name not in heads | feed}
-    if split not in shape.head_ranks or any(choices[name] != shape.ffn_rank for name in feed):
+    feed = {name: rank for rank in (shape.ffn_rank, shape.shared_rank) for name in choices if rank in ops[name].indices}
+    stream = {choices[name] for name in choices if name not in heads | feed.keys()}
+    if split not in shape.head_ranks or any(choices[name] != rank for name, rank in feed.items()):
         return ""
     if any(choices[name] != (split if split in ops[name].indices else None) for name in heads):
         return ""

@@ -29,12 +29,15 @@ def _arguments(shape: Shape, found: Meaning, pipeline: list[str]) -> list[str]:
         *size_arguments(shape, found),
         *said_if(shape.groups < shape.heads, "--group-query-attention", f"--num-query-groups {shape.groups}"),
         f"--normalization {'RMSNorm' if shape.rms else 'LayerNorm'}",
+        *said_if(shape.normed == "heads", "--qk-layernorm"),
         f"--position-embedding-type {'rope' if shape.rope else 'learned_absolute'}",
         *said_if(
             shape.experts > 0,
             f"--num-experts {shape.experts}",
             f"--moe-router-topk {shape.top_k}",
             f"--moe-ffn-hidden-size {shape.ffn}",
+            *said_if(shape.shared > 0, f"--moe-shared-expert-intermediate-size {shape.shared}"),
+            *said_if(shape.dense > 0, f"--moe-layer-freq '([0]*{shape.dense}+[1]*{shape.layers - shape.dense})'"),
             *DISPATCHERS.get(found.exchange, FLEX),
         ),
         f"--tensor-model-parallel-size {degrees['tensor']}",
@@ -92,6 +95,8 @@ def _sharding(found: Meaning, said: list[str], notes: list[str], cannot: list[st
 def _limits(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> None:
     """What Megatron does not take, or takes otherwise."""
     degrees, step = found.degrees, found.step
+    if shape.normed == "whole":
+        cannot.append("queries and keys normalised over all heads together: --qk-layernorm takes each head")
     if shape.groups % degrees["tensor"]:
         cannot.append(f"Megatron wants the {shape.groups} query groups to be a multiple of tensor parallelism {degrees['tensor']}")
     if degrees["context"] > 1 and shape.sequence % (2 * degrees["context"]):

@@ -33,7 +33,7 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
     cannot += _unsaid(found)
     if found.weight_bits != 16:
         notes.append(f"weights of {found.weight_bits} bits: float32, or the float8 converter")
-    size = f"dim {shape.hidden}, {shape.layers} layers, {shape.heads} heads, {shape.groups} key-value heads, ffn {shape.ffn}"
+    size = f"dim {shape.hidden}, {shape.layers} layers, {shape.heads} heads, {shape.groups} key-value heads, {_feed_forward(shape)}"
     notes.append(f"the model is a flavor of torchtitan's registry: one with {size}, vocabulary {shape.vocab}")
     kept = {"mode": "selective", "selective_ac_option": "op"} if found.recompute == "alternate" else {"mode": found.recompute}
     tables = {"training": training, "parallelism": parallelism, "activation_checkpoint": kept}
@@ -42,6 +42,14 @@ def torchtitan(shape: Shape, found: Meaning) -> Launch:
         f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items()) for table, rows in tables.items()
     )
     return Launch("torchtitan", tuple(notes), tuple(said), "torchtitan.toml", text, cannot=tuple(cannot))
+
+
+def _feed_forward(shape: Shape) -> str:
+    """What a flavor says of feed-forward layers."""
+    parts = [f"ffn {shape.ffn}", *([f"{shape.experts} experts of it"] if shape.experts else [])]
+    parts += [f"shared experts of {shape.shared}"] if shape.shared else []
+    parts += ["queries and keys normalised"] if shape.normed else []
+    return ", ".join([*parts, *([f"the first {shape.dense} dense with ffn {shape.dense_ffn}"] if shape.dense else [])])
 
 
 def _parallelism(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -> dict[str, Any]:
