@@ -74,3 +74,16 @@ def test_the_law_agrees_with_requests_run_one_by_one(served: tuple[str, str, str
     assert law.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.04)
     assert law.ttft_s[0] == pytest.approx(run.ttft_s[middle].mean(), rel=0.22)
     assert law.tpot_s[0] == pytest.approx(run.tpot_s[middle].mean(), rel=0.08)
+
+
+@pytest.mark.parametrize(("served", "weight", "but"), [(LLAMA, "WO", ()), (DEEPSEEK, "WO_2", ("combine_2",))])
+def test_ranks_run_the_operations_that_there_are(served: tuple[str, str, str, int, int], weight: str, but: tuple[str, ...]) -> None:
+    """16 sequences that decode and three prompts, on all ranks together as on one accelerator; each reads all its weights. All ranks were
+    charged the operations and joules of the one with most: of eight, 2.7 times as many. What experts made is summed by the ranks of all."""
+    steps = Steps.of(decodes=16.0, new=1.0, context=1000.0, prefill=6000.0, prompts=3.0)
+    machine, model, name, ranks, expert = served
+    ledgers = [_engine(machine, model, name, *degrees).price(steps).ledger.at(0) for degrees in ((ranks, expert), (1, 1))]
+    found = [ledger.where(component="compute", action="mac").group(("einsum",), "amount") for ledger in ledgers]
+    assert {name for (name,), amount in found[1].items() if found[0][name,] != pytest.approx(amount, rel=1e-9)} <= set(but)
+    read = [ledger.where(tensor=weight, level="gpu", action="read").total("amount") for ledger in ledgers]
+    assert read[0] == pytest.approx(ranks * read[1])
