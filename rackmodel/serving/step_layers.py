@@ -43,8 +43,8 @@ WALKS = ("decodes", "chunks")
 
 @dataclass(frozen=True)
 class Sizing:
-    """Sizes of one pass, arrays over the steps. there: [n] whether it has anything to do · share: [n] of so many sequences, those that there
-    are: where ranks deal them out, all are counted as having the fullest's."""
+    """Sizes of one pass, arrays over the steps. there: [n] whether it has anything to do · share: [n] of so many sequences, those that
+    there are: where ranks deal them out, all are counted as having the fullest's."""
 
     sizes: dict[str, Array]
     there: Bools
