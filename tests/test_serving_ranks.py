@@ -16,6 +16,7 @@ from rackmodel.serving.steady import closed_loop
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Deployment, Steps
 from rackmodel.serving.trace import drawn_trace, simulate
+from tests.serving_models import served_on
 
 NONE, ONE = np.zeros(1), np.ones(1)
 LLAMA = ("dgx_h100", "llama3_8b_decoder", "vllm", 2, 1)
@@ -74,3 +75,24 @@ def test_the_law_agrees_with_requests_run_one_by_one(served: tuple[str, str, str
     assert law.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.04)
     assert law.ttft_s[0] == pytest.approx(run.ttft_s[middle].mean(), rel=0.22)
     assert law.tpot_s[0] == pytest.approx(run.tpot_s[middle].mean(), rel=0.08)
+
+
+@pytest.mark.parametrize(("served", "weight", "but"), [(LLAMA, "WO", ()), (DEEPSEEK, "WO_2", ("combine_2",))])
+def test_ranks_run_the_operations_that_there_are(served: tuple[str, str, str, int, int], weight: str, but: tuple[str, ...]) -> None:
+    """16 sequences that decode and three prompts, on all ranks together as on one accelerator; each reads all its weights. All ranks were
+    charged the operations and joules of the one with most: of eight, 2.7 times as many. What experts made is summed by the ranks of all."""
+    steps = Steps.of(decodes=16.0, new=1.0, context=1000.0, prefill=6000.0, prompts=3.0)
+    machine, model, name, ranks, expert = served
+    ledgers = [_engine(machine, model, name, *degrees).price(steps).ledger.at(0) for degrees in ((ranks, expert), (1, 1))]
+    found = [ledger.where(component="compute", action="mac").group(("einsum",), "amount") for ledger in ledgers]
+    assert {name for (name,), amount in found[1].items() if found[0][name,] != pytest.approx(amount, rel=1e-9)} <= set(but)
+    read = [ledger.where(tensor=weight, level="gpu", action="read").total("amount") for ledger in ledgers]
+    assert read[0] == pytest.approx(ranks * read[1])
+
+
+@pytest.mark.parametrize("step", [{"decodes": 1.0, "new": 1.0, "context": 1e5}, {"prefill": 8000.0, "prompts": 1.0}])
+def test_a_rank_that_has_all_takes_as_long_as_one_accelerator(step: dict[str, float]) -> None:
+    """Without measured attention, too: of a roofline's bytes each of eight ranks had an eighth, 2.1 ms in the place of 3.6."""
+    served = served_on("dgx_b200", profile="ideal")
+    alone, joint = (served("llama3_8b_decoder", attention_data=ranks, expert_tensor=ranks).price(Steps.of(**step)) for ranks in (1, 8))
+    assert joint.seconds[0] == pytest.approx(alone.seconds[0], rel=1e-9)

@@ -21,7 +21,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.kernels import KernelPricer
-from rackmodel.cost.inside.power import lengthened
+from rackmodel.cost.inside.power import BUSY, lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows, with_states
 from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
@@ -43,10 +43,12 @@ WALKS = ("decodes", "chunks")
 
 @dataclass(frozen=True)
 class Sizing:
-    """Sizes of one pass, arrays over the steps. there: [n] whether it has anything to do."""
+    """Sizes of one pass, arrays over the steps. there: [n] whether it has anything to do · share: [n] of so many sequences, those that
+    there are: where ranks deal them out, all are counted as having the fullest's."""
 
     sizes: dict[str, Array]
     there: Bools
+    share: Array | float = 1.0
 
 
 def serving_of(workload: Workload) -> Serving:
@@ -108,8 +110,10 @@ def sizings(steps: Steps, workload: Workload, ranks: Array, shared_out: Array | 
     if shared_out is not None:
         each = np.maximum(fullest, 1.0)
         together = sizing(np.where(fullest > 0, ranks, 0.0), each, each, tokens / each)
+    counted = fullest * np.where(ranks > 1, ranks, 1.0)
+    share = np.divide(tokens, counted, out=np.ones_like(tokens), where=counted > tokens)
     return {
-        "tokens": together,
+        "tokens": replace(together, share=share),
         "sequences": sizing(emitting, one, one, emitting),
         "decodes": sizing(steps.sequences, steps.new, steps.context + steps.new, steps.sequences),
         "chunks": sizing(prompts, chunk, steps.before + chunk, prompts),
@@ -215,12 +219,25 @@ class StepLayers(LayerPricer):
             there = self.passes[name].there
             own = [self._resized(task, plan, section.workload, name) for task in tasks]
             more, lasts = self.as_one(own) if len(own) > 1 else self.pricer.task(own[0])
-            rows += [_where(row, there) for row in more]
+            rows += [_where(row, there) for row in self._shared(more, tasks[0], section.workload, self.passes[name].share)]
             seconds = seconds + np.where(there, lasts, 0.0)
         longer = self._mixed(tasks[0], section, plan) if len(tasks) == 1 else None
         if longer is not None:
             rows, seconds = lengthened(rows, longer), seconds * longer
         return self.of(tasks[0], tuple(rows), seconds) if tasks else Priced((), seconds)
+
+    def _shared(self, rows: Sequence[Row], task: Task, workload: Workload, share: Array | float) -> Sequence[Row]:
+        """Rows with the amounts and joules of what there is, a share of what ranks have that are all as full as the fullest, where a task
+        counts sequences; each reads all its weights, and draws power while it works, in proportion to its joules."""
+        op = workload.ops.get(task.einsum)
+        ranks = op.indices if task.kind == "op" and op is not None else workload.tensors[task.tensor].ranks
+        if serving_of(self.graph.workload).sequences not in ranks or not np.any(np.asarray(share) < 1.0):
+            return rows
+        whole = [row for row in rows if row.action != BUSY]
+        less = [row if _of_weight(row, workload) else row.scaled(share) for row in whole]
+        before, after = (sum((row.joules for row in some), np.zeros(self.pricer.n)) for some in (whole, less))
+        works = np.divide(after, before, out=np.ones(self.pricer.n), where=before > 0)
+        return [*less, *(row.scaled(works) for row in rows if row.action == BUSY)]
 
     def _resized(self, task: Task, plan: Plan, workload: Workload, name: str) -> Task:
         """A task of a section at the sizes of a pass, made once."""
@@ -273,6 +290,11 @@ def resized(task: Task, plan: Plan, workload: Workload, other: Workload) -> Task
         now, then = other.tensors[task.tensor].bytes, workload.tensors[task.tensor].bytes
     cuts = tuple((ranks, size_of(ranks, other.tensors[task.tensor]), axes) for ranks, _, axes in task.volume.cuts)
     return replace(task, volume=replace(task.volume, total=task.volume.total * (now / then), cuts=cuts))
+
+
+def _of_weight(row: Row, workload: Workload) -> bool:
+    tensor = workload.tensors.get(row.tensor)
+    return tensor is not None and tensor.kind == "weight"
 
 
 def _where(row: Row, there: Bools) -> Row:

@@ -7,6 +7,8 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rackmodel import api, face
@@ -15,6 +17,7 @@ from rackmodel.model.result import Result
 from tests.audit import machines, models, said_otherwise
 from tests.audit.case import Case, mapping_text
 from tests.audit.drawing import draw
+from tests.audit.wild import wild
 
 Data = dict[str, Any]
 ROUNDING = 1e-9
@@ -171,6 +174,29 @@ def axis_of_steps(_kind: str, seed: int) -> str | None:
     return next((found for name in figures if (found := unlike(getattr(before, name), getattr(after, name), name, before, after))), None)
 
 
+def axis_of_one(kind: str, seed: int) -> str | None:
+    """An axis of one rank, that splits tokens, the batch or a width, beside the others, under a random profile: nothing changes."""
+    pick = random.Random(f"axis of one {kind} {seed}")
+    with TemporaryDirectory() as folder:
+        case = wild(kind, seed, Path(folder))
+        one = {"axes": {**case.mapper["axes"], "one": {"degree": 1}}, "split": {**case.mapper["split"], "one": [pick.choice("sbf")]}}
+        return both_figures(asked(case), asked(replace(case, mapper=case.mapper | one)), "an axis of one")
+
+
+def level_of_one(kind: str, seed: int) -> str | None:
+    """Each accelerator, or all of a rack, within a level of their own that one network joins to nobody else: nothing changes."""
+    pick, case = random.Random(f"level of one {kind} {seed}"), draw(kind, seed)
+    machine = copy.deepcopy(case.machine)
+    rack = machine["tree"]["children"][0]
+    accelerator, own = rack["children"][0], {"name": "node", "network": machines.network(pick, 1, ["1 GB/s", "900 GB/s"])}
+    if pick.random() < 0.5:
+        rack["children"] = [own | {"count": accelerator["count"], "children": [accelerator | {"count": 1}]}]
+    else:
+        rack["children"] = [own | {"network": rack["network"], "children": [accelerator]}]
+        rack["network"] = own["network"]
+    return both_figures(asked(case), asked(replace(case, machine=machine)), "a level of one")
+
+
 def otherwise(kind: str, seed: int) -> str | None:
     """A model's step said in other words: nothing changes."""
     before, after = map(asked, SAID_OTHERWISE[kind](kind, seed))
@@ -206,6 +232,8 @@ RELATIONS: dict[str, tuple[Callable[[str, int], str | None], tuple[str, ...]]] =
     "names": (names, ("layouts", "stages", "wafers")),
     "axis": (axis, ("axis",)),
     "axis of steps": (axis_of_steps, ("axis",)),
+    "axis of one": (axis_of_one, ("steps", "offload", "moe", "streaming")),
+    "level of one": (level_of_one, ("layouts", "stages", "steps", "offload", "moe", "cuts")),
     "otherwise": (otherwise, tuple(SAID_OTHERWISE)),
     "written": (written, EVERY),
 }
