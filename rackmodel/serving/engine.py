@@ -283,6 +283,7 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "held_until": facts.held_until,
         "polled": facts.polled,
         "reserves": float(facts.reserves),
+        "evicts": float(facts.evicts),
         "asks_first": float(facts.asks_first),
         "first_again": float(facts.first_again),
         "request_s": facts.request_s,
