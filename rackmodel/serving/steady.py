@@ -218,7 +218,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
         crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY))
-        chunks, one = _of_a_prompt(requests, schedule, there)
+        chunks, one = _of_a_prompt(requests, schedule, decodes)
         beat = rhythm(model, requests, schedule, crowd, one if chained else None)
         chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
         if chain is not None:

@@ -168,7 +168,7 @@ def drawn_trace(count: int, lengths: tuple[float, float, float], rate: float | N
     Raises InputError where a mean is no whole number of tokens.
     """
     prompt, output, least = lengths
-    for option, mean in (("--isl", prompt), ("--osl", output)):
+    for option, mean in (("requests.prompt", prompt), ("requests.output", output)):
         if mean % 1.0:
             raise InputError(f"{mean:g} tokens: requests that are drawn have whole ones, such as {round(mean)}", path=option)
     draw = np.random.default_rng(seed)
