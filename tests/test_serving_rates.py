@@ -65,7 +65,7 @@ def test_too_many_are_an_answer_with_how_many_there_may_be() -> None:
 
 
 def test_rates_stand_for_clients_and_replicas() -> None:
-    with pytest.raises(InputError, match="as --concurrency does"):
+    with pytest.raises(InputError, match="as a number of clients does"):
         search_service(service(), ServingSpace(rates=(1.0,), clients=(4.0,)))
     with pytest.raises(InputError, match="pools have clients"):
         search_service(service(), ServingSpace(rates=(1.0,)), prompts_on=service())

@@ -1,5 +1,6 @@
 """A command whose words all count: an option that is given twice where one is wanted and one that is given nothing are InputErrors.
-What is wrong with a deployment's degree (`deployment.expert` to who calls from Python) is told by the option that said it.
+What is wrong with a deployment's degree (`deployment.expert` to who calls from Python), or with what else is asked of a server, is told by
+the option that said it.
 (What two `--set` say of one number, whatever they call it: inputs/said.)"""
 
 from __future__ import annotations
@@ -10,6 +11,18 @@ from typing import Any
 from typer.core import TyperCommand
 
 from rackmodel.errors import InputError
+
+ASKED = {
+    "space.rates": "rate",
+    "space.clients": "concurrency",
+    "space.prompt_context": "prompt_context",
+    "objective": "minimize",
+    "limits": "limit",
+    "engine": "engine",
+    "requests.prompt": "isl",
+    "requests.output": "osl",
+}
+"""What is asked of a server, to who calls from Python → the parameter that says it."""
 
 
 class EveryWord(TyperCommand):
@@ -35,9 +48,11 @@ class EveryWord(TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as problem:
-            options = {f"deployment.{param.name}": _called(param) for param in self.params}
+            called = {param.name: _called(param) for param in self.params}
+            options = {f"deployment.{name}": option for name, option in called.items()}
+            options |= {path: called[name] for path, name in ASKED.items() if name in called and "isl" in called}
             for one in (problem, *problem.more):
-                one.path = options.get(one.path, one.path)
+                one.path = one.path if one.where else options.get(one.path, one.path)
             raise
 
 

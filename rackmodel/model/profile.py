@@ -274,6 +274,11 @@ class Engine(Spec):
         default=False, description="of pools: whether a worker of decodes computes the first token once more, from the cache that it got"
     )
     reserves: bool = Field(default=False, description="whether a request is admitted only when its whole output fits the cache")
+    evicts: bool = Field(
+        default=False,
+        description="whether a request is admitted as soon as its prompt fits the cache, and the newest one is put out when others' tokens "
+        "need its room: what it has is computed again when it fits",
+    )
     graph_sequences: NonNegativeInt = Field(default=512, description="most decodes of a step that is launched as a captured graph")
     graphs_of: Literal["sequence", "token"] = Field(
         default="sequence",

@@ -1,7 +1,9 @@
 """How requests come into an engine that runs: sent by clients or at their times, queued, and taken into steps by the rules of Schedule.
 
-A request is admitted when the cache has room for its prompt and for half of its output (for all of it where the engine reserves it); none
-is put out again.
+A request is admitted when the cache has room for its prompt and for half of its output (for all of it where the engine reserves it), and
+none is put out again. Where the engine evicts, it is admitted when its prompt fits, and takes more with each token: the newest is put out
+where others have no room for their next ones, waits before all that wait, and has its prompt and its tokens computed again (eviction.py;
+pipelines admit by halves).
 """
 
 from __future__ import annotations
@@ -44,13 +46,14 @@ class Trace:
 
 @dataclass
 class Waiting:
-    """A request whose prompt is not done. number: in the trace · left, done: tokens of its prompt · found: tokens that are in the cache
-    already."""
+    """A request whose prompt is not done. number: in the trace · left, done: tokens of its prompt, and of its own where it was put out ·
+    found: tokens that are in the cache already · tokens: that it had when it was put out."""
 
     number: int
     left: float
     done: float = 0.0
     found: float = 0.0
+    tokens: float = 0.0
 
 
 class Rules:
@@ -72,6 +75,7 @@ class Rules:
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
         self.kv_tokens, self.held_by = kv_tokens, held_by
+        self.evicts = one("evicts") > 0 and self.stages == 1
 
 
 class Lane:
@@ -79,7 +83,7 @@ class Lane:
     number, tokens of its cache then) · context: tokens of all their caches now."""
 
     def __init__(self) -> None:
-        self.step = 0
+        self.step, self.pace = 0, 1.0
         self.decoding: list[tuple[int, int, float]] = []
         self.context = 0.0
 
@@ -90,8 +94,16 @@ class Lane:
 
     def join(self, number: int, steps: int, prompt: float, pace: float) -> None:
         """A sequence that decodes for so many steps, of `pace` tokens each: in the last one it may get more than it was asked for."""
+        self.pace = pace
         heapq.heappush(self.decoding, (self.step + steps, number, prompt + steps * pace))
         self.context += prompt
+
+    def leave(self, number: int) -> None:
+        """A sequence leaves before it is complete."""
+        place = next(at for at, one in enumerate(self.decoding) if one[1] == number)
+        end, _, held = self.decoding.pop(place)
+        heapq.heapify(self.decoding)
+        self.context -= held - (end - self.step) * self.pace
 
     def decoded(self, steps: int, pace: float) -> list[int]:
         """Every sequence has got its tokens of some steps: those that are complete leave."""
@@ -112,7 +124,11 @@ class Admission:
 
     def __init__(self, trace: Trace, rules: Rules, clients: int | None) -> None:
         self.trace, self.rules = trace, rules
-        self.needs = rules.held_by(trace.prompt + trace.output * (1.0 if rules.whole else 0.5))
+        share = 0.0 if rules.evicts else 1.0 if rules.whole else 0.5
+        self.needs = rules.held_by(trace.prompt + trace.output * share)
+        self.grows = (rules.held_by(trace.prompt + trace.output) - self.needs) / trace.output if rules.evicts else 0.0 * trace.output
+        self.running: dict[int, float] = {}
+        self.grew = self.growth = 0.0
         self.clock = 0.0
         self.count = 0
         self.joules, self.worked_s = 0.0, 0.0
@@ -160,7 +176,7 @@ class Admission:
         left = rules.budget - (here * rules.wide if rules.mixed else 0)
         found: list[tuple[Waiting, float]] = []
         for one in self.queue:
-            need, new = float(self.needs[one.number]), one.done == 0
+            need, new = self.held(one.number, one.tokens), one.done == 0
             full = there + len(found) >= rules.sequences or self.held_tokens + need > rules.kv_tokens
             if new and (here + len(found) >= most or (full and (there or found))):
                 break
@@ -169,7 +185,7 @@ class Admission:
                 break
             if new:
                 self.held_tokens += need
-                self.admitted[one.number] = self.clock
+                self.admitted[one.number] = self.clock if one.tokens == 0 else self.admitted[one.number]
             found.append((one, tokens))
             left -= tokens
         return found
@@ -199,21 +215,71 @@ class Admission:
             one.left -= part
             if one.left <= 1e-9:
                 self.queue.remove(one)
+                self.running[one.number] = one.tokens - self.grew
                 done.append(one.number)
         return done
 
+    def held(self, number: int, tokens: float) -> float:
+        """Tokens of the cache that a request keeps which has so many of its own."""
+        return float(self.needs[number]) + float(self.grows[number]) * tokens
+
     def begin(self, number: int, lane: Lane) -> None:
-        """A prompt is done: its first token is there, and it decodes with a lane's."""
-        self.first[number] = self.clock
-        left = ceil((self.trace.output[number] - 1) / self.rules.pace - 1e-9)
+        """A prompt is done: its first token is there, or its next one where it was put out, and it decodes with a lane's."""
+        had = self.running[number] + self.grew
+        if had < 0.5:
+            self.first[number] = self.clock
+        self.running[number] += 1.0
+        had += 1.0
+        self.held_tokens += float(self.grows[number])
+        self.growth += float(self.grows[number]) * self.rules.pace
+        left = ceil((self.trace.output[number] - had) / self.rules.pace - 1e-9)
         if left <= 0:
             self.end(number)
         else:
-            lane.join(number, left, float(self.trace.prompt[number]), self.rules.pace)
+            lane.join(number, left, float(self.trace.prompt[number]) + had - 1.0, self.rules.pace)
+
+    def grown(self, steps: int) -> None:
+        """All that decode have got their tokens of some steps, before those that are complete leave."""
+        self.grew += steps * self.rules.pace
+        self.held_tokens += steps * self.growth
+
+    def steps_that_fit(self) -> float:
+        """Steps of all that decode, for which there is room."""
+        return (self.rules.kv_tokens - self.held_tokens + 1e-6) // self.growth if self.growth > 1e-9 else inf
+
+    def make_room(self, lane: Lane) -> bool:
+        """Put out the newest till all others' next tokens fit. Returns whether any was."""
+        out = False
+        while self.rules.evicts and len(self.running) + self._begun > 1 and self.steps_that_fit() < 1:
+            out = True
+            begun = [one for one in self.queue if one.done > 0]
+            if begun:
+                one = begun[-1]
+                self.held_tokens -= self.held(one.number, one.tokens)
+                one.left, one.done = one.left + one.done, 0.0
+                continue
+            number, tokens = self._gone(next(reversed(self.running)))
+            lane.leave(number)
+            prompt = float(self.trace.prompt[number])
+            fresh = max(prompt * (1.0 - self.trace.reused), 1.0)
+            self.queue.appendleft(Waiting(number, fresh + tokens, found=prompt - fresh, tokens=tokens))
+        return out
+
+    @property
+    def _begun(self) -> int:
+        """Requests of the queue, parts of whose prompts are done."""
+        return sum(one.done > 0 for one in self.queue)
+
+    def _gone(self, number: int) -> tuple[int, float]:
+        """One that runs no more, and how many tokens it has."""
+        tokens = round(self.running.pop(number) + self.grew, 9)
+        self.held_tokens -= self.held(number, tokens)
+        self.growth -= float(self.grows[number]) * self.rules.pace
+        return number, tokens
 
     def end(self, number: int) -> None:
         """A request is complete; its client sends the next one."""
         self.ended[number] = self.clock
-        self.held_tokens -= float(self.needs[number])
+        self._gone(number)
         if self.closed:
             self.send(self.clock + self.rules.way_s)

@@ -67,7 +67,7 @@ def _engine(name: str, sets: Sequence[str]) -> ProfileSpec:
     except InputError as problem:
         if problem.given != name:
             raise
-        raise InputError(f"no engine called '{name}'", path="--engine", known=ENGINES, given=name) from None
+        raise InputError(f"no engine called '{name}'", path="engine", known=ENGINES, given=name) from None
 
 
 def _check_sizes(serving: Serving, sets: Sequence[str]) -> None:

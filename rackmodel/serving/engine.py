@@ -221,20 +221,28 @@ class ServingEngine:
         return replace(figures, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
     def _padded(self, steps: Steps, as_graph: Bools) -> Steps:
-        """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache."""
+        """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache. Of a
+        mean between two whole numbers of sequences some steps have either's."""
         if not self.facts.padding:
             return steps
+        there = steps.decodes / steps.new
+        few = np.floor(there + 1e-9)
+        more = np.clip(there - few, 0.0, 1.0)
+        captured = (1.0 - more) * self._captured(steps, few) + more * self._captured(steps, few + 1.0)
+        decodes = np.where(as_graph & (steps.prefill <= 0) & (captured > steps.decodes), captured, steps.decodes)
+        scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
+        return replace(steps, decodes=decodes, context=steps.context * scale)
+
+    def _captured(self, steps: Steps, sequences: Array) -> Array:
+        """[n] decodes of the graph that holds so many sequences [n]."""
         parts = self.ranks * self.stages_each[steps.mesh.astype(np.int64)]
         each = self._each(steps.new)
-        rows = np.ceil(steps.decodes / each / parts - 1e-9)
+        rows = np.ceil(sequences * steps.new / each / parts - 1e-9)
         limits = sorted(self.facts.padding)
         multiples = np.array([self.facts.padding[one] for one in limits])
         multiple = multiples[np.minimum(np.searchsorted(limits, rows), len(limits) - 1)]
         size = np.minimum(np.ceil(rows / multiple) * multiple, self.facts.graph_sequences) * each
-        captured = np.ceil(size / steps.new - 1e-9) * steps.new * parts  # of whole sequences
-        decodes = np.where(as_graph & (steps.prefill <= 0) & (captured > steps.decodes), captured, steps.decodes)
-        scale = np.divide(steps.decodes, decodes, out=np.ones_like(decodes), where=decodes > 0)
-        return replace(steps, decodes=decodes, context=steps.context * scale)
+        return np.asarray(np.ceil(size / steps.new - 1e-9) * steps.new * parts)  # of whole sequences
 
     def _apart(self, steps: Steps, as_graph: Bools) -> StepFigures:
         """Of any two models."""
@@ -245,7 +253,7 @@ class ServingEngine:
 def engine_facts(profile: ProfileSpec) -> Engine:
     """What a profile says of its engine. Raises InputError where it is no serving engine's."""
     if profile.engine is None:
-        raise InputError(f"profile '{profile.name}' is no serving engine: it has no `engine`", path="--engine", known=ENGINES)
+        raise InputError(f"profile '{profile.name}' is no serving engine: it has no `engine`", path="engine", known=ENGINES)
     return profile.engine
 
 
@@ -283,6 +291,7 @@ def schedule_of(facts: Engine, count: int, ranks: int = 1, settings: Mapping[str
         "held_until": facts.held_until,
         "polled": facts.polled,
         "reserves": float(facts.reserves),
+        "evicts": float(facts.evicts),
         "asks_first": float(facts.asks_first),
         "first_again": float(facts.first_again),
         "request_s": facts.request_s,

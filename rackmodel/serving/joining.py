@@ -224,12 +224,14 @@ def _places(requests: Requests, schedule: Schedule, cycle: Cycle, group: Groupin
 
 
 def _way_s(way: Way, beat: Rhythm, schedule: Schedule) -> Array:
-    """[n] seconds of a way and of its own prompt: steps with prompts are on the line through those of one and of a full batch, and no less
-    than a step without."""
-    most = beat.group.most
+    """[n] seconds of a way and of its own prompt: steps with prompts are on the line through those of one, or of its chunk, and of a full
+    batch, and no less than a step without."""
+    most, part = beat.group.most, 1.0 / beat.group.chunks
     each = (beat.full_s - np.where(schedule.mixed > 0, beat.decode_s, 0.0)) / most
-    each = np.where(most > 1.0, np.clip((beat.full_s - beat.one_s) / np.maximum(most - 1.0, 1e-9), 0.0, each), each)
-    return np.asarray(way.short * beat.decode_s + way.long * (beat.full_s - each * most) + (way.met + 1.0) * each)
+    between = (beat.full_s - beat.one_s) / np.maximum(most - part, 1e-9)
+    each = np.where(most > part * (1.0 + 1e-6), np.clip(between, 0.0, each), each)
+    floor = np.maximum(beat.one_s - part * each, 0.0)
+    return np.asarray(way.short * beat.decode_s + way.long * floor + (way.met + 1.0) * each)
 
 
 def _late_steps(beat: Rhythm, after: Array, schedule: Schedule, cycle: Cycle) -> tuple[Array, Array]:

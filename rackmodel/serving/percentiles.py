@@ -26,7 +26,7 @@ def percentiles_of(service: Service, offer: Offer) -> dict[str, dict[str, float]
     clients, or requests no whole number of tokens."""
     if offer.rate is None and offer.clients % 1.0:
         fact = f"{offer.clients:g} clients of each of {offer.replicas} replicas, whose requests are run one by one"
-        raise InputError(f"{fact}: want a multiple of {offer.replicas}", path="--concurrency")
+        raise InputError(f"{fact}: want a multiple of {offer.replicas}", path="space.clients")
     engine = engine_of(service, offer.deployment, offer.widths)
     clients = int(np.ceil(offer.clients))
     count = min(max(WAVES * clients, FEWEST), max(MOST, 2 * clients))

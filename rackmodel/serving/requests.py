@@ -33,13 +33,14 @@ class _Points:
 class Requests(_Points):
     """Lengths of requests, as means. prompt, output: tokens · reused: share of a prompt whose cache is there already (prefix caching) ·
     variation: standard deviation of the lengths over their mean · waves: requests that each client of a closed loop sends, one after the
-    other; all send their first ones at once."""
+    other; all send their first ones at once · again: tokens of a request that are computed once more, for it was put out."""
 
     prompt: Array
     output: Array
     reused: Any = 0.0
     variation: Any = 0.0
     waves: Any = 1e9
+    again: Any = 0.0
 
     @property
     def fresh(self) -> Array:
@@ -67,7 +68,7 @@ class Schedule(_Points):
     held: steps for which a new prompt waits for company · held_until: share of the budget that ends that wait ·
     polled: decode steps from one look at the queue to the next · asks_first, first_again: of pools, 1 where a worker of decodes sets room
     aside before the prompt begins, and where it computes the first token once more · reserves: 1 where a request's whole output is
-    reserved in the cache ·
+    reserved in the cache · evicts: 1 where requests are admitted whose prompts fit, and the newest put out when the cache is full ·
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back, together ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
@@ -86,6 +87,7 @@ class Schedule(_Points):
     asks_first: Any = 0.0
     first_again: Any = 0.0
     reserves: Any = 0.0
+    evicts: Any = 0.0
     request_s: Any = 0.0
     tokenize_s: Any = 0.0
     drafted: Any = 0.0
@@ -149,6 +151,11 @@ def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Ar
     kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
     fit = kv_bytes / np.maximum(held_bytes, 1e-300)
+    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), engine_sequences(schedule)), 1.0))
+
+
+def engine_sequences(schedule: Schedule) -> Array:
+    """[n] requests that an engine takes at once, whatever its cache holds."""
     tokens = schedule.token_budget * schedule.ranks * schedule.stages
     decoding = np.where(np.asarray(schedule.mixed) > 0, np.floor(tokens / (1.0 + schedule.drafted)), np.inf)
-    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), np.minimum(schedule.sequences, decoding)), 1.0))
+    return np.asarray(np.minimum(schedule.sequences, decoding))

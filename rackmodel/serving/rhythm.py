@@ -215,7 +215,7 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     plain, joined, alone, one, full, *others = figures.seconds.reshape(-1, len(decodes))
     dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
-    step = plain + crowd.seen * prompt
+    step = plain + crowd.seen * prompt * (1.0 + requests.again / requests.fresh)
     joules, busy = _joules(model, requests, schedule, crowd, dense, figures)
     cut = np.where((stages == 1.0) & (schedule.chunked > 0), crowd.queued * (_cut_steps(requests, group) - group.own_steps), 0.0)
     apart = np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)
@@ -333,7 +333,8 @@ def _joules(
         np.maximum(joined - shared * plain, 0.0) / np.maximum(dense.prompts, 1e-12)
         for joined, plain in ((joined_j, plain_j), (dense.joined, dense.plain))
     )
-    joules, busy = steps * plain_j / held + each, steps * dense.plain / held + each_s
+    more = 1.0 + requests.again / requests.fresh
+    joules, busy = steps * plain_j / held + more * each, steps * dense.plain / held + more * each_s
     if np.all(dense.group.stages == 1.0):
         return np.asarray(joules), np.asarray(busy)
     waits = steps * dense.plain * (1.0 / decodes - 1.0 / held) + dense.prompt_s - dense.extra_s / np.maximum(dense.prompts, 1e-12)

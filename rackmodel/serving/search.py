@@ -147,17 +147,17 @@ def _check_asked(service: Service, space: ServingSpace, figures: Sequence[str], 
     """Raise InputError for what contradicts itself or the model. figures: what is minimised, then what is limited."""
     if space.rates and (space.clients is not None or prompts_on is not None):
         fact = (
-            "says who sends requests, as --concurrency does: keep one of the two"
+            "says who sends requests, as a number of clients does: keep one of the two"
             if prompts_on is None
             else "is of replicas: pools have clients"
         )
-        raise InputError(fact, path="--rate")
+        raise InputError(fact, path="space.rates")
     if service.output <= 1.0 and "tpot" in figures:
-        raise InputError("an answer of one token has none after it", path="--minimize" if figures[0] == "tpot" else "--limit")
+        raise InputError("an answer of one token has none after it", path="objective" if figures[0] == "tpot" else "limits")
     if max(space.prompt_context, default=1) > 1:
         _check_shared_out(space)
     longest = (service.prompt + service.output) * (1.0 + 3.0**0.5 * service.variation)
-    check_positions(workload_of(service, Widths()), longest, "--osl" if service.output > service.prompt else "--isl")
+    check_positions(workload_of(service, Widths()), longest, "requests.output" if service.output > service.prompt else "requests.prompt")
 
 
 def _price_pools(found: _Priced, prompts_on: Service, service: Service, space: ServingSpace, budgets: list[int]) -> None:
@@ -197,21 +197,21 @@ def _asked(space: ServingSpace, tried: Sequence[Deployment]) -> Iterator[Asked]:
 
 def _objective(word: str, service: Service, prompts_on: Service | None) -> tuple[str, float]:
     if word not in OBJECTIVES:
-        raise InputError(f"no objective of serving called '{word}'", path="--minimize", known=list(OBJECTIVES), given=word)
+        raise InputError(f"no objective of serving called '{word}'", path="objective", known=list(OBJECTIVES), given=word)
     if word == "carbon" and service.carbon is None:
         raise InputError("carbon needs a site: {grid, pue} in the architecture", path="site")
     if word == "money" and service.money is None:
         money_weights(service.machine)  # which says whose price is missing
     if word in ("carbon", "money") and prompts_on is not None and prompts_on is not service:
-        raise InputError(f"{word} is of one machine, and prompts are on another: minimize energy", path="--minimize")
+        raise InputError(f"{word} is of one machine, and prompts are on another: minimize energy", path="objective")
     return OBJECTIVES[word]
 
 
 def _check_shared_out(space: ServingSpace) -> None:
     """Raise InputError where ranks of context and groups that share out prompts are always both there."""
     if min(space.prompt_context) > 1 and min(space.context, default=1) > 1:
-        fact = "tensor groups that share out prompts keep whole caches, and --context splits them: let one of both be 1, too"
-        raise InputError(fact, path="--prompt-context")
+        fact = "tensor groups that share out prompts keep whole caches, and ranks of context split them: let one of both be 1, too"
+        raise InputError(fact, path="space.prompt_context")
 
 
 def _check_some_fit(space: ServingSpace, prompts_on: Service, sizes: Sequence[Sequence[Deployment]], service: Service) -> None:
@@ -225,7 +225,7 @@ def _check_some_fit(space: ServingSpace, prompts_on: Service, sizes: Sequence[Se
     if min(shared, default=prompts_on.machine.used + 1) > prompts_on.machine.used:
         ranks = ", ".join(str(one) for one in space.prompt_context if one > 1)
         fact = f"no worker of prompts shared out over {ranks} tensor groups fits the {prompts_on.machine.used} accelerators"
-        raise InputError(f"{fact}{', one of decodes beside it' if beside else ''}", path="--prompt-context")
+        raise InputError(f"{fact}{', one of decodes beside it' if beside else ''}", path="space.prompt_context")
 
 
 def _engine_budget(service: Service) -> int:
@@ -239,7 +239,7 @@ def check_limited(names: Iterable[str]) -> None:
     """Raise InputError for a limit that is none of serving."""
     for name in names:
         if name not in LIMITED:
-            raise InputError(f"no limit of serving called '{name}'", path="--limit", known=LIMITED, given=name)
+            raise InputError(f"no limit of serving called '{name}'", path="limits", known=LIMITED, given=name)
 
 
 def within(offers: Sequence[Offered], limits: dict[str, float]) -> list[Offered]:

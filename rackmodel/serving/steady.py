@@ -32,6 +32,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
+from rackmodel.serving.eviction import put_out
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
@@ -111,6 +112,8 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     """
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
+    requests, paused = put_out(requests, schedule, clients, room)
+    more = 1.0 + requests.again / requests.fresh
     cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
@@ -124,13 +127,14 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
-    beat = replace(beat, step_s=beat.decode_s + np.clip(cycle.crowd.seen - met, 0.0, most_seen) * beat.prompt_s)
+    beat = replace(beat, step_s=beat.decode_s + np.clip((cycle.crowd.seen - met) * more, 0.0, most_seen) * beat.prompt_s)
     behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * more * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
-    outside = (clients / most - 1.0) * (busy + first)
+    outside = np.maximum(clients - most - paused, 0.0) / most * (busy + first)
+    pause = paused / most * (busy + first)
     times = _Times(
         per_s=most / (busy + first),
         first_s=first + outside,
@@ -139,7 +143,8 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
         overloaded=np.zeros(len(clients), dtype=bool),
         burst_s=beat.beside_s * count + before if at_once else np.zeros_like(clients),
     )
-    return _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
+    settled = _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
+    return replace(settled, tpot_s=settled.tpot_s + pause / requests.gaps)
 
 
 def loop_steps(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steps:
@@ -213,7 +218,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
         crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY), working=rate * own)
-        chunks, one = _of_a_prompt(requests, schedule, there)
+        chunks, one = _of_a_prompt(requests, schedule, decodes)
         beat = rhythm(model, requests, schedule, crowd, one if chained else None)
         chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
         if chain is not None:

@@ -48,8 +48,9 @@ class _Steps(Admission):
         """Until every request has ended."""
         while self.coming or self.queue or self.lane.decoding:
             self.arrive()
+            out = self.make_room(self.lane)
             here = len(self.lane.decoding)
-            chosen = self.chosen(here, here)
+            chosen = [] if out else self.chosen(here, here)
             if chosen:
                 self._prompt_step(chosen)
             elif here:
@@ -79,6 +80,7 @@ class _Steps(Admission):
 
     def _decoded(self, steps: int) -> None:
         self.count += steps
+        self.grown(steps)
         for number in self.lane.decoded(steps, self.rules.pace):
             self.end(number)
 
@@ -86,7 +88,7 @@ class _Steps(Admission):
         """Steps of decodes alone, until one ends or something may join."""
         size, mean = len(self.lane.decoding), self.lane.mean_context
         once, _ = self.table.decode(size, mean)
-        steps = self.lane.decoding[0][0] - self.lane.step
+        steps = int(min(self.lane.decoding[0][0] - self.lane.step, max(self.steps_that_fit(), 1.0)))
         if self.queue:
             steps = min(steps, self._steps_of_wait())
         elif self.coming:
@@ -172,7 +174,7 @@ def drawn_trace(count: int, lengths: tuple[float, float, float], rate: float | N
     Raises InputError where a mean is no whole number of tokens.
     """
     prompt, output, least = lengths
-    for option, mean in (("--isl", prompt), ("--osl", output)):
+    for option, mean in (("requests.prompt", prompt), ("requests.output", output)):
         if mean % 1.0:
             raise InputError(f"{mean:g} tokens: requests that are drawn have whole ones, such as {round(mean)}", path=option)
     draw = np.random.default_rng(seed)

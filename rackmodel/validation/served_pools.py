@@ -7,6 +7,7 @@ Where a row does not say its workers, every published plan that fits it is price
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -41,7 +42,10 @@ from rackmodel.validation.servers import (
 from rackmodel.validation.unknowns import Interval
 from rackmodel.validation.words import Refused, words
 
-POOLS = "disagg"
+APART = frozenset({"pd", "prefilldecode", "pddisagg", "pdseparated", "xpyd", "splitprefill", "pools"})
+"""What a row's mode may say of prompts and decodes apart, beside disagg..., in letters alone."""
+COUNTED = re.compile(r"(\d+)\s*p\s*[:x+/_-]?\s*(\d+)\s*d", re.IGNORECASE)
+"""Workers of prompts and of decodes: 2P1D."""
 """What rows call pools of their own, in their column `mode`."""
 FULL_POOL = 4096.0
 """Requests at once of a worker whose weights are more than it is said to hold."""
@@ -108,7 +112,9 @@ def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 def ran_in_pools(row: PublishedRow) -> bool:
     """Whether a row that names no pools has more accelerators than a server, and those of pools that its model ran on."""
     many = (row.number("n_gpus") or 0.0) > SERVER
-    return row.text("mode") == POOLS or (many and bool(planned_pools(words().pooled, row)))
+    mode = "".join(one for one in row.text("mode").lower() if one.isalpha())
+    apart = mode.startswith("disagg") or mode in APART or COUNTED.fullmatch(row.text("mode")) is not None
+    return apart or all(_counts(row).values()) or (many and bool(planned_pools(words().pooled, row)))
 
 
 def _points(row: PublishedRow) -> list[_PoolsPoint]:
@@ -123,7 +129,10 @@ def _points(row: PublishedRow) -> list[_PoolsPoint]:
 
 
 def _counts(row: PublishedRow) -> dict[str, int]:
-    return {role: int(row.number(f"{word}_num_workers") or 0) for role, word in ROLES.items()}
+    """Workers of each role, in columns of their own or in the mode; 0: not said."""
+    found = COUNTED.fullmatch(row.text("mode"))
+    told = dict(zip(ROLES, found.groups(), strict=True)) if found else {}
+    return {role: int(row.number(f"{word}_num_workers") or told.get(role, 0)) for role, word in ROLES.items()}
 
 
 def _point(row: PublishedRow) -> _PoolsPoint:

@@ -17,8 +17,8 @@ from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.serving import FULL, serving_rows
 from rackmodel.validation.words import Refused
 
-PLAN = re.compile(r"(tp|tep|dep)(\d+)$")
-RANKS = re.compile(r"attention DP(\d+) \+ EP(\d+)$")
+DEGREE = re.compile(r"(attention[ _-]?dp|adp|dep|tep|tp|dp|ep)[ =:]?(\d+)[\s+/,;&_-]*", re.IGNORECASE)
+"""A degree of a plan: of tensors, attention data, experts; dep: of the latter two, tep: of experts."""
 BATCHES = ("avg_batch", "max_batch")
 """Columns of the requests that a deployment has at once, what was counted before what was allowed."""
 UNITS = ("out_tok_s_per_gpu", "out_tok_s_total")
@@ -66,10 +66,10 @@ def _largest_load(row: PublishedRow) -> dict[str, str]:
         raise Refused(f"no throughput in '{unit}'")
     count = tensor * stages
     value = (row.number("value") or 0.0) / (count if unit == UNITS[1] else 1)
-    ranks = RANKS.match(row.text("ep_dp"))
-    if row.text("ep_dp") and ranks is None:
-        raise Refused(f"no plan called '{row.text('ep_dp')}'")
-    data = int(ranks[1]) if ranks else 1
+    said = _degrees(row.text("ep_dp")) if row.text("ep_dp") else {}
+    if said.get("tp", count) not in (tensor, count):
+        raise Refused(f"'{row.text('ep_dp')}' beside tensor degree {tensor}")
+    data = said.get("dp", 1)
     return {
         "backend": _backend(row),
         "model_path": row.text("model"),
@@ -79,11 +79,25 @@ def _largest_load(row: PublishedRow) -> dict[str, str]:
         "tp_size": str(_within(tensor, data, row.text("ep_dp"))),
         "pp_size": str(stages),
         "attention_dp_size": str(data),
-        "moe_ep_size": ranks[2] if ranks else "1",
+        "moe_ep_size": str(said.get("ep", 1)),
         "concurrency": FULL,
         "out_tok_s_per_gpu": str(value),
         "origin": "perf-overview",
     }
+
+
+def _degrees(text: str) -> dict[str, int]:
+    """The degrees that a plan names: of tensors (tp), attention data (dp) and experts (ep). Raises Refused."""
+    found: dict[str, int] = {}
+    place = 0
+    while place < len(text) and (one := DEGREE.match(text, place)):
+        word, place = one[1].lower(), one.end()
+        for kind in {"dep": ("dp", "ep"), "tep": ("ep",)}.get(word, (word[-2:],)):
+            if found.setdefault(kind, int(one[2])) != int(one[2]):
+                raise Refused(f"'{text}' says {kind} twice")
+    if place < len(text) or not found or not all(found.values()):
+        raise Refused(f"no plan called '{text}' (known: tp8, tep8, dep8, attention DP8 + EP8, TP8/EP8/DP8)")
+    return found
 
 
 def _backend(row: PublishedRow) -> str:
@@ -93,11 +107,10 @@ def _backend(row: PublishedRow) -> str:
 
 
 def _planned(row: PublishedRow) -> dict[str, str]:
-    plan = PLAN.match(row.text("parallel"))
-    if plan is None:
-        raise Refused(f"no plan called '{row.text('parallel')}'")
-    kind, count = plan[1], int(plan[2])
-    data = count if kind == "dep" else 1
+    plan = _degrees(row.text("parallel"))
+    data, count = plan.get("dp", 1), plan.get("tp") or max(plan.values())
+    if count % data or ("tp" in plan and data > 1 and plan.get("ep") != count):
+        raise Refused(f"'{row.text('parallel')}' does not say on how many accelerators")
     return {
         "backend": row.text("engine"),
         "model_path": row.text("model"),
@@ -106,7 +119,7 @@ def _planned(row: PublishedRow) -> dict[str, str]:
         "n_gpus": str(count),
         "tp_size": str(_within(count, data, row.text("parallel"))),
         "attention_dp_size": str(data),
-        "moe_ep_size": "1" if kind == "tp" else str(count),
+        "moe_ep_size": str(plan.get("ep", 1)),
         "ttft_ms": row.text("ttft_median_ms"),
         "tpot_ms": row.text("tpot_median_ms"),
         "origin": "token_position",
