@@ -177,7 +177,7 @@ def test_an_atom_of_a_precision_comes_before_that_of_the_compute() -> None:
     assert compute.matrix(8).atom == Atom(k=32)
     assert compute.matrix(16).rate_flop_per_s == 2e12, "of two of one width the first counts"
     assert compute.matrix(4) == compute.matrix(8)
-    assert compute.atom.macs == 2048
+    assert (compute.atom.m, compute.atom.n, compute.atom.k) == (16, 8, 16)
 
 
 def test_children_without_a_fan_stand_in_a_row() -> None:
