@@ -338,7 +338,7 @@ class _CaseReader:
             self.notes["grad_accum = 1 (ASSUMED: a rate without a pipeline hardly depends on it)"] = None
         every = (accumulated or 0) * size * said["dp"] * said.get("ep", 1)
         if batch is not None and accumulated is not None and batch != every:
-            raise Refused(f"gbs and grad_accum contradict each other: {accumulated} of mbs {size} on all data-parallel ranks are {every}")
+            self.notes[f"grad_accum {accumulated} of mbs {size} on all data ranks is a batch of {every}: gbs {batch} counts"] = None
         batch = batch or every
         if batch % (size * ranks):
             raise Refused(f"micro-batches do not divide the batch of a rank: {batch} sequences over {ranks} ranks, {size} in a micro-batch")
