@@ -108,8 +108,10 @@ def _parts(pricer: LinkPricer, groups: Sequence[Ints], size: int) -> Array:
 
 
 def _of_links(seconds: Array, tiers: Sequence[Tier], first: int, last: int) -> Array:
-    """[n] seconds of links that join the tiers from `first` to `last`, or of the switches of the last where they are fewer."""
-    through = sum(seconds[tier] / tiers[tier].network.oversubscription for tier in range(first, last + 1))
+    """[n] seconds of links that join the tiers from `first` to `last`, at the rate of those into the first; or of the last network, where
+    its switches are fewer or slower."""
+    rates = [tier.network.bandwidth_bytes_per_s * tier.network.sustained for tier in tiers]
+    through = sum(seconds[tier] / tiers[tier].network.oversubscription * (rates[tier] / rates[first]) for tier in range(first, last + 1))
     return np.asarray(np.maximum(seconds[last], through))
 
 
