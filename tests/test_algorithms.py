@@ -131,8 +131,8 @@ def test_switches_add_inside_and_rings_run_between() -> None:
     [(True, 100, 33 / 32 / 100), (True, 90, 1 / 90), (False, 100, 2 / 100 + 1 / 8 / 100), (False, 90, 2 / 100 + 1 / 8 / 90)],
 )
 def test_what_a_switch_added_goes_on_over_the_same_links_alone(same: bool, speed: float, seconds: float) -> None:
-    """By hand, 8 below a switch, 4 of these: one switch of 32; a tree, whose upper edges are slower, carries a message once over each; links of
-    an accelerator's own into the outer one take an eighth of it, which it got from the inner one."""
+    """By hand, 8 below a switch, 4 of these: one switch of 32; a tree, whose upper edges are slower, carries a message once over each;
+    links of an accelerator's own into the outer one take an eighth of it, which it got from the inner one."""
     arch = machine((8, ADDS), (4, ADDS | {"bandwidth": f"{speed} GB/s", "same_links": same}))
     assert collective(arch, group(32), "all_reduce", "in_network").total(1e9) == pytest.approx(seconds)
 
