@@ -20,6 +20,7 @@ from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.serving import Point, point_of
+from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.training import SHARDS, TrainingCase, training_case
 from rackmodel.validation.words import Refused, words
 
@@ -533,6 +534,15 @@ def test_units_that_are_called_by_a_format_or_a_width_multiply_it(units: str, na
 def test_training_in_a_format_with_units_or_of_weights_alone_is_priced(machine: str, recipe: str) -> None:
     sets = ["accelerators=8", "b=8", "layers=2", f"precision.recipe={recipe}"]
     assert api.search(f"dgx_{machine}", "llama3_8b", "fsdp", sets=sets).result.latency_s > 0
+
+
+@pytest.mark.parametrize(("machine", "name"), [("dgx_a100", "fp8"), ("dgx_h100", "mxfp8"), ("dgx_h100", "nvfp4"), ("dgx_b200", "int4")])
+def test_one_product_in_a_format_without_units_is_refused(machine: str, name: str) -> None:
+    """One of fp8 on an A100 was timed at int8's rate, one of nvfp4 on an H100 at fp8's; a pass over elements that wide is no product."""
+    with pytest.raises(InputError, match=f"--precision: {machine} multiplies no {name}"):
+        time_of(read_architecture(machine), "gemm", OneCall("4096x4096x4096", name))
+    assert time_of(read_architecture(machine), "softmax", OneCall("4096x4096", name)).seconds > 0
+    assert time_of(read_architecture(machine), "gemm", OneCall("4096x4096x4096", "8 bit")).seconds > 0
 
 
 def test_a_recipe_without_units_serves_as_its_format_does() -> None:

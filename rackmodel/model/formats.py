@@ -32,10 +32,10 @@ HGX B300 data sheet), are priced so, too."""
 
 def multiplied(machine: Architecture, name: str) -> str:
     """The format in which the machine's products of weights in a format are; '' as activations are, as of int4 on any machine."""
-    return "" if name.startswith("int4") or not _has_units(machine, name) else name
+    return "" if name.startswith("int4") or not has_units(machine, name) else name
 
 
-def _has_units(machine: Architecture, name: str) -> bool:
+def has_units(machine: Architecture, name: str) -> bool:
     """Whether accelerators multiply a format: by units called so or listed for it, or by those of its width that say no format ('8 bit').
     Those that say one rate for all do, and one that is not listed is multiplied as it says."""
     compute = machine.computing[0].compute if machine.computing else None
@@ -48,7 +48,7 @@ def check_formats(machine: Architecture, workload: Workload) -> None:
     """Raise InputError for products in a format that accelerators of a machine have no units for. (Units as wide multiply other numbers: an
     A100's of int8 no fp8.)"""
     asked = workload.product_format
-    for level, _ in [pool.computing for pool in machine.pools if asked and not _has_units(pool, asked)]:
+    for level, _ in [pool.computing for pool in machine.pools if asked and not has_units(pool, asked)]:
         way = f"of weights alone, without `recipe` and `product`: precision: {{weight: {asked}}}"
         fact = f"'{level.name}' multiplies no {asked} ({way})"
         raise InputError(fact, path="precision.product", known=list(level.compute.precisions) if level.compute is not None else ())
