@@ -285,7 +285,7 @@ def lanes_problem(seed: int) -> tuple[CutProblem, CutClock]:
         jobs = replace(jobs, sections=_longer(jobs.sections, parts))
     clock = CutClock(jobs, parts, [False, True, True, False], repeats)
     names = ("weights", "gradients", "optimizer", "activations", "working", "remade", "gathered")
-    nothing = dict.fromkeys(BETWEEN, np.zeros((2, 1)))
+    nothing = dict.fromkeys((*BETWEEN, "host in flight"), np.zeros((2, 1)))
     own = [
         SimpleNamespace(
             repeat=n,

@@ -126,6 +126,17 @@ def test_switches_add_inside_and_rings_run_between() -> None:
     assert collective(rails, group(32), "all_reduce", "in_network").total(1e9) == pytest.approx(2 / 100 + 1 / 8 / 10 + 2 * 5e-6)
 
 
+@pytest.mark.parametrize(
+    ("same", "speed", "seconds"),
+    [(True, 100, 33 / 32 / 100), (True, 90, 1 / 90), (False, 100, 2 / 100 + 1 / 8 / 100), (False, 90, 2 / 100 + 1 / 8 / 90)],
+)
+def test_what_a_switch_added_goes_on_over_the_same_links_alone(same: bool, speed: float, seconds: float) -> None:
+    """By hand, 8 below a switch, 4 of these: one switch of 32; a tree, whose upper edges are slower, carries a message once over each;
+    links of an accelerator's own into the outer one take an eighth of it, which it got from the inner one."""
+    arch = machine((8, ADDS), (4, ADDS | {"bandwidth": f"{speed} GB/s", "same_links": same}))
+    assert collective(arch, group(32), "all_reduce", "in_network").total(1e9) == pytest.approx(seconds)
+
+
 def test_two_tiers_of_one_switch_are_one_switch() -> None:
     """As the nodes and the rack of an NVL72: every accelerator has its own link to the rack's switches."""
     arch = machine((4, ADDS | {"latency": "1 us"}), (18, ADDS | {"latency": "1 us"}))

@@ -88,6 +88,10 @@ def test_machines_that_say_the_same_are_searched_once_and_others_are_not(monkeyp
     assert result.machine.tree.network.bandwidth_bytes_per_s == 31e9  # the result is of its own machine
 
 
+RELAYED = ["system.network.topology=switch", "rack.network.topology=switch", "accelerators=16", "x=64", "k=4", "b=64", "s=1"]
+RELAYED += ["phases=[forward]", "profile=serial", "profile.collectives={library: nccl, exchange: relayed}"]
+
+
 @pytest.mark.parametrize(
     ("machine", "workload", "mapper", "sets"),
     [
@@ -95,6 +99,7 @@ def test_machines_that_say_the_same_are_searched_once_and_others_are_not(monkeyp
         ("cs2", "ffn", "stream", ["accelerators=2"]),
         ("rack_paper", "ffn", "auto", ["accelerators=8"]),
         ("dgx_h100", "llama3_8b", "megatron", ["accelerators=8", "b=8"]),
+        ("rack_paper", "moe", "expert", RELAYED),
     ],
 )
 def test_numbers_of_networks_are_read_by_questions_alone(

@@ -85,6 +85,29 @@ def test_a_profile_says_what_its_pipeline_keeps_by_hand() -> None:
     assert kept["activations"] == 3 * 2 * stream
 
 
+def forward(*more: str, s: int = 1024) -> dict[str, float]:
+    """Bytes of 8 micro-batches of s tokens of 4,096 at 16 bit without a backward pass, on 4 stages of 2 accelerators."""
+    sets = ["accelerators=8", "b=8", f"s={s}", "layers=8", "v=256", "phases=[forward]", "axes.pp.degree=4", "axes.dp.degree=1"]
+    sets += ["axes.tp.degree=2", "layouts={only: {split: {tp: [s]}}}", "micro_batch=1", "schedule=1f1b"]
+    sets += ["recompute=none", "homes.weights={}", *more]
+    return search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile="torchtitan_2025").result.memory
+
+
+def test_without_a_backward_pass_no_gradients_are_kept() -> None:
+    """By hand: the last stage has 8 buffers of what comes, and logits of all micro-batches but one. Where stages keep what they made for a
+    step, those before it hold most."""
+    stream, logits = 512 * 4096 * 2, 512 * 256 * 2
+    assert forward()["between stages"] == forward("profile.pipeline.outputs=none")["between stages"] == 8 * stream + 7 * logits
+    assert forward("profile.pipeline.outputs=step")["between stages"] == (8 + 8) * stream
+    assert "between stages" not in forward("profile.pipeline={inputs: flight, results: none}")
+
+
+@pytest.mark.parametrize("uneven", ["ceil", "fullest"])
+def test_what_stages_keep_is_of_the_fullest_accelerator(uneven: str) -> None:
+    """By hand: 513 of 1,025 tokens, whoever sets the pace of bytes."""
+    assert forward(f"uneven={uneven}", s=1025)["between stages"] == 513 * (8 * 4096 + 7 * 256) * 2
+
+
 def test_an_open_cut_makes_room_for_what_its_stages_keep() -> None:
     """128 micro-batches of 4,096 tokens: under 45.5 GB the stages in the middle, which keep buffers on both sides, give up a layer each."""
     sets = ["accelerators=4", "b=128", "s=4096", "v=256", "axes.pp.degree=4", "axes.dp.degree=1", "axes.tp.degree=1", "micro_batch=1"]

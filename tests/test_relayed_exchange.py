@@ -85,6 +85,15 @@ def test_levels_that_the_same_links_join_relay_nothing_between_them() -> None:
     assert seconds == pytest.approx([TOKENS / 16 * 2.8 * 7 / 8 * BYTES / 50e9] * 2)
 
 
+@pytest.mark.parametrize(("speed", "seconds"), [(50, 2.8 * 7 / 8 / 50e9), (40, 2.8 * 7 / 8 / 50e9), (25, 2.8 * 4 / 8 / 25e9)])
+def test_a_nic_is_no_slower_where_the_switches_above_are(speed: float, seconds: float) -> None:
+    """By hand: 2.8 nodes a token as above; a NIC of 50 GB/s sends all of it, a slower network above the half that goes across."""
+    above = {"bandwidth": f"{speed} GB/s", "same_links": True}
+    given = machine((2, {"bandwidth": "400 GB/s"}), (4, {"bandwidth": "50 GB/s"}), (2, above))
+    rows = [row for row in layer(given, 16, 3, "relayed").ledger.rows if row.tensor == "D" and row.action == "all_to_all"]
+    assert sum(row.exposed_seconds for row in rows) == pytest.approx(TOKENS / 16 * BYTES * seconds)
+
+
 def test_kernels_of_low_latency_send_every_expert_its_own_where_they_were_not_measured() -> None:
     """DeepEP was measured on nodes of B300, not between them: 8 experts of 32 ranks, three quarters of them on other nodes."""
     given = read_architecture("dgx_b300", ["accelerators=32"])

@@ -20,6 +20,7 @@ from rackmodel.validation.rows import PublishedRow
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import ScoredRow
 from rackmodel.validation.serving import Point, point_of
+from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.training import SHARDS, TrainingCase, training_case
 from rackmodel.validation.words import Refused, words
 
@@ -497,10 +498,51 @@ def test_training_in_a_format_without_units_is_refused(machine: str, recipe: str
         api.search(machine, "llama3_8b", "fsdp", sets=["accelerators=8", "b=8", "layers=2", f"precision.recipe={recipe}"])
 
 
+@pytest.mark.parametrize(
+    ("units", "name", "there"),
+    [
+        ("8 bit", "fp8", True),
+        ("8 bit", "mxfp8", True),
+        ("8 bit", "nvfp4", False),
+        ("nvfp4", "nvfp4", True),
+        ("mxfp8", "mxfp8", True),
+        ("mxfp8", "nvfp4", False),
+        ("int4", "int4_g128", True),
+        ("int4", "nvfp4", False),
+    ],
+)
+def test_units_that_are_called_by_a_format_or_a_width_multiply_it(units: str, name: str, there: bool) -> None:
+    """By hand: 2 x 256 x 256 x 512 operations, half of them on each GPU, at 2 TFLOP/s. Machines that called their units so were told that
+    they multiply none, and served the format's weights alone."""
+    compute = {"precisions": {"16 bit": {"rate": "1 TFLOP/s"}, units: {"rate": "2 TFLOP/s"}}}
+    memory = {"capacity": "1 GB", "bandwidth": "100 TB/s"}
+    gpu = {"name": "gpu", "count": 2, "accelerator": True, "memory": memory, "compute": compute}
+    network = {"topology": "switch", "bandwidth": "50 GB/s"}
+    machine = rm.read({"architecture": "own", "tree": {"name": "root", "network": network, "children": [gpu]}})
+    precision, sizes = {"weight": name, "product": name}, {"m": 256, "d": 256, "f": 512}
+    work = {"workload": "w", "phases": ["forward"], "sizes": sizes, "precision": precision, "einsums": {"one": "H[m,f] = X[m,d] * W[d,f]"}}
+    asked = {"mapper": "split", "axes": {"dp": {"degree": 2}}, "split": {"dp": ["m"]}, "profile": "ideal"}
+    assert multiplied(machine, name) == (name if there and not name.startswith("int4") else "")
+    if there:
+        assert rm.search(machine, rm.read(work), rm.read(asked)).result.latency_s == pytest.approx(256 * 256 * 512 / 2e12, rel=1e-12)
+    else:
+        with pytest.raises(InputError, match=f"'gpu' multiplies no {name}"):
+            rm.search(machine, rm.read(work), rm.read(asked))
+
+
 @pytest.mark.parametrize(("machine", "recipe"), [("h100", "int8"), ("a100", "int8"), ("a100", "mxfp4"), ("b200", "mxfp8")])
 def test_training_in_a_format_with_units_or_of_weights_alone_is_priced(machine: str, recipe: str) -> None:
     sets = ["accelerators=8", "b=8", "layers=2", f"precision.recipe={recipe}"]
     assert api.search(f"dgx_{machine}", "llama3_8b", "fsdp", sets=sets).result.latency_s > 0
+
+
+@pytest.mark.parametrize(("machine", "name"), [("dgx_a100", "fp8"), ("dgx_h100", "mxfp8"), ("dgx_h100", "nvfp4"), ("dgx_b200", "int4")])
+def test_one_product_in_a_format_without_units_is_refused(machine: str, name: str) -> None:
+    """One of fp8 on an A100 was timed at int8's rate, one of nvfp4 on an H100 at fp8's; a pass over elements that wide is no product."""
+    with pytest.raises(InputError, match=f"--precision: {machine} multiplies no {name}"):
+        time_of(read_architecture(machine), "gemm", OneCall("4096x4096x4096", name))
+    assert time_of(read_architecture(machine), "softmax", OneCall("4096x4096", name)).seconds > 0
+    assert time_of(read_architecture(machine), "gemm", OneCall("4096x4096x4096", "8 bit")).seconds > 0
 
 
 def test_a_recipe_without_units_serves_as_its_format_does() -> None:

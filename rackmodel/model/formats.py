@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
+from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
 
 UNITS = {
@@ -22,29 +23,32 @@ UNITS = {
     "nvfp4": ("fp4",),
     "mxfp4": ("fp4",),
     "fp4": ("fp4",),
+    **dict.fromkeys(("int4", "int4_g32", "int4_g64", "int4_g128"), ("int4",)),
 }
-"""Format → units that multiply it, as parts call their precisions. Units of 4 bit are those with a scale for each block of numbers, as
-MXFP8 has. Hopper's and B200's multiply int8 as fast as fp8; B300's, which have next to none of int8 (RECALLED: HGX B300 data sheet), are
-priced so, too."""
+"""Format → units that multiply it, as parts call their precisions, beside those called as it is. Units of 4 bit are those with a scale for
+each block of numbers, as MXFP8 has. Hopper's and B200's multiply int8 as fast as fp8; B300's, which have next to none of int8 (RECALLED:
+HGX B300 data sheet), are priced so, too."""
 
 
 def multiplied(machine: Architecture, name: str) -> str:
-    """The format in which the machine's products of weights in a format are; '' as activations are. One that is not listed is of weights
-    alone where it is int4, else as it says."""
+    """The format in which the machine's products of weights in a format are; '' as activations are, as of int4 on any machine."""
+    return "" if name.startswith("int4") or not has_units(machine, name) else name
+
+
+def has_units(machine: Architecture, name: str) -> bool:
+    """Whether accelerators multiply a format: by units called so or listed for it, or by those of its width that say no format ('8 bit').
+    Those that say one rate for all do, and one that is not listed is multiplied as it says."""
     compute = machine.computing[0].compute if machine.computing else None
-    units = UNITS.get(name)
-    if name.startswith("int4"):
-        return ""
-    if units is None or compute is None or not compute.precisions:
-        return name
-    return name if any(unit in compute.precisions for unit in units) else ""
+    if name not in UNITS or compute is None or not compute.precisions:
+        return True
+    return any(unit in (name, *UNITS[name]) or (unit[0].isdigit() and width(unit) == width(name)) for unit in compute.precisions)
 
 
 def check_formats(machine: Architecture, workload: Workload) -> None:
     """Raise InputError for products in a format that accelerators of a machine have no units for. (Units as wide multiply other numbers: an
     A100's of int8 no fp8.)"""
     asked = workload.product_format
-    for level, _ in [pool.computing for pool in machine.pools if asked and not multiplied(pool, asked)]:
+    for level, _ in [pool.computing for pool in machine.pools if asked and not has_units(pool, asked)]:
         way = f"of weights alone, without `recipe` and `product`: precision: {{weight: {asked}}}"
         fact = f"'{level.name}' multiplies no {asked} ({way})"
         raise InputError(fact, path="precision.product", known=list(level.compute.precisions) if level.compute is not None else ())

@@ -19,6 +19,7 @@ from rackmodel.cost.inside.vectors import VectorDevice, vector_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.calls import LibraryCall
+from rackmodel.model.formats import has_units
 from rackmodel.model.resources import width
 from rackmodel.units import parse_quantity
 from rackmodel.validation.attention import (
@@ -190,6 +191,10 @@ def _kernel(machine: Architecture, what: str, call: OneCall) -> OneTime:
     form = VECTORS.get(what) or (PRODUCT if len(sizes) == 3 else BATCHED)
     names = "mn" if what in VECTORS else "mnk" if len(sizes) == 3 else "bmnk"
     bits = _bits(call)
+    if what == "gemm" and not has_units(machine, call.precision):
+        compute = machine.computing[0].compute
+        known = list(compute.precisions) if compute is not None else ()
+        raise InputError(f"{machine.name} multiplies no {call.precision}", path="--precision", known=known)
     columns = {name: np.array([float(size)]) for name, size in zip(names, sizes, strict=True)}
     charges, seconds = price_local(machine, form, columns, bits, timed=_timed(machine, call, form, columns, bits))
     bins = _bins(charges)

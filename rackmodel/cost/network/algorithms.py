@@ -419,7 +419,7 @@ def _in_network(fabric: Fabric, rows: Ints, kind: str, extents: Extents) -> list
 
 
 def _switch_runs(fabric: Fabric, extents: tuple[int, ...]) -> list[tuple[tuple[int, ...], bool]]:
-    """Tiers in use, innermost first; neighbours whose switches all add, at one bandwidth, make one run."""
+    """Tiers in use, innermost first; neighbours whose switches all add make one run where what one added goes on to the next."""
     runs: list[tuple[tuple[int, ...], bool]] = []
     for index, extent in enumerate(extents):
         network = fabric.tiers[index].network
@@ -427,22 +427,30 @@ def _switch_runs(fabric: Fabric, extents: tuple[int, ...]) -> list[tuple[tuple[i
         if extent == 1:
             continue
         before = runs[-1] if runs else None
-        if adds and before and before[1] and fabric.tiers[before[0][-1]].network.bandwidth_bytes_per_s == network.bandwidth_bytes_per_s:
+        if adds and before and before[1] and _goes_on(fabric, before[0][-1], index):
             runs[-1] = ((*before[0], index), True)
         else:
             runs.append(((index,), adds))
     return runs
 
 
+def _goes_on(fabric: Fabric, inner: int, outer: int) -> bool:
+    """Whether switches of a tier lead on to another's: as networks say (`same_links`), else where both have one bandwidth."""
+    said = {fabric.tiers[index].network.same_links for index in range(inner + 1, outer + 1)}
+    rates = {fabric.tiers[index].network.bandwidth_bytes_per_s for index in (inner, outer)}
+    return False not in said and (said == {True} or len(rates) == 1)
+
+
 def _switched(fabric: Fabric, rows: Ints, extents: tuple[int, ...], tiers: tuple[int, ...], *, whole: bool) -> Phase:
     """The run's all-reduce (whole) or its reduce-scatter or all-gather, of the 1/M of the message that inner tiers left.
 
-    Tiers of one latency and energy above single accelerators are one switch, that of the outermost (node and rack of an NVL72); others
-    are a tree. Energy is that of the bytes up and down, half a traversal each.
+    Tiers of one rate, latency and energy above single accelerators are one switch, that of the outermost (node and rack of an NVL72);
+    others are a tree. Energy is that of the bytes up and down, half a traversal each.
     """
     held, n = prod(extents[: tiers[0]]), prod(extents[index] for index in tiers)
     networks = [fabric.tiers[index].network for index in tiers]
-    if fabric.tiers[tiers[0]].below == 1 and len({(network.latency_s, network.energy_j_per_byte) for network in networks}) == 1:
+    told = {(network.bandwidth_bytes_per_s, network.latency_s, network.energy_j_per_byte) for network in networks}
+    if fabric.tiers[tiers[0]].below == 1 and len(told) == 1:
         load = 1 + 1 / n if whole else 1.0
         return Passes(((tiers[-1], rows, 1.0 if whole else (1 + 1 / n) / 2),), load, _pass_s(fabric, tiers[-1]))
     parts = []

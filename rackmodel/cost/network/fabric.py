@@ -120,6 +120,13 @@ def fabric_of(architecture: Architecture) -> Fabric:
     return known[1]
 
 
+def ports_of(architecture: Architecture) -> Array:
+    """[tiers, 3] of each tier the innermost and the outermost that the same links join, and its rate over the innermost one's."""
+    rates = [tier.network.bandwidth_bytes_per_s * tier.network.sustained for tier in architecture.tiers]
+    ports = fabric_of(architecture).ports
+    return np.array([(first, last, rate / rates[first]) for (first, last), rate in zip(ports, rates, strict=True)])
+
+
 def digest(array: Ints) -> tuple[tuple[int, ...], bytes]:
     """A key for an array's contents."""
     return array.shape, blake2b(array.tobytes(), digest_size=16).digest()

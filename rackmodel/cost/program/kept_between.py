@@ -8,6 +8,7 @@ Of a micro-batch that a stage takes or gives, with b bytes of the residual strea
     results           r, on the last stage                                                                 but for one
 
 The input of a micro-batch in flight is among what its backward pass reads, and what the loss reads of one among what its kernels hold.
+Without a backward pass no gradients are handed back, and none is in flight: what stays until then does not.
 How many micro-batches that makes on a stage: cost/step/bounds/memory. Source: pytorch/pytorch, torch/distributed/pipelining/stage.py.
 """
 
@@ -33,15 +34,15 @@ def kept_between(section: Section, plan: Plan, keeps: PipelineKeeps) -> tuple[He
 
 def _of_stream(section: Section, plan: Plan, keeps: PipelineKeeps) -> Iterator[Held]:
     """A layer's."""
-    stream = section.workload.tensors[section.stream_in]
+    stream, backward = section.workload.tensors[section.stream_in], section.workload.backward
     times: dict[Between, int] = {
-        "taken": (keeps.inputs == "step") + (keeps.gradients.sent == "step"),
-        "given": (keeps.outputs == "step") + (keeps.gradients.received == "step"),
-        "given in flight": int(keeps.outputs == "flight"),
+        "taken": (keeps.inputs == "step") + (backward and keeps.gradients.sent == "step"),
+        "given": (keeps.outputs == "step") + (backward and keeps.gradients.received == "step"),
+        "given in flight": int(backward and keeps.outputs == "flight"),
     }
     for what, count in times.items():
         if count:
-            yield Held(what, stream.name, 0, local(count * stream.bytes, plan.boundary[stream.name], stream, plan))
+            yield Held(what, stream.name, 0, local(count * stream.bytes, plan.boundary[stream.name], stream, plan.room))
 
 
 def _of_loss(section: Section, plan: Plan, keeps: PipelineKeeps) -> Iterator[Held]:
@@ -51,4 +52,4 @@ def _of_loss(section: Section, plan: Plan, keeps: PipelineKeeps) -> Iterator[Hel
         if op.kind.name == LOSS and keeps.results == "step":
             read = workload.tensors[op.ins[0].tensor]
             total = read.elements * workload.tensors[section.stream_in].bits / 8
-            yield Held("results", read.name, 0, local(total, plan.needs(op, 0, workload), read, plan))
+            yield Held("results", read.name, 0, local(total, plan.needs(op, 0, workload), read, plan.room))

@@ -345,7 +345,8 @@ class LocalOp(HashedOnce):
 
     @cached_property
     def others(self) -> tuple[int, ...]:
-        """Axes whose other ranks' parts all that it moves is of: it runs once for each of them, and not where there is none; () = once."""
+        """Axes whose other ranks' parts all that it moves is of: bytes and operations are of each of them, its start is one for all, and
+        there is none where there is no other rank; () = of none."""
         found = {flow.volume.others for flow in (*self.reads, *self.writes)}
         return found.pop() if len(found) == 1 else ()
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import BETWEEN, Figures, Holding
-from rackmodel.cost.step.bounds.memory import BUFFERS, kept_between
+from rackmodel.cost.step.bounds.memory import BUFFERS, IN_FLIGHT, kept_between
 from rackmodel.cost.step.clock.clock import StepJobs
 from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep, Structure
@@ -331,7 +331,7 @@ def _bytes_of(own: Sequence[Sequence[Figures]], layers: Sequence[int]) -> dict[s
 
 def _between_bytes(sections: Sequence[Figures], stages: int, micro_batches: Ints, schedule: str) -> Array:
     """[stages] kept of what stages hand to each other, whatever layers they hold. micro_batches: [1]."""
-    held = [Holding(one.layer, {what: one.held[what][:1] for what in BETWEEN}) for one in sections]
+    held = [Holding(one.layer, {what: one.held[what][:1] for what in (*BETWEEN, *IN_FLIGHT)}) for one in sections]
     cut = cut_by_counts(np.zeros((stages, len(sections)), dtype=np.int64))
     return np.array([float(kept_between(held, cut, schedule, micro_batches, stage).sum()) for stage in range(stages)])
 

@@ -9,6 +9,7 @@ layers than each other (cuts that are not even, layers of several kinds, embeddi
 What stages keep (a profile's `pipeline`; cost/program/kept_between), of m micro-batches and those f that are in flight in a chunk when the
 device has most passes under way: m - f of what comes from another stage, m and f of what goes to one, and on the last stage m - 1 of what
 the loss reads, or, where that is more than these and the passes under way, twice all m, as they are put together when the step ends.
+(Without a backward pass f holds nothing, and all m of what comes stay.)
 
 Arrays are [plans, columns].
 """
@@ -127,13 +128,14 @@ def _between(
     layers = [one for one in sections if one.layer]
     taken, given, flying = (layers[0].held[what] for what in BETWEEN[:3])
     results = sum((one.held["results"] for one in sections), np.zeros(1))
+    reads = sum(layers[0].held[what] for what in IN_FLIGHT) > 0  # whether a pass in flight holds its input
     found = np.zeros_like(taken)
     for chunk, passes in enumerate(_chunks_under_way(schedule, cut, micro_batches, device)):
         virtual = 2 * cut.stages - 1 - device if chunk and cut.folded else chunk * cut.stages + device
         before, after = (_elsewhere(virtual + way, schedule, cut, device) for way in (-1, 1))
-        found = found + before * (micro_batches - passes) * taken + after * (micro_batches * given + passes * flying)
+        found = found + before * (micro_batches - reads * passes) * taken + after * (micro_batches * given + passes * flying)
         if virtual == cut.stages * cut.chunks - 1:
-            ended = 2 * micro_batches * results + before * passes * taken
+            ended = 2 * micro_batches * results + before * reads * passes * taken
             found = found + np.maximum((micro_batches - 1) * results, ended - under_way)
     return found
 

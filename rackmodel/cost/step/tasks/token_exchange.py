@@ -22,7 +22,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.network.exchanges import TokenExchange, copies_sent, exchange_seconds, ranks_reached
-from rackmodel.cost.network.fabric import fabric_of
+from rackmodel.cost.network.fabric import ports_of
 from rackmodel.cost.program.sent_tokens import SentTokens, sent_tokens
 from rackmodel.cost.program.tasks import Crowd, Task
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
@@ -39,7 +39,7 @@ def exchanged(pricer: LinkPricer, task: Task, volume: Array, ring: LinkArrays, o
     sent = _sent(pricer, task)
     if sent is None or calls is None or calls.exchanging == ALL_TO_ALL:
         return otherwise
-    joined = pricer.architecture.tiers[fabric_of(pricer.architecture).ports[0][1]]
+    joined = pricer.architecture.tiers[int(pricer.ask(ports_of)[0, 1])]
     inside = joined.below * joined.children  # accelerators that the innermost links join: NVLink of a node, or of a rack
     exchange = TokenExchange(
         tokens=volume / (sent.top * sent.bytes),
@@ -83,16 +83,17 @@ def relayed(pricer: LinkPricer, task: Task, sent: SentTokens, otherwise: LinkArr
     boxes = pricer.algorithm(task, "hierarchical")
     boxes = replace(boxes, seconds_per_byte=boxes.seconds_per_byte / pricer.setting.links)
     cannot = np.asarray(np.isinf(boxes.seconds_per_byte).any(axis=0))
-    tiers, ports = pricer.architecture.tiers, fabric_of(pricer.architecture).ports
+    tiers, (first, last, pace) = pricer.architecture.tiers, pricer.ask(ports_of).T
+    first, last = first.astype(int), last.astype(int)
     groups = [every[0] for every in pricer.groups(task)]
     inside = [_parts(pricer, groups, tier.below) for tier in tiers]
     around = [_parts(pricer, groups, tier.below * tier.children) for tier in tiers]
     reached = [ranks_reached(sent.top, sent.experts, count, sent.groups, sent.kept) / sent.top for count in inside]
-    copies = np.array([reached[first] * around[last] / around[tier] for tier, (first, last) in enumerate(ports)])
+    copies = np.array([reached[inner] * around[outer] / around[tier] for tier, (inner, outer) in enumerate(zip(first, last, strict=True))])
     copies = np.where(cannot, reached[0], copies)  # to ranks, wherever they are
     base = boxes.replaced(cannot, otherwise)
     seconds = base.seconds_per_byte * copies
-    busy = np.array([_of_links(seconds, tiers, first, tier) for tier, (first, _) in enumerate(ports)])
+    busy = np.array([_of_links(seconds, tiers, pace, inner, tier) for tier, inner in enumerate(first)])
     slowest = np.arange(len(seconds))[:, None] == busy.argmax(axis=0)
     return replace(
         base,
@@ -107,9 +108,10 @@ def _parts(pricer: LinkPricer, groups: Sequence[Ints], size: int) -> Array:
     return pricer.on_columns([len(np.unique(group // size)) for group in groups])
 
 
-def _of_links(seconds: Array, tiers: Sequence[Tier], first: int, last: int) -> Array:
-    """[n] seconds of links that join the tiers from `first` to `last`, or of the switches of the last where they are fewer."""
-    through = sum(seconds[tier] / tiers[tier].network.oversubscription for tier in range(first, last + 1))
+def _of_links(seconds: Array, tiers: Sequence[Tier], pace: Array, first: int, last: int) -> Array:
+    """[n] seconds of links that join the tiers from `first` to `last`, at the rate of those into the first; or of the last network, where
+    its switches are fewer or slower. pace: of each tier its rate over the first one's."""
+    through = sum(seconds[tier] / tiers[tier].network.oversubscription * pace[tier] for tier in range(first, last + 1))
     return np.asarray(np.maximum(seconds[last], through))
 
 
