@@ -3,7 +3,8 @@
     again        O tokens of a request: a full cache stays full, so that all that grows, O a request, grows where somebody was put out, who
                  computes it once more when it fits
     full         Phi((C - n) (P + O / 2) / d)     how often it is, of n that hold it in the mean: their tokens vary by d = sqrt(n / 12) O,
-                 for their moments are unlike
+                 for their moments are unlike; of requests that come at random a Poisson number N is there, in the place of C, and d is
+                 sqrt(N ((P + O / 2)^2 + O^2 / 12))
     paused       requests that have their first token and are out: what d has room for of such that are put out young, P + O / 8 tokens
 
 Source: vllm-project/vllm, v1/core/sched/scheduler.py: a request is scheduled where blocks for its tokens are free; where none is for one
@@ -18,7 +19,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.serving.mixing import below
 from rackmodel.serving.requests import Requests, Schedule, engine_sequences
 
@@ -31,9 +32,21 @@ PAUSED, ALWAYS = 2.6, 0.8
 def put_out(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> tuple[Requests, Array]:
     """Requests with what they compute again, and how many [n] are out after their first token. room: [n] that the cache holds in the mean
     of a life."""
-    evicts = (schedule.evicts > 0) & (schedule.stages <= 1) & (room < engine_sequences(schedule))
+    evicts = evicting(schedule, room)
     spread = np.sqrt(room / 12.0) * requests.output
     full = np.where(evicts, below((clients - room) * requests.context / spread), 0.0)
     young = requests.prompt + YOUNG * requests.output
     paused = np.clip(PAUSED * (spread / young - ALWAYS), 0.0, np.maximum(clients - room, 0.0))
     return replace(requests, again=full * requests.output), full * paused
+
+
+def put_out_at_random(requests: Requests, schedule: Schedule, there: Array, room: Array) -> Requests:
+    """The same of requests that come at random. there: [n] that are in the engine in the mean."""
+    spread = np.sqrt(there * (requests.context**2 + requests.output**2 / 12.0))
+    full = np.where(evicting(schedule, room), below((there - room) * requests.context / np.maximum(spread, 1e-9)), 0.0)
+    return replace(requests, again=full * requests.output)
+
+
+def evicting(schedule: Schedule, room: Array) -> Bools:
+    """[n] whether engines put requests out whose caches hold so many: none of a pipeline, none that take no more anyway."""
+    return np.asarray((schedule.evicts > 0) & (schedule.stages <= 1) & (room < engine_sequences(schedule)))

@@ -32,7 +32,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
-from rackmodel.serving.eviction import put_out
+from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
@@ -208,32 +208,36 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array, limited: Bools, 
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Batches of one stage are a chain
+    Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what they
+    do when their caches are full: once they are, they stay so. Batches of one stage are a chain
     (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
     decodes, step, own = np.minimum(room, 1.0), np.full_like(rate, 1e-12), np.zeros_like(rate)
+    most, asked = _served_when_full(model, requests, schedule, room), rate
     for _ in range(4 * ROUNDS):
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
         crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY), working=rate * own)
         chunks, one = _of_a_prompt(requests, schedule, decodes)
         beat = rhythm(model, requests, schedule, crowd, one if chained else None)
-        chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
+        chain = _batches_at_random(beat, schedule, chunks, asked, decodes) if chained else None
         if chain is not None:
             steps = schedule.decoding_steps(requests)
             each = chain.decoding_s(steps, schedule.before_join) / steps
             beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.beside_s)))
         step, own = beat.step_s, beat.own_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
+        requests = put_out_at_random(requests, schedule, found, room)
+        asked = rate * (1.0 + requests.again / requests.fresh)
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
         decodes = np.where(found >= room, room, (found + decodes) / 2.0)  # (more that come than it holds fill it at once)
         if settled:
             break
     busy = _decoding_s(beat, requests, schedule)
-    load, held = rate * beat.drain_s, rate * busy / room
-    overloaded = (load >= 1.0) | (held >= 1.0)
+    load, held = asked * beat.drain_s, rate * busy / room
+    overloaded = (load >= 1.0) | (held >= 1.0) | (rate >= most)
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
     if chain is not None:
         inside, queue = chain.wait_s(schedule.before_join) + chain.own_s, chain.queue_s
@@ -250,6 +254,15 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     )
     settled = _steady(model, beat, requests, schedule, decodes, times)
     return settled if chain is not None else _of_arrivals(settled, model, requests, schedule, room)
+
+
+def _served_when_full(model: Served, requests: Requests, schedule: Schedule, room: Array) -> Array:
+    """[n] requests a second, of engines that put requests out, once their caches are full and stay so; without end of all others."""
+    some, most = evicting(schedule, room), np.full_like(room, np.inf)
+    if some.any():
+        full = closed_loop(model, requests.at(some), schedule.at(some), 2.0 * room[some] + 16.0, room[some])
+        most[some] = full.requests_per_s
+    return most
 
 
 def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: Schedule, room: Array) -> Steady:
