@@ -59,5 +59,5 @@ def _young(requests: Requests) -> Array:
 
 def _again(requests: Requests, full: Array) -> Requests:
     """Requests with what they compute again where caches are full [n] so often: of who is put out all but the prefix that is found."""
-    fresh = requests.fresh + YOUNG * requests.output
-    return replace(requests, again=full * requests.output * fresh / _young(requests))
+    outs = full * requests.output / _young(requests)
+    return replace(requests, outs=outs, again=outs * (requests.fresh + YOUNG * requests.output))

@@ -113,7 +113,6 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
     requests, paused = put_out(requests, schedule, clients, room)
-    more = 1.0 + requests.again / requests.fresh
     cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
@@ -127,11 +126,11 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
-    beat = replace(beat, step_s=beat.decode_s + np.clip((cycle.crowd.seen - met) * more, 0.0, most_seen) * beat.prompt_s)
+    beat = replace(beat, step_s=beat.decode_s + np.clip((cycle.crowd.seen - met) * beat.more, 0.0, most_seen) * beat.prompt_s)
     behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * more * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * beat.more * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
     outside = np.maximum(clients - most - paused, 0.0) / most * (busy + first)
     pause = paused / most * (busy + first)
@@ -229,8 +228,7 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
             beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.beside_s)))
         step, own = beat.step_s, beat.own_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
-        requests = put_out_at_random(requests, schedule, found, room)
-        asked = rate * (1.0 + requests.again / requests.fresh)
+        requests, asked = put_out_at_random(requests, schedule, found, room), rate * beat.more
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
         decodes = np.where(found >= room, room, (found + decodes) / 2.0)  # (more that come than it holds fill it at once)
         if settled:
