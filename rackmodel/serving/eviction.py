@@ -3,8 +3,8 @@
     again        O tokens of a request: a full cache stays full, so that all that grows, O a request, grows where somebody was put out, who
                  computes it once more when it fits; of these the share (F + O / 8) / (P + O / 8) where F of P tokens are no prefix that is
                  found, for all of a prompt gives way and F of it are computed
-    full         Phi((C - n) (P + O / 2) / d)     how often it is, of n that hold it in the mean: their tokens vary by d = sqrt(n / 12) O,
-                 for their moments are unlike; of requests that come at random a Poisson number N is there, in the place of C, and d is
+    full         Phi((C - n) (P + O / 2) / d)     how often it is, of n that hold it in the mean and C that would: their tokens vary by
+                 d = sqrt(n / 12) O, for their moments are unlike; of requests that come at random a Poisson number N is there, in the place of C, and d is
                  sqrt(N ((P + O / 2)^2 + O^2 / 12))
     paused       requests that have their first token and are out: what d has room for of such that are put out young, P + O / 8 tokens
 
@@ -31,8 +31,8 @@ PAUSED, ALWAYS = 2.6, 0.8
 
 
 def put_out(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> tuple[Requests, Array]:
-    """Requests with what they compute again, and how many [n] are out after their first token. room: [n] that the cache holds in the mean
-    of a life."""
+    """Requests with what they compute again, and how many [n] are out after their first token. clients: [n] whose requests would be in a
+    cache of any size · room: [n] that the cache holds in the mean of a life."""
     evicts = evicting(schedule, room)
     spread = np.sqrt(room / 12.0) * requests.output
     full = np.where(evicts, below((clients - room) * requests.context / spread), 0.0)

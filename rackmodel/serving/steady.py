@@ -112,7 +112,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     """
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
-    requests, paused = put_out(requests, schedule, clients, room)
+    requests, paused = put_out(requests, schedule, _would_hold(requests, schedule, clients, room), room)
     cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
@@ -144,6 +144,15 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     )
     settled = _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
     return replace(settled, tpot_s=settled.tpot_s + pause / requests.gaps)
+
+
+def _would_hold(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Array:
+    """[n] clients whose requests would be in a cache of any size: all but those whose prompts wait for others'."""
+    evicts = evicting(schedule, room)
+    if not evicts.any():
+        return clients
+    cycle = _cycle(requests, schedule, clients, np.zeros(len(clients), dtype=bool))
+    return np.where(evicts, np.maximum(clients * cycle.steps / (cycle.steps + cycle.queue), np.minimum(clients, 1.0)), clients)
 
 
 def loop_steps(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steps:
