@@ -4,13 +4,14 @@
                  computes it once more when it fits; of these the share (F + O / 8) / (P + O / 8) where F of P tokens are no prefix that is
                  found, for all of a prompt gives way and F of it are computed
     full         Phi((C - n) (P + O / 2) / d)     how often it is, of n that hold it in the mean and C that would: their tokens vary by
-                 d = sqrt(n / 12) O, for their moments are unlike; of requests that come at random a Poisson number N is there, in the place of C, and d is
-                 sqrt(N ((P + O / 2)^2 + O^2 / 12))
+                 d = sqrt(n / 12) O, for their moments are unlike; of requests that come at random a Poisson number N is there, in the place
+                 of C, and d is sqrt(N ((P + O / 2)^2 + O^2 / 12))
     paused       requests that have their first token and are out: what d has room for of such that are put out young, P + O / 8 tokens
 
 Source: vllm-project/vllm, v1/core/sched/scheduler.py: a request is scheduled where blocks for its tokens are free; where none is for one
 that runs, the last of those that run is put before all that wait, with nothing computed; nobody is admitted in that step. Recomputation is
-what it does (docs.vllm.ai, configuration/optimization, Preemption). Of what it had, prefixes that were found when it came are found again, and no others.
+what it does (docs.vllm.ai, configuration/optimization, Preemption). Of what one had, the prefix that was found when it came is found again,
+and nothing else.
 Against requests run one by one (admission.py): tests/test_serving_eviction.py.
 """
 

@@ -216,9 +216,9 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array, limited: Bools, 
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what they
-    do when their caches are full: once they are, they stay so. Batches of one stage are a chain
-    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
+    Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what
+    they do when their caches are full: once they are, they stay so. Batches of one stage are a chain (random_arrivals.py); of a pipeline,
+    and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
