@@ -30,9 +30,21 @@ def test_a_plan_is_known_in_other_spellings(text: str, wanted: tuple[str, ...]) 
     assert (load["n_gpus"], load["tp_size"], load["attention_dp_size"], load["moe_ep_size"]) == wanted
 
 
-@pytest.mark.parametrize("text", ["TP2 DP4", "tp8 dp3 ep8", "tp0", "dep8 ep4", "pipeline 8", "tp8 of two nodes", ""])
+@pytest.mark.parametrize(
+    ("text", "wanted"), [("TP1/DP8/EP8", ("8", "1", "8")), ("TP2 DP4 EP8", ("8", "2", "4")), ("TP8 DP4 EP8", ("8", "2", "4"))]
+)
+def test_experts_tell_what_a_degree_of_tensors_counts(text: str, wanted: tuple[str, ...]) -> None:
+    """A rank of attention data (vLLM: experts lie on tp x dp), or all of them (SGLang: on tp)."""
+    found = _planned(_row(model="DeepSeek-R1-0528", engine="vllm", parallel=text))
+    assert (found["n_gpus"], found["tp_size"], found["attention_dp_size"]) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["dp8", "dp8 ep4", "TP4 EP8", "tp8 ep3", "TP2 DP4", "tp8 dp3 ep8", "tp0", "dep8 ep4", "pipeline 8", "tp8 of two nodes", ""]
+)
 def test_a_plan_that_does_not_say_its_accelerators_is_refused(text: str) -> None:
-    """TP2 DP4 are eight accelerators of vLLM's words and two, or none, of SGLang's."""
+    """TP2 DP4 are eight accelerators of vLLM's words and two, or none, of SGLang's; dp8 may be eight servers; eight ranks of experts are
+    not on four."""
     with pytest.raises(Refused):
         _planned(_row(model="DeepSeek-R1-0528", engine="vllm", parallel=text))
 

@@ -165,7 +165,7 @@ def _in_order(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule, 
     places = _places(requests, schedule, cycle, group, idle, early)
     left = cycle.train.order(cycle.waits, waiting, soon, places)
     kept = ordered * left.kept
-    first = _way_s(left.way, beat, schedule) - after - idle * (waiting * beat.decode_s - after)
+    first = _way_s(left.way, beat) - after - idle * (waiting * beat.decode_s - after)
     met = left.way.met - group.beside(cycle.crowd.queued) - cycle.queue / group.each_steps
     return Wait(
         seconds=(1.0 - kept) * wait.seconds + kept * (first - cycle.queue * beat.full_s - wait.own_s),
@@ -196,7 +196,7 @@ def _in_groups(wait: Wait, beat: Rhythm, requests: Requests, schedule: Schedule,
     behind = behind_in_batch(group) / 2.0
     here = np.where((schedule.mixed == 0) & (group.stages == 1) & (group.wait_steps == 0), np.minimum(after / beat.decode_s, 1.0), 0.0)
     chunks_s = np.where(group.most * group.parts > 1.0 + 1e-9, np.where(group.parts > 1.0, beat.own_s, 0.0), 0.0)  # one rank's, of several
-    seconds = ready - sooner + np.maximum(_way_s(way, beat, schedule), chunks_s) - after - behind * beat.drain_s - wait.own_s
+    seconds = ready - sooner + np.maximum(_way_s(way, beat), chunks_s) - after - behind * beat.drain_s - wait.own_s
     return Wait(
         seconds=here * seconds + (1.0 - here) * wait.seconds,
         prompts=here * (way.met - (group.company - behind)) + (1.0 - here) * wait.prompts,
@@ -223,15 +223,10 @@ def _places(requests: Requests, schedule: Schedule, cycle: Cycle, group: Groupin
     return Places(alone, np.where(schedule.chunked > 0, alike, 1.0), group.parts, early)
 
 
-def _way_s(way: Way, beat: Rhythm, schedule: Schedule) -> Array:
-    """[n] seconds of a way and of its own prompt: steps with prompts are on the line through those of one, or of its chunk, and of a full
-    batch, and no less than a step without."""
-    most, part = beat.group.most, 1.0 / beat.group.chunks
-    each = (beat.full_s - np.where(schedule.mixed > 0, beat.decode_s, 0.0)) / most
-    between = (beat.full_s - beat.one_s) / np.maximum(most - part, 1e-9)
-    each = np.where(most > part * (1.0 + 1e-6), np.clip(between, 0.0, each), each)
-    floor = np.maximum(beat.one_s - part * each, 0.0)
-    return np.asarray(way.short * beat.decode_s + way.long * floor + (way.met + 1.0) * each)
+def _way_s(way: Way, beat: Rhythm) -> Array:
+    """[n] seconds of a way and of its own prompt, by the line of `each_s`."""
+    floor = np.maximum(beat.one_s - beat.each_s / beat.group.chunks, 0.0)
+    return np.asarray(way.short * beat.decode_s + way.long * floor + (way.met + 1.0) * beat.each_s)
 
 
 def _late_steps(beat: Rhythm, after: Array, schedule: Schedule, cycle: Cycle) -> tuple[Array, Array]:

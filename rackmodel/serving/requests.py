@@ -33,13 +33,15 @@ class _Points:
 class Requests(_Points):
     """Lengths of requests, as means. prompt, output: tokens · reused: share of a prompt whose cache is there already (prefix caching) ·
     variation: standard deviation of the lengths over their mean · waves: requests that each client of a closed loop sends, one after the
-    other; all send their first ones at once · again: tokens of a request that are computed once more, for it was put out."""
+    other; all send their first ones at once · outs, again: how often a request is put out, and its
+    tokens that are computed once more."""
 
     prompt: Array
     output: Array
     reused: Any = 0.0
     variation: Any = 0.0
     waves: Any = 1e9
+    outs: Any = 0.0
     again: Any = 0.0
 
     @property

@@ -106,6 +106,7 @@ class Rhythm:
     decode_s, step_s: seconds of a step without prompts, and of a decode step with its part of the prompts' · prompt_s: that one prompt adds
     to the steps of a decode · own_s: of a prompt's own steps · one_s: of a step that one prompt comes to alone · clump_s: from a batch of
     any kind to the next while a clump of prompts comes · full_s: of a step full of prompts · drain_s: that a prompt takes of a full queue ·
+    each_s: that one more prompt adds to a batch · more: what a request's prompts take, each time that they are computed, over its own one ·
     residual_s: from any moment to the next batch · joules: of a request, from its prompt to its
     last token · busy_s: seconds of an engine that these are of · beside_s: of the steps that were priced with them.
     """
@@ -119,6 +120,8 @@ class Rhythm:
     clump_s: Array
     full_s: Array
     drain_s: Array
+    each_s: Array
+    more: Array
     residual_s: Array
     joules: Array
     busy_s: Array
@@ -215,8 +218,10 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
     plain, joined, alone, one, full, *others = figures.seconds.reshape(-1, len(decodes))
     dense = _Dense(group, mixed, plain, joined, stages * tokens / requests.fresh)
     prompt = dense.met_s((crowd.clients + 1.0) / crowd.dense)
-    step = plain + crowd.seen * prompt * (1.0 + requests.again / requests.fresh)
-    joules, busy = _joules(model, requests, schedule, crowd, dense, figures)
+    each = _each_s(group, np.where(mixed, plain, 0.0), np.minimum(one, alone), full)
+    more = _more(requests, each / np.maximum(prompt, 1e-300))
+    step = plain + crowd.seen * prompt * more
+    joules, busy = _joules(model, (requests, schedule, crowd), dense, figures, more)
     cut = np.where((stages == 1.0) & (schedule.chunked > 0), crowd.queued * (_cut_steps(requests, group) - group.own_steps), 0.0)
     apart = np.where(stages > 1.0, np.maximum(dense.step_s - np.maximum(plain, joined), 0.0), 0.0)
     return Rhythm(
@@ -229,11 +234,28 @@ def rhythm(model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, 
         clump_s=dense.step_s / stages,
         full_s=full,
         drain_s=full * group.each_steps,
+        each_s=each,
+        more=more,
         residual_s=(plain**2 + crowd.seen * prompt * (joined + np.where(mixed, plain, 0.0))) / (2.0 * step * stages),
         joules=joules,
         busy_s=busy,
         beside_s=others[0] if others else np.zeros_like(plain),
     )
+
+
+def _each_s(group: Grouping, beside: Array, one: Array, full: Array) -> Array:
+    """[n] seconds that one more prompt adds to a batch: steps with prompts are on the line through those of one, or of its chunk, and of a
+    full batch, and no less than a step without. beside: [n] seconds of what decodes in a batch."""
+    part, each = 1.0 / group.chunks, (full - beside) / group.most
+    between = (full - one) / np.maximum(group.most - part, 1e-9)
+    return np.asarray(np.where(group.most > part * (1.0 + 1e-6), np.clip(between, 0.0, each), each))
+
+
+def _more(requests: Requests, of_tokens: Array) -> Array:
+    """[n] what is computed for a request, over its prompt alone: a floor as often as it is put out, and its tokens again. of_tokens: share
+    of a prompt's seconds that grows with its tokens."""
+    share = np.clip(of_tokens, 0.0, 1.0)
+    return np.asarray(1.0 + (1.0 - share) * requests.outs + share * requests.again / requests.fresh)
 
 
 def _cut_steps(requests: Requests, group: Grouping) -> Array:
@@ -318,10 +340,11 @@ def longest(share: Array, each: Array, most: Array, stages: Array) -> Array:
 
 
 def _joules(
-    model: Served, requests: Requests, schedule: Schedule, crowd: Crowd, dense: _Dense, figures: StepFigures
+    model: Served, asked: tuple[Requests, Schedule, Crowd], dense: _Dense, figures: StepFigures, more: Array
 ) -> tuple[Array, Array]:
     """[n] joules of a request, from its prompt to its last token, and the engine's seconds that they are of. A step of prompts beside
-    nobody who decodes is all theirs. A pipeline of few batches, or with long ones, waits."""
+    nobody who decodes is all theirs. A pipeline of few batches, or with long ones, waits. more: as a Rhythm has it."""
+    requests, schedule, crowd = asked
     decodes = crowd.decodes
     plain_j, joined_j = figures.joules.reshape(-1, len(decodes))[:2]
     steps = schedule.decoding_steps(requests)
@@ -333,7 +356,6 @@ def _joules(
         np.maximum(joined - shared * plain, 0.0) / np.maximum(dense.prompts, 1e-12)
         for joined, plain in ((joined_j, plain_j), (dense.joined, dense.plain))
     )
-    more = 1.0 + requests.again / requests.fresh
     joules, busy = steps * plain_j / held + more * each, steps * dense.plain / held + more * each_s
     if np.all(dense.group.stages == 1.0):
         return np.asarray(joules), np.asarray(busy)

@@ -32,7 +32,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
-from rackmodel.serving.eviction import put_out
+from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
@@ -112,8 +112,7 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     """
     clients = np.asarray(clients, dtype=np.float64)
     most = np.minimum(clients, room)
-    requests, paused = put_out(requests, schedule, clients, room)
-    more = 1.0 + requests.again / requests.fresh
+    requests, paused = put_out(requests, schedule, _would_hold(requests, schedule, clients, room), room)
     cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
@@ -127,11 +126,11 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
-    beat = replace(beat, step_s=beat.decode_s + np.clip((cycle.crowd.seen - met) * more, 0.0, most_seen) * beat.prompt_s)
+    beat = replace(beat, step_s=beat.decode_s + np.clip((cycle.crowd.seen - met) * beat.more, 0.0, most_seen) * beat.prompt_s)
     behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * more * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * beat.more * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
     outside = np.maximum(clients - most - paused, 0.0) / most * (busy + first)
     pause = paused / most * (busy + first)
@@ -145,6 +144,15 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     )
     settled = _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
     return replace(settled, tpot_s=settled.tpot_s + pause / requests.gaps)
+
+
+def _would_hold(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Array:
+    """[n] clients whose requests would be in a cache of any size: all but those whose prompts wait for others'."""
+    evicts = evicting(schedule, room)
+    if not evicts.any():
+        return clients
+    cycle = _cycle(requests, schedule, clients, np.zeros(len(clients), dtype=bool))
+    return np.where(evicts, np.maximum(clients * cycle.steps / (cycle.steps + cycle.queue), np.minimum(clients, 1.0)), clients)
 
 
 def loop_steps(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steps:
@@ -208,32 +216,35 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array, limited: Bools, 
 def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array) -> Steady:
     """What n engines settle at under Poisson arrivals at rate [n] requests a second.
 
-    Where more arrives than is served, the figures are those of a full engine and `overloaded` says so. Batches of one stage are a chain
-    (random_arrivals.py); of a pipeline, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
+    Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what
+    they do when their caches are full: once they are, they stay so. Batches of one stage are a chain (random_arrivals.py); of a pipeline,
+    and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
     decodes, step, own = np.minimum(room, 1.0), np.full_like(rate, 1e-12), np.zeros_like(rate)
+    most, asked = _served_when_full(model, requests, schedule, room), rate
     for _ in range(4 * ROUNDS):
         busy_decodes = decodes / -np.expm1(-decodes)  # a Poisson number of sequences, of the steps that have any
         there = np.minimum(busy_decodes, room)
         crowd = Crowd(there, decodes, rate * step, rate * step, np.full_like(rate, MANY), working=rate * own)
         chunks, one = _of_a_prompt(requests, schedule, decodes)
         beat = rhythm(model, requests, schedule, crowd, one if chained else None)
-        chain = _batches_at_random(beat, schedule, chunks, rate, decodes) if chained else None
+        chain = _batches_at_random(beat, schedule, chunks, asked, decodes) if chained else None
         if chain is not None:
             steps = schedule.decoding_steps(requests)
             each = chain.decoding_s(steps, schedule.before_join) / steps
             beat = replace(beat, step_s=np.maximum(each, np.minimum(beat.decode_s, beat.beside_s)))
         step, own = beat.step_s, beat.own_s
         found = np.clip(rate * _decoding_s(beat, requests, schedule), 1e-6, room)
+        requests, asked = put_out_at_random(requests, schedule, found, room), rate * beat.more
         settled = np.abs(found - decodes).max(initial=0.0) <= SETTLED * max(decodes.max(initial=1.0), 1.0)
         decodes = np.where(found >= room, room, (found + decodes) / 2.0)  # (more that come than it holds fill it at once)
         if settled:
             break
     busy = _decoding_s(beat, requests, schedule)
-    load, held = rate * beat.drain_s, rate * busy / room
-    overloaded = (load >= 1.0) | (held >= 1.0)
+    load, held = asked * beat.drain_s, rate * busy / room
+    overloaded = (load >= 1.0) | (held >= 1.0) | (rate >= most)
     outside = np.where(overloaded, 0.0, _held_outside(np.minimum(held, 1.0), room, busy))
     if chain is not None:
         inside, queue = chain.wait_s(schedule.before_join) + chain.own_s, chain.queue_s
@@ -250,6 +261,15 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
     )
     settled = _steady(model, beat, requests, schedule, decodes, times)
     return settled if chain is not None else _of_arrivals(settled, model, requests, schedule, room)
+
+
+def _served_when_full(model: Served, requests: Requests, schedule: Schedule, room: Array) -> Array:
+    """[n] requests a second, of engines that put requests out, once their caches are full and stay so; without end of all others."""
+    some, most = evicting(schedule, room), np.full_like(room, np.inf)
+    if some.any():
+        full = closed_loop(model, requests.at(some), schedule.at(some), 2.0 * room[some] + 16.0, room[some])
+        most[some] = full.requests_per_s
+    return most
 
 
 def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: Schedule, room: Array) -> Steady:

@@ -46,7 +46,6 @@ APART = frozenset({"pd", "prefilldecode", "pddisagg", "pdseparated", "xpyd", "sp
 """What a row's mode may say of prompts and decodes apart, beside disagg..., in letters alone."""
 COUNTED = re.compile(r"(\d+)\s*p\s*[:x+/_-]?\s*(\d+)\s*d", re.IGNORECASE)
 """Workers of prompts and of decodes: 2P1D."""
-"""What rows call pools of their own, in their column `mode`."""
 FULL_POOL = 4096.0
 """Requests at once of a worker whose weights are more than it is said to hold."""
 SERVER = 8

@@ -100,6 +100,20 @@ def _degrees(text: str) -> dict[str, int]:
     return found
 
 
+def _accelerators(plan: Mapping[str, int], text: str) -> int:
+    """On how many accelerators a plan is. Raises Refused where its words could mean several numbers, or none.
+
+    Degrees of tensors count a rank of attention data (vLLM) or all of them (SGLang, TensorRT-LLM), which those of experts tell apart;
+    without these, ranks of data may as well be servers beside each other.
+    """
+    data, experts = plan.get("dp", 1), plan.get("ep", 1)
+    tensor = plan.get("tp", max(data, experts))
+    count = experts if experts == tensor * data else tensor
+    if (data > 1 and experts != count) or count % data or count % experts:
+        raise Refused(f"'{text}' does not say on how many accelerators")
+    return count
+
+
 def _backend(row: PublishedRow) -> str:
     """The engine: TensorRT-LLM with engines built ahead, or as it runs without."""
     page = OVERVIEW.search(row.text("source"))
@@ -108,9 +122,7 @@ def _backend(row: PublishedRow) -> str:
 
 def _planned(row: PublishedRow) -> dict[str, str]:
     plan = _degrees(row.text("parallel"))
-    data, count = plan.get("dp", 1), plan.get("tp") or max(plan.values())
-    if count % data or ("tp" in plan and data > 1 and plan.get("ep") != count):
-        raise Refused(f"'{row.text('parallel')}' does not say on how many accelerators")
+    data, count = plan.get("dp", 1), _accelerators(plan, row.text("parallel"))
     return {
         "backend": row.text("engine"),
         "model_path": row.text("model"),
