@@ -155,7 +155,7 @@ class _StepLedger:
             for phase, most in waits.items():
                 joules = most * share
                 found.append(Charge(phase, "", "", level, "static", WAITING, joules, "joule", joules, joules / watts, 0.0))
-        return [row for row in found if row.joules]
+        return [row for row in found if float(np.max(row.seconds)) > 1e-12 * self.seconds]
 
     def _static(self, rows: Sequence[Charge]) -> list[Charge]:
         """Static power of everything in use over each phase's share of the step."""
