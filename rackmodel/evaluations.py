@@ -111,7 +111,11 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
         numbers = [number for number, *_ in same]
         seconds = exact.seconds()
         bound = exact.bound()
-        found[:, numbers] = seconds, bound.joules[0, :, 0] + second_watts(exact.job.setting, exact.job.pools) * seconds, bound.memory[0, :, 0]
+        found[:, numbers] = (
+            seconds,
+            bound.joules[0, :, 0] + second_watts(exact.job.setting, exact.job.pools) * seconds,
+            bound.memory[0, :, 0],
+        )
     return Prices(*found)
 
 

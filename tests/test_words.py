@@ -504,9 +504,10 @@ def test_operands_in_a_format_without_units_are_refused_as_a_recipe_is(machine: 
     told = f"'tensor_core' multiplies no {numbers}, as which"
     with pytest.raises(InputError, match=told):
         api.search(machine, "llama3_8b", "fsdp", sets=["accelerators=8", "b=8", "layers=2", *both])
+    sets = tuple(f"workload.{one}" for one in both)
+    service = Service(read_architecture(machine), "llama3_8b_decoder", sets, read_profile("vllm"), prompt=1024, output=1024)
     with pytest.raises(InputError, match=told):
-        sets = tuple(f"workload.{one}" for one in both)
-        workload_of(Service(read_architecture(machine), "llama3_8b_decoder", sets, read_profile("vllm"), prompt=1024, output=1024), Widths())
+        workload_of(service, Widths())
 
 
 def test_weights_alone_or_numbers_that_a_part_has_units_for_are_priced() -> None:

@@ -56,8 +56,8 @@ def check_operands(machine: Architecture, workload: Workload) -> None:
         operands = [workload.tensors[access.tensor] for access in op.ins]
         widest = max((tensor.bits for tensor in operands), default=0)
         asked = bool(workload.product_bits) and any(tensor.kind == "weight" and tensor.bits < widest for tensor in operands)
-        products = op.kind.name == "einsum" and len(operands) > 1 and all(tensor.bits for tensor in operands)  # (a lookup multiplies nothing)
-        if products and not asked:  # (what is asked for `check_formats` looks at)
+        product = op.kind.name == "einsum" and len(operands) > 1 and all(tensor.bits for tensor in operands)  # (no lookup)
+        if product and not asked:  # (what is asked for `check_formats` looks at)
             for tensor in operands:
                 if tensor.bits == widest and tensor.numbers in UNITS:
                     _check_units(machine, op, tensor)

@@ -36,7 +36,7 @@ from rackmodel.model.resources import Busy, Kernels
 BUSY = "busy"
 """Action of the row that says what a kernel draws."""
 WAITING = "waiting"
-"""Action of the row that says what accelerators draw that wait; of a kernel's amid a step, less than nothing: for so long its own does not."""
+"""Action of the row that says what accelerators draw that wait; of a kernel amid a step, below 0: for so long its own does not."""
 
 
 def waiting_watts(architecture: Architecture, facts: Kernels) -> Any:
