@@ -14,7 +14,7 @@ from rackmodel.arrays import Array
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.occupancy import wired_of
 from rackmodel.errors import InputError, Where
 from rackmodel.inputs import read_profile
@@ -111,7 +111,11 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
         numbers = [number for number, *_ in same]
         seconds = exact.seconds()
         bound = exact.bound()
-        found[:, numbers] = seconds, bound.joules[0, :, 0] + static_watts(machine) * seconds, bound.memory[0, :, 0]
+        found[:, numbers] = (
+            seconds,
+            bound.joules[0, :, 0] + second_watts(exact.job.setting, exact.job.pools) * seconds,
+            bound.memory[0, :, 0],
+        )
     return Prices(*found)
 
 

@@ -53,7 +53,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
 from rackmodel.results import result_of, told_as
-from rackmodel.setting import at_pace, local_pricer, setting_of, settings_of
+from rackmodel.setting import amid_steps, at_pace, local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def _inside(architecture: Architecture, mapper: MapperSpec, workload: Workload, 
         asked = mapper.inside.model_fields_set - {"model"}
         if asked:
             raise InputError(f"'{min(asked)}' is of loop nests: say model: loopnest", path=f"inside.{min(asked)}")
-        return at_pace(local_pricer(profile), architecture, workload, profile)
+        return at_pace(amid_steps(local_pricer(profile)), architecture, workload, profile)
     if profile.kernels != "peak":
         said = f"profile '{profile.name}' has {profile.kernels} kernels, which are no loop nests: say one of the two"
         raise InputError(said, path="inside.model")

@@ -50,9 +50,10 @@ def setting_of(
     listed = profile.merged.reductions == "listed"
     calls = machine_calls(architecture, profile.collectives, going_on=listed)
     most = _most_summed(architecture, calls) if listed else None
+    pricer = local_pricer(profile, most) if inside is None else inside
     return Setting(
         architecture=architecture,
-        inside=local_pricer(profile, most) if inside is None else inside,
+        inside=amid_steps(pricer),
         algorithms=linked(architecture.tiers, algorithms),
         calls=calls,
         most_summed=most,
@@ -60,6 +61,13 @@ def setting_of(
         library=profile.library,
         links=profile.links,
     )
+
+
+def amid_steps(inside: LocalPricer) -> LocalPricer:
+    """What prices operations, as kernels of a step between which accelerators wait."""
+    from rackmodel.cost.inside.kernels import KernelPricer
+
+    return replace(inside, amid_steps=True) if isinstance(inside, KernelPricer) else inside
 
 
 def at_pace(inside: LocalPricer, architecture: Architecture, workload: Workload, profile: ProfileSpec) -> LocalPricer:

@@ -18,7 +18,7 @@ import numpy as np
 
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.inputs.read import read_inputs, read_profile
@@ -111,7 +111,7 @@ def prices_of(job: Job, space: Mapspace) -> list[GroupPrice]:
 def every_point(job: Job, space: Mapspace, prices: Sequence[GroupPrice] | None = None) -> list[Point]:
     """Every point of a space without free layouts that fits, run."""
     prices = prices_of(job, space) if prices is None else prices
-    static_w = static_watts(job.setting.architecture)
+    static_w = second_watts(job.setting, job.pools)
     blocks = Blocks(job, space, space.groups, prices, NO_LIMITS, static_w)
     found = [blocks.point(block, flat, 0.0) for block in blocks.walk() for flat in range(block.seconds.size)]
     clocked = Clocked(job, space.groups, prices, static_w)

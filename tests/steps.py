@@ -15,7 +15,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import cut_by_counts, even_cut
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.ledger import static_watts, step_ledger
+from rackmodel.cost.step.ledger import second_watts, step_ledger
 from rackmodel.cost.step.setting import Setting
 from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
@@ -42,7 +42,7 @@ class Priced:
     @cached_property
     def energy(self) -> NDArray[np.float64]:
         """[n] joules with static power."""
-        return self.step.bound().joules[0, :, 0] + static_watts(self.step.job.setting.architecture) * self.latency
+        return self.step.bound().joules[0, :, 0] + second_watts(self.step.job.setting, self.step.job.pools) * self.latency
 
     @cached_property
     def memory(self) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rackmodel import api
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import names
 from tests import samples
@@ -49,6 +49,6 @@ def test_a_profile_prices_a_step_whose_ledger_adds_up_to_its_clock(profile: str,
         return
     assert answer.step is not None
     seconds = float(answer.step.seconds()[0])
-    joules = float(answer.step.bound().joules.item()) + static_watts(answer.step.job.setting.architecture) * seconds
+    joules = float(answer.step.bound().joules.item()) + second_watts(answer.step.job.setting, answer.step.job.pools) * seconds
     assert answer.result.ledger.total("exposed_seconds") == pytest.approx(seconds, rel=1e-9)
     assert answer.result.energy_j == pytest.approx(joules, rel=1e-9)

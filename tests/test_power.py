@@ -15,7 +15,7 @@ from rackmodel.calibration.power import busy_powers
 from rackmodel.cost.inside.experts import ExpertLayer
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
-from rackmodel.cost.inside.power import busy_watts, powered
+from rackmodel.cost.inside.power import amid_step, busy_watts, powered, waiting_watts
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.inside.routing import Routing
 from rackmodel.cost.program.tasks import Flow, Volume
@@ -23,6 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_inputs, read_profile, read_workload
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import Kernels
+from rackmodel.model.result import Result
 from rackmodel.serving.engine import serving_engine
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, Steps
@@ -105,14 +106,84 @@ def test_gpus_that_a_network_or_a_host_holds_up_draw_waiting_power(engine: str, 
     served = serving_engine(model, read_profile(engine))
     found = served.price(Steps.of(decodes=[8.0, 64.0], context=1000.0))
     rows = found.ledger.rows
-    (waiting,) = [row for row in rows if row.action == "waiting"]
+    waiting = [row for row in rows if row.action == "waiting"]  # within steps, between them
     network = sum(row.exposed_seconds for row in rows if row.component == "network")
     host = sum(row.exposed_seconds for row in rows if row.action == "host")
     assert np.all(network > 0)
-    assert waiting.joules == pytest.approx(58.0 * ranks * (network + host))
-    assert waiting.exposed_seconds == pytest.approx(0.0)
+    assert sum(row.joules for row in waiting) == pytest.approx(58.0 * ranks * (network + host))
+    assert sum(row.exposed_seconds for row in waiting) == pytest.approx(0.0)
     assert found.joules == pytest.approx(sum(row.joules for row in rows))
-    assert np.all(waiting.seconds < found.seconds)
+    assert np.all(sum(row.seconds for row in waiting) < found.seconds)
+
+
+def test_a_kernel_amid_a_step_takes_off_what_its_gpu_would_draw_waiting() -> None:
+    """0.5 s of it: 0.5 x 40 J that the step's every second counts for; where the mean GPU has half of the fullest's work, half of it."""
+    row = Row("Y", "gpu", "memory", "read", 1.0, "byte", np.array([10.0]), ONE_SECOND / 2, ONE_SECOND / 2)
+    facts = Kernels.model_validate({"efficiency": 1, "busy_power": "250 W", "waiting_power": "40 W", "power_limit": "700 W"})
+    machine = part_alone("h100_sxm")
+    assert float(amid_step(machine, facts, [row], ONE_SECOND / 2)[-1].joules[0]) == -20.0
+    assert float(amid_step(machine, facts, [replace(row, more=np.array([2.0]))], ONE_SECOND / 2)[-1].joules[0]) == -10.0
+    none = Kernels.model_validate({"efficiency": 1, "busy_power": "250 W"})
+    assert amid_step(machine, none, [row], ONE_SECOND) == [row]
+
+
+def test_no_gpu_that_waits_draws_more_than_its_limit_nor_one_at_work_less_than_it() -> None:
+    assert drawn(0.0, busy_power="250 W", waiting_power="300 W") == (300.0, 1.0, 1.0)
+    capped = Kernels.model_validate({"efficiency": 1, "waiting_power": "300 W", "power_cap": "175 W"})
+    assert waiting_watts(part_alone("h100_sxm"), capped) == 100.0
+
+
+FACTS = "tensor_core.compute.kernels"
+STEP = ("accelerators=4", "b=8", "layers=4", "s=2048", "profile.overlap.contention=0", "profile.variation=0")
+
+
+def spent(sets: tuple[str, ...], mapper: str = "megatron", **asked: str) -> Result:
+    """The best step of Llama 3 8B on H100 under a profile with measured kernels."""
+    return api.search("dgx_h100", "llama3_8b", mapper, sets=sets, profile="megatron_core", **asked).result
+
+
+@pytest.mark.parametrize("goal", ["latency", "energy"])
+def test_gpus_that_wait_in_a_step_of_training_draw_waiting_power(goal: str) -> None:
+    """All that its ledger says they wait, at 58 W each: 4 of one stage as long as their collectives and their host are exposed."""
+    found = spent((*STEP, "axes.pp.degree=1"), minimize=goal)
+    rows = found.ledger.rows
+    waits = sum(row.exposed_seconds for row in rows if row.component == "network" or row.action == "host")
+    waiting = found.ledger.where(action="waiting")
+    assert waits > 0
+    assert waiting.total("joules") == pytest.approx(4 * 58.0 * waits)
+    assert waiting.total("exposed_seconds") == 0.0
+    assert found.energy_j == pytest.approx(found.ledger.total("joules"))
+
+
+def test_one_gpu_without_a_host_waits_for_nobody() -> None:
+    alone = ("accelerators=1", "b=1", "layers=2", "s=2048", "profile.host.layer=0 s", "profile.host.launch=0 s")
+    found = spent(alone)
+    assert not found.ledger.where(action="waiting").rows
+    assert found.energy_j == pytest.approx(spent((*alone, f"{FACTS}.waiting_power=0 W")).energy_j, rel=1e-12)
+
+
+def test_bubbles_of_a_pipeline_draw_waiting_power() -> None:
+    """Two stages and four micro-batches: either waits a fifth of the step and more, and what the ends differ in besides."""
+    two = (*STEP[1:], "accelerators=2", "axes.pp.degree=2", "axes.tp.degree=1", "micro_batch=2")
+    found, without = spent(two), spent((*two, f"{FACTS}.waiting_power=0 W"))
+    waiting = found.ledger.where(action="waiting").total("joules")
+    assert waiting > 58.0 * 2 * 0.2 * found.latency_s
+    assert waiting < 58.0 * 2 * found.latency_s
+    assert found.energy_j - without.energy_j == pytest.approx(waiting)
+    assert found.latency_s == without.latency_s
+
+
+@pytest.mark.parametrize("mapper", ["megatron", "fsdp", "auto"])
+def test_the_least_energy_with_waiting_power_is_that_of_every_mapping(mapper: str) -> None:
+    """A search for the least joules, and every mapping priced by its ledger."""
+    sets = ("accelerators=4", "b=8", "layers=4", "s=2048", f"{FACTS}.waiting_power=120 W")
+    best = spent(sets, mapper, minimize="energy")
+    every = api.search("dgx_h100", "llama3_8b", mapper, sets=sets, profile="megatron_core", top=5000)
+    joules = [one.ledger.total("joules") for one in every.top]
+    assert best.energy_j <= min(joules) * (1 + 1e-9)
+    assert mapper == "auto" or best.energy_j == pytest.approx(min(joules), rel=1e-9)  # (who asks for seconds lists some layouts alone)
+    assert best.certificate.bound <= best.energy_j * (1 + 1e-9)
+    assert mapper == "auto" or best.certificate.status == "proven"  # (of free layouts a bound is left, with and without)
 
 
 @pytest.mark.parametrize(("bits", "held", "moved"), [(16, 16, 2.0), (8, 8, 4.0), (4, 4, 3.0), (8, 16, 4.0), (4, 16, 3.0)])

@@ -530,6 +530,26 @@ def test_units_that_are_called_by_a_format_or_a_width_multiply_it(units: str, na
             rm.search(machine, rm.read(work), rm.read(asked))
 
 
+@pytest.mark.parametrize(("machine", "numbers"), [("dgx_a100", "fp8"), ("dgx_h100", "mxfp8"), ("dgx_h100", "nvfp4")])
+def test_operands_in_a_format_without_units_are_refused_as_a_recipe_is(machine: str, numbers: str) -> None:
+    """Both said by themselves, with no recipe: an A100 multiplied fp8 as fast as its units of int8 do, trained or served."""
+    both = [f"precision.activation={numbers}", f"precision.weight={numbers}"]
+    told = f"'tensor_core' multiplies no {numbers}, as which"
+    with pytest.raises(InputError, match=told):
+        api.search(machine, "llama3_8b", "fsdp", sets=["accelerators=8", "b=8", "layers=2", *both])
+    sets = tuple(f"workload.{one}" for one in both)
+    service = Service(read_architecture(machine), "llama3_8b_decoder", sets, read_profile("vllm"), prompt=1024, output=1024)
+    with pytest.raises(InputError, match=told):
+        workload_of(service, Widths())
+
+
+def test_weights_alone_or_numbers_that_a_part_has_units_for_are_priced() -> None:
+    """fp8 beside activations of 16 bit is widened; int8 has units on an A100, and 8 bit names no numbers."""
+    small = ["accelerators=8", "b=8", "layers=2"]
+    for said in ("precision.weight=fp8", "precision.activation=int8", "precision.activation=8 bit"):
+        assert api.search("dgx_a100", "llama3_8b", "fsdp", sets=[*small, said]).result.latency_s > 0
+
+
 @pytest.mark.parametrize(("machine", "recipe"), [("h100", "int8"), ("a100", "int8"), ("a100", "mxfp4"), ("b200", "mxfp8")])
 def test_training_in_a_format_with_units_or_of_weights_alone_is_priced(machine: str, recipe: str) -> None:
     sets = ["accelerators=8", "b=8", "layers=2", f"precision.recipe={recipe}"]

@@ -20,7 +20,7 @@ from rackmodel.mapper.pooled import pool_problems
 from rackmodel.mapper.rules import of_two_stages
 from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.formats import check_formats
+from rackmodel.model.formats import check_formats, check_operands
 from rackmodel.model.layout import choice_of, legal_choices, passes_partial
 from rackmodel.model.mapping import REGIONS, HandoverSpec, MappingSpec, StepSpec
 from rackmodel.model.schedules import TABLE, device_of, runs_as
@@ -64,6 +64,7 @@ def check_home_level(architecture: Architecture, at: str, path: str) -> None:
 def check_rates(architecture: Architecture, workload: Workload) -> None:
     """Raise InputError for a product of operands wider than what an accelerator multiplies, or in a format that it does not."""
     check_formats(architecture, workload)
+    check_operands(architecture, workload)
     for op in workload.ops.values():
         if op.kind.name != "einsum":
             continue

@@ -22,7 +22,7 @@ import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
@@ -116,7 +116,7 @@ class _Search:
         self.free = FreeLayouts(job, space.problems, asked)
         self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []
-        self.static_w = static_watts(job.setting.architecture)
+        self.static_w = second_watts(job.setting, job.pools)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         groups = [cut for group in space.groups if len((cut := self.blocks.cuttable(group)).columns)]
         self.without_nest = 0  # points

@@ -13,7 +13,7 @@ from dataclasses import replace
 from rackmodel.errors import InputError
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.resources import width
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Op, Tensor, Workload
 
 UNITS = {
     "fp8": ("fp8",),
@@ -52,6 +52,28 @@ def check_formats(machine: Architecture, workload: Workload) -> None:
         way = f"of weights alone, without `recipe` and `product`: precision: {{weight: {asked}}}"
         fact = f"'{level.name}' multiplies no {asked} ({way})"
         raise InputError(fact, path="precision.product", known=list(level.compute.precisions) if level.compute is not None else ())
+
+
+def check_operands(machine: Architecture, workload: Workload) -> None:
+    """Raise InputError for a product whose operands are both as narrow as a format that accelerators of a machine have no units for."""
+    for op in workload.ops.values():
+        operands = [workload.tensors[access.tensor] for access in op.ins]
+        widest = max((tensor.bits for tensor in operands), default=0)
+        asked = bool(workload.product_bits) and any(tensor.kind == "weight" and tensor.bits < widest for tensor in operands)
+        product = op.kind.name == "einsum" and len(operands) > 1 and all(tensor.bits for tensor in operands)  # (no lookup)
+        if product and not asked:  # (what is asked for `check_formats` looks at)
+            for tensor in operands:
+                if tensor.bits == widest and tensor.numbers in UNITS:
+                    _check_units(machine, op, tensor)
+
+
+def _check_units(machine: Architecture, op: Op, tensor: Tensor) -> None:
+    """Raise InputError for accelerators of a machine that have no units for the numbers of an operand, the widest of its product."""
+    for level, _ in [pool.computing for pool in machine.pools if not multiplied(pool, tensor.numbers)]:
+        way = "precision: {activation: 16 bit} leaves weights alone narrow"
+        fact = f"'{level.name}' multiplies no {tensor.numbers}, as which {op.name} multiplies {tensor.name} ({way})"
+        kind = {"weight": "weight", "kv_cache": "kv_cache"}.get(tensor.kind, "activation")
+        raise InputError(fact, path=f"precision.{kind}", known=list(level.compute.precisions) if level.compute is not None else ())
 
 
 def as_activations(whole: Workload) -> Workload:

@@ -34,7 +34,8 @@ class Tensor:
     gradient_bits: of an element of an activation's gradient, 0 = as the activation's own ·
     crowded: of what tokens are sent to, rank of experts that are chosen unevenly → tokens of those of the accelerator that has most, over
     the mean ·
-    access: as its writer, else its first reader, walks it · said: its density as the file says it."""
+    access: as its writer, else its first reader, walks it · said: its density as the file says it · numbers: the precision of its elements
+    as the file says it."""
 
     name: str
     ranks: tuple[str, ...]
@@ -52,6 +53,7 @@ class Tensor:
     said: str | float = 1
     gradient_bits: int = 0
     crowded: tuple[tuple[str, float], ...] = ()
+    numbers: str = field(default="", compare=False)
 
     @property
     def held_bytes(self) -> float:

@@ -432,7 +432,7 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
     density = evaluate(said.density, sizes, f"tensors.{name}.density")
     if not 0 < density <= 1:
         raise InputError(f"density {density:g} of '{name}' must be above 0 and at most 1", path=f"tensors.{name}.density")
-    bits, scale = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
+    bits, scale, numbers = _bits(said.precision, spec.precision, kind, f"tensors.{name}.precision")
     page = _page(said, kind, ranks, f"tensors.{name}.page")
     if said.read == "routed" and kind != "weight":
         raise InputError(f"routed are weights of experts, not {_a(kind)}", path=f"tensors.{name}.read")
@@ -459,6 +459,7 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         said.density,
         width(said.gradient) if said.gradient is not None else 0,
         _crowded(spec, kind, ranks, density),
+        numbers,
     )
 
 
@@ -483,13 +484,13 @@ def _kind(name: str, written: bool, read: bool) -> Kind:
     return "activation" if read else "output"
 
 
-def _bits(said: str | None, precision: Precision, kind: Kind, path: str) -> tuple[int, float]:
-    """(bits of an element, of the scales that it shares)."""
+def _bits(said: str | None, precision: Precision, kind: Kind, path: str) -> tuple[int, float, str]:
+    """(bits of an element, of the scales that it shares, the precision in a word)."""
     if said is not None and said.replace(" ", "") == "0bit":
-        return 0, 0.0
+        return 0, 0.0, said
     classes = precision.classes
     text = classes[{"weight": "weight", "kv_cache": "kv_cache"}.get(kind, "activation")] if said is None else classes.get(said, said)
     try:
-        return width(text), SCALES.get(text, 0.0)
+        return width(text), SCALES.get(text, 0.0), text
     except ValueError as problem:
         raise InputError(str(problem), path=path)

@@ -173,8 +173,7 @@ class ServingEngine:
 
     def with_host(self, figures: StepFigures, steps: Steps) -> StepFigures:
         """The model's figures of n steps with what the host adds."""
-        figures = self._with_host(figures, self._waits(figures.seconds, steps.sequences + steps.prompts), steps.mesh)
-        return self._with_idling(figures, steps.mesh)
+        return self._with_host(figures, self._waits(figures.seconds, steps.sequences + steps.prompts), steps.mesh)
 
     def _each(self, new: Array) -> Array:
         """[n] tokens of what captured graphs count: of a sequence, so many that are `new` in a step, or one."""
@@ -204,21 +203,9 @@ class ServingEngine:
         """The same with what waits between steps add."""
         if not np.any(waits > 0):
             return figures
-        rows = self.waiting(waits, mesh)
+        rows = [*self.waiting(waits, mesh), *self.idling(waits, mesh)]
         joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(waits))
         return StepFigures(seconds=figures.seconds + waits, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
-
-    def _with_idling(self, figures: StepFigures, mesh: Array) -> StepFigures:
-        """The same with what accelerators draw above static power while the host or the network holds a step up."""
-        held_up = np.zeros_like(figures.seconds)
-        for row in figures.ledger.rows:
-            if row.component == "network" or row.action == "host":
-                held_up = held_up + row.exposed_seconds
-        rows = self.idling(held_up, mesh)
-        if not rows:
-            return figures
-        joules = figures.joules + sum((row.joules for row in rows), np.zeros_like(figures.joules))
-        return replace(figures, joules=joules, ledger=Ledger((*figures.ledger.rows, *rows)))
 
     def _padded(self, steps: Steps, as_graph: Bools) -> Steps:
         """Steps of decodes alone as their graphs were captured: a rank has as many rows as the next size, and reads no further cache. Of a

@@ -22,7 +22,7 @@ from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.formats import as_activations, multiplied
+from rackmodel.model.formats import as_activations, check_operands, multiplied
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
 from rackmodel.model.workload import Workload
@@ -328,9 +328,12 @@ def workload_of(service: Service, widths: Widths) -> Workload:
 
 
 def _on(machine: Architecture, name: str, sets: tuple[str, ...] = ()) -> Workload:
-    """A workload, whose weights alone are narrow where its products are in a format that the machine has no units for."""
+    """A workload, whose weights alone are narrow where its products are in a format that the machine has no units for.
+    Raises InputError where its activations are, too."""
     asked = _read(name, sets).product_format
-    return _read(name, sets, not asked or bool(multiplied(machine, asked)))
+    found = _read(name, sets, not asked or bool(multiplied(machine, asked)))
+    check_operands(machine, found)
+    return found
 
 
 def offers_of(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
-from rackmodel.cost.inside.gpu import gpu_of
+from rackmodel.cost.inside.power import WAITING
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.program.tasks import Task, Volume
@@ -111,13 +111,23 @@ class ServedModel:
 
     def idling(self, seconds: Array, mesh: Array) -> list[Charge]:
         """Charges of what accelerators draw above static power while they wait so many seconds [n] for their host or for each other."""
-        gpu = gpu_of(self.architecture)
-        if gpu is None or not gpu.facts.waiting_power_w:
+        watts = self._waiting_watts(mesh)
+        if not np.any(watts):
             return []
-        counts = np.array([float(one.accelerators) for one in self.deployments])[mesh.astype(np.int64)]
-        joules, none = gpu.facts.waiting_power_w * counts * seconds, np.zeros_like(seconds)
-        name = self.architecture.accelerator.name
-        return [Charge("forward", "", "", name, "static", "waiting", joules, "joule", joules, seconds, none)]
+        joules, none = watts * seconds, np.zeros_like(seconds)
+        return [Charge("forward", "", "", self.architecture.accelerator.name, "static", WAITING, joules, "joule", joules, seconds, none)]
+
+    def held_up(self, rows: Sequence[Charge], seconds: Array, mesh: Array) -> list[Charge]:
+        """Rows of steps that take so many seconds [n], with what accelerators draw while none of their kernels runs."""
+        watts = self._waiting_watts(mesh)
+        spared = sum((row.joules for row in rows if row.action == WAITING), np.zeros_like(seconds))
+        waits = seconds + np.divide(spared, watts, out=np.zeros_like(seconds), where=watts > 0)
+        return [*(row for row in rows if row.action != WAITING), *self.idling(np.maximum(waits, 0.0), mesh)]
+
+    def _waiting_watts(self, mesh: Array) -> Array:
+        """[n] W of all accelerators that wait, beside static power."""
+        counts = np.array([float(one.accelerators) for one in self.deployments])
+        return np.asarray(self.setting.waiting_watts * counts[mesh.astype(np.int64)])
 
     def host_charge(self, seconds: Array) -> Charge:
         """Of the host, for so many exposed seconds [n]."""
@@ -371,6 +381,7 @@ class _PricedSteps:
         rows = [*self._task_rows(busy), *self._send_rows()]
         exposed = sum((row.exposed_seconds for row in rows), np.zeros(self.n))
         rows += self._waiting(step - exposed)
+        rows = self.model.held_up(rows, step, self.steps.mesh)
         rows += self.model.static_charges(step, self.steps.mesh)
         joules = sum((row.joules for row in rows), np.zeros(self.n))
         return StepFigures(seconds=step, joules=np.asarray(joules), ledger=Ledger(tuple(rows)))

@@ -21,7 +21,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.inside.kernels import KernelPricer
-from rackmodel.cost.inside.power import BUSY, lengthened
+from rackmodel.cost.inside.power import BUSY, WAITING, lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows, with_states
 from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
@@ -233,11 +233,11 @@ class StepLayers(LayerPricer):
         ranks = op.indices if task.kind == "op" and op is not None else workload.tensors[task.tensor].ranks
         if serving_of(self.graph.workload).sequences not in ranks or not np.any(np.asarray(share) < 1.0):
             return rows
-        whole = [row for row in rows if row.action != BUSY]
+        whole = [row for row in rows if row.action not in (BUSY, WAITING)]
         less = [row if _of_weight(row, workload) else row.scaled(share) for row in whole]
         before, after = (sum((row.joules for row in some), np.zeros(self.pricer.n)) for some in (whole, less))
         works = np.divide(after, before, out=np.ones(self.pricer.n), where=before > 0)
-        return [*less, *(row.scaled(works) for row in rows if row.action == BUSY)]
+        return [*less, *(row.scaled(works) for row in rows if row.action in (BUSY, WAITING))]
 
     def _resized(self, task: Task, plan: Plan, workload: Workload, name: str) -> Task:
         """A task of a section at the sizes of a pass, made once."""

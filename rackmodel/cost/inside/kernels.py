@@ -36,7 +36,7 @@ from rackmodel.cost.inside.binding import Binding
 from rackmodel.cost.inside.expert_ops import ExpertProduct, expert_product, grouped_of
 from rackmodel.cost.inside.gpu import Gpu, gpu_of
 from rackmodel.cost.inside.onchip import feed_rows
-from rackmodel.cost.inside.power import busy_watts, lengthened, powered
+from rackmodel.cost.inside.power import amid_step, busy_watts, lengthened, powered, waiting_watts
 from rackmodel.cost.inside.products import Device, compute_seconds, lacking_seconds, launched, looped_rate, together
 from rackmodel.cost.inside.roofline import Row, charged_rows, roofline_rows, times
 from rackmodel.cost.inside.vectors import VectorDevice, read_again, vector_seconds
@@ -71,7 +71,8 @@ class KernelPricer:
     find their left operand quantised · attending, writing: where attention writes it, and where any other kernel does · shared: kinds of
     vector operations whose rows several blocks share · lasting: matrix products alone as a part's `products` say, at the rate that lasts
     through a step, their operands cast by kernels of their own · pace: rate of what lasts over that
-    amid the layers in which it was measured, [n] or one · most_summed: of LocalOp.starts."""
+    amid the layers in which it was measured, [n] or one · most_summed: of LocalOp.starts · amid_steps: whether accelerators draw waiting
+    power in every second of what the kernels are part of, but while one runs (cost/inside/power)."""
 
     in_stream: bool = True
     fitted: bool = False
@@ -87,6 +88,7 @@ class KernelPricer:
     lasting: bool = False
     pace: Any = 1.0
     most_summed: MostSummed | None = None
+    amid_steps: bool = False
 
     @property
     def of_columns(self) -> bool:
@@ -101,6 +103,16 @@ class KernelPricer:
         gpu = gpu_of(architecture, self.facts)
         if gpu is None:
             return roofline_rows(architecture, local_op, degrees)
+        rows, duration = self._running(architecture, gpu, local_op, degrees)
+        return (amid_step(architecture, gpu.facts, rows, duration) if self.amid_steps and rows else rows), duration
+
+    def waiting_watts(self, architecture: Architecture) -> Any:
+        """W beside static power that an accelerator counts for in every second of a step; 0 where kernels stand alone."""
+        gpu = gpu_of(architecture, self.facts) if self.amid_steps else None
+        return 0.0 if gpu is None else waiting_watts(architecture, gpu.facts)
+
+    def _running(self, architecture: Architecture, gpu: Gpu, local_op: LocalOp, degrees: Degrees) -> tuple[list[Row], Array]:
+        """Rows and duration [n] of a local operation while it runs."""
         kernel = self._kernel(gpu.facts, local_op)
         if kernel is not None:
             return self._attention(architecture, gpu, kernel, local_op, degrees)

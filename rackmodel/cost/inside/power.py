@@ -3,6 +3,8 @@
     busy    min(busy power, limit - static power - joules / duration) · duration        clocks, schedulers and leakage of a GPU at work
     busy power of a kind of kernel (experts' products, attention, those that move rows): power + moved · bytes / duration
     waiting waiting power · what of the duration it waits for the host
+            of a step: waiting power · (accelerators · seconds of the step - seconds of all their kernels); so a kernel amid a step takes
+            off waiting power · its duration, and every second of the step counts for that of all accelerators beside static power
     slowed  duration >= joules / (limit - static power)
     capped  duration · (watts above static power / (cap - static power))^(1/exponent), where a cap is below what it draws
             joules at most (cap - static power) · that duration
@@ -33,11 +35,33 @@ from rackmodel.model.resources import Busy, Kernels
 
 BUSY = "busy"
 """Action of the row that says what a kernel draws."""
+WAITING = "waiting"
+"""Action of the row that says what accelerators draw that wait; of a kernel amid a step, below 0: for so long its own does not."""
+
+
+def waiting_watts(architecture: Architecture, facts: Kernels) -> Any:
+    """W beside static power of an accelerator that waits amid work: within what its power limit and cap leave."""
+    watts: Any = facts.waiting_power_w
+    for key in ("power_limit", "power_cap"):
+        most = getattr(facts, f"{key}_w")
+        if most is not None and np.any(watts):
+            watts = np.minimum(watts, _above_static(architecture, most, key))
+    return watts
+
+
+def amid_step(architecture: Architecture, facts: Kernels, rows: Sequence[Row], duration: Array) -> list[Row]:
+    """Rows of a kernel and what its accelerators do not wait meanwhile; as they are where the part says nothing of those that wait."""
+    watts = waiting_watts(architecture, facts)
+    if not np.any(watts):
+        return list(rows)
+    joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))
+    spared, zero = -watts * duration * _working(rows, joules), np.zeros_like(duration)
+    return [*rows, Row("", architecture.accelerator.name, "static", WAITING, spared, "joule", spared, zero, zero)]
 
 
 def lengthened(rows: Sequence[Row], longer: Array) -> list[Row]:
     """Rows of a kernel that takes so many times as long [n]: it draws its power for longer, and moves and multiplies no more."""
-    return [(row.scaled(longer) if row.action == BUSY else row).exposing(row.exposed * longer) for row in rows]
+    return [(row.scaled(longer) if row.action in (BUSY, WAITING) else row).exposing(row.exposed * longer) for row in rows]
 
 
 def busy_watts(busy: Busy, rows: Sequence[Row], memory: str, duration: Array) -> Array:
@@ -59,8 +83,9 @@ def powered(
     """Rows and duration [n] of a kernel under the limit, with what the GPU draws meanwhile; as they are where the part says nothing.
     busy: W of its kind, [n] or one; None = the part's busy power · waiting: [n] s of the duration in which the GPU waits for the host ·
     limited: whether its own power may slow it. Raises InputError for a limit that static power reaches."""
-    own = facts.busy_power_w if busy is None else busy
-    waits = facts.waiting_power_w * waiting
+    least = waiting_watts(architecture, facts)
+    own = np.maximum(facts.busy_power_w if busy is None else busy, least)  # (at work its clocks are up, too)
+    waits = least * waiting
     if facts.power_limit_w is None and facts.power_cap_w is None and not np.any(own) and not np.any(waits):
         return list(rows), duration
     joules = np.asarray(sum((row.most_joules for row in rows), np.zeros_like(duration)))

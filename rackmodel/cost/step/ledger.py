@@ -4,6 +4,7 @@ amount, joules   a micro-batch's rows x layers x micro-batches; a step's rows x 
 seconds          the same on the stage that sets the pace, as if nothing overlapped
 exposed_seconds  the row's share of its task x times the task is on the critical path. What the path runs at other stages beyond
                  what the stage that sets the pace runs itself is `bubble`: time for which that stage waits
+waiting          what accelerators draw beside static power while no kernel runs on them: of each phase by what of its seconds that is
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from rackmodel.cost.inside.power import WAITING
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.hand_overs import Message, tied_volumes
+from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.pricer import link_rows
 from rackmodel.model.architecture import Architecture
@@ -48,7 +51,8 @@ class _StepLedger:
             rows += self._sends()
         rows += self._bubbles()
         rows = [row for row in rows if row.amount or row.joules or row.seconds or row.exposed_seconds]
-        return Ledger(tuple(rows + self._static(rows)))
+        kept = [row for row in rows if row.action != WAITING]
+        return Ledger(tuple(kept + self._waiting(rows) + self._static(rows)))
 
     @property
     def accelerator(self) -> str:
@@ -138,17 +142,37 @@ class _StepLedger:
             if seconds > 1e-12 * self.seconds
         ]
 
+    def _waiting(self, rows: Sequence[Charge]) -> list[Charge]:
+        """What accelerators draw that wait: all of them in every second, less what rows of kernels take off."""
+        found = []
+        for level, watts in waiting_powers(self.step.job.setting, self.step.job.pools):
+            each = {phase: watts * seconds for phase, seconds in _spent(rows).items()}
+            for row in rows:
+                if row.action == WAITING and row.level == level:
+                    each[row.phase] += float(row.joules)
+            waits = {phase: joules for phase, joules in each.items() if joules > 0}
+            share = max(sum(each.values()), 0.0) / sum(waits.values()) if waits else 0.0
+            for phase, most in waits.items():
+                joules = most * share
+                found.append(Charge(phase, "", "", level, "static", WAITING, joules, "joule", joules, joules / watts, 0.0))
+        return [row for row in found if float(np.max(row.seconds)) > 1e-12 * self.seconds]
+
     def _static(self, rows: Sequence[Charge]) -> list[Charge]:
         """Static power of everything in use over each phase's share of the step."""
-        exposed: dict[str, list[Any]] = {}
-        for row in rows:
-            exposed.setdefault(row.phase, []).append(row.exposed_seconds)
-        spent = {phase: float(np.sum(seconds)) for phase, seconds in exposed.items()}
+        spent = _spent(rows)
         return [
             Charge(phase, "", "", level, "static", "static", power * seconds, "joule", power * seconds, seconds, 0.0)
             for level, power in static_powers(self.architecture)
             for phase, seconds in spent.items()
         ]
+
+
+def _spent(rows: Sequence[Charge]) -> dict[str, float]:
+    """Seconds of the step that are each phase's."""
+    exposed: dict[str, list[Any]] = {}
+    for row in rows:
+        exposed.setdefault(row.phase, []).append(row.exposed_seconds)
+    return {phase: float(np.sum(seconds)) for phase, seconds in exposed.items()}
 
 
 def _one(figure: object) -> float:
@@ -187,4 +211,17 @@ def static_watts(architecture: Architecture) -> float:
     return sum(power for _, power in static_powers(architecture))
 
 
-__all__ = ["replica_static", "static_powers", "static_watts", "step_ledger"]
+def waiting_powers(setting: Setting, pools: Sequence[Setting] = ()) -> list[tuple[str, float]]:
+    """(level, watts of all accelerators in use that wait beside their static power), of each kind that draws any. pools: of each kind,
+    where there are several."""
+    each = [(one.architecture.accelerator.name, float(one.waiting_watts) * one.architecture.used) for one in pools or (setting,)]
+    return [(name, watts) for name, watts in each if watts > 0]
+
+
+def second_watts(setting: Setting, pools: Sequence[Setting] = ()) -> float:
+    """Watts that every second of a step counts for beside the joules of its tasks: static power, and that of accelerators that wait, of
+    which tasks take off what their kernels run."""
+    return static_watts(setting.architecture) + sum(watts for _, watts in waiting_powers(setting, pools))
+
+
+__all__ = ["replica_static", "second_watts", "static_powers", "static_watts", "step_ledger", "waiting_powers"]

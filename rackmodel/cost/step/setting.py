@@ -32,3 +32,9 @@ class Setting:
     ask: Callable[..., Any] = plainly
     pooled: bool = False
     most_summed: MostSummed | None = None
+
+    @property
+    def waiting_watts(self) -> Any:
+        """W beside static power that an accelerator counts for in every second of a step, less what its kernels take off."""
+        told = getattr(self.inside, "waiting_watts", None)
+        return 0.0 if told is None else told(self.architecture)

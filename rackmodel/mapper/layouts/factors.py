@@ -31,7 +31,7 @@ from rackmodel.cost.program.local_ops import (
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import LocalOp, Task, local
 from rackmodel.cost.step.columns import Columns
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.tasks.pricer import Pricer, backing_level
 from rackmodel.mapper.layouts.interfaces import Index, Interfaces, Strategy
@@ -239,7 +239,7 @@ class FactorBuilder:
         )
         self.inside = machine.inside
         self.pricer = Pricer(replace(machine, inside=alone(machine.inside)), self.workload, self.base, columns, profile.buckets)
-        self.static_w = static_watts(machine.architecture)
+        self.static_w = second_watts(machine)
         self.strategies: dict[str, tuple[Strategy, ...]] = {
             name: tuple(itertools.product(*per_axis)) for name, per_axis in self.mesh.domains.items()
         }

@@ -19,7 +19,7 @@ import numpy as np
 
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.factors import least_operations
@@ -153,7 +153,7 @@ class LeastOperations:
             seconds = max(seconds, (way + m * (one.layers / stages + one.last)) / spread)
         machine = self.job.setting.architecture
         groups = machine.used / stages / degree / spread
-        return seconds, m * groups * one.joules + static_watts(machine) * seconds
+        return seconds, m * groups * one.joules + second_watts(self.job.setting, self.job.pools) * seconds
 
     def _pass(self, degree: int, size: int) -> ModelPass:
         if (degree, size) not in self.known:

@@ -22,7 +22,7 @@ from rackmodel.arrays import Array
 from rackmodel.cost.step.bounds.memory import in_flight
 from rackmodel.cost.step.cut import even_cut
 from rackmodel.cost.step.group import Job
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.mapper.layouts.branches import Column
 from rackmodel.mapper.layouts.cases import Case, Cases, Row, Run, Shape, Told
@@ -72,7 +72,7 @@ class LeastSteps:
         batch = space.workload.batch
         self.batched = [name for name, said in space.mapper.split.items() if said == [batch]]
         self.data = self.batched[0] if self.batched else "data"
-        self.static_w = static_watts(job.setting.architecture)
+        self.static_w = second_watts(job.setting, job.pools)
         self.capacity = math.inf if space.mapper.offload else room_of(job.setting.architecture, job.profile).bytes
 
     @property

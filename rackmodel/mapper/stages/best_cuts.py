@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rackmodel.cost.step.group import GroupPrice, Job
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.mapper.mapspace import Group
 from rackmodel.mapper.points import Point, sums_of
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
@@ -61,6 +61,6 @@ class BestCuts:
         price = self.prices[candidate.group]
         point = candidate.point(cut.mixes, cut.seconds, (len(self.groups), len(self.seen)))
         sums = sums_of(point, price, self.groups[candidate.group])
-        joules = sums.joules + static_watts(self.job.setting.architecture) * cut.seconds
+        joules = sums.joules + second_watts(self.job.setting, self.job.pools) * cut.seconds
         fits = sums.memory <= self.capacity * (1 + 1e-9) and sums.host <= price.host_bytes
         return replace(point, joules=joules, memory=sums.memory), fits

@@ -27,7 +27,7 @@ from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
 from rackmodel.cost.step.cut import cut_by_counts, partition
 from rackmodel.cost.step.exact import ExactStep, Structure
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
-from rackmodel.cost.step.ledger import static_watts
+from rackmodel.cost.step.ledger import second_watts
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import overlaps_of
 from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_limit
@@ -80,7 +80,7 @@ class _PooledSearch:
         machine = self.job.setting.architecture
         self.space = fitting(machine, self.space)
         self.groups = self.space.groups
-        self.static_w = static_watts(machine)
+        self.static_w = second_watts(self.job.setting, self.job.pools)
         self.machines = [setting.architecture for setting in self.job.pools]
         self.rooms = [min(room_of(one, self.job.profile).bytes, self.question.limits.memory) for one in self.machines]
         self.prices = [

@@ -6,7 +6,7 @@
               before j and out of that one; the two ends sum the weights that they share before their optimizers
     chain     the first micro-batch through all stages + the last stage's work until the last one turns back there + its way back
     lane      what a lane of a device beside it moves in the whole step + its optimizer
-    energy    layers x (micro-batches x joules + joules a step) + sends + static power x step
+    energy    layers x (micro-batches x joules + joules a step) + sends + (static + waiting power) x step, whose kernels take off the latter
 
 The bound is the longest of these over devices j. Arrays are [plans, columns, overlaps]: plans that differ in layout, recompute, homes
 or offload; columns of mesh and micro-batch; on-off combinations of overlap (windows; gathers and gradients). Some pairs of plan and column

@@ -88,6 +88,11 @@ class _Remembered:
         """Rows and duration [n], as the pricer's."""
         return self._once(local_op, degrees, None, lambda: self.pricer(architecture, local_op, degrees))
 
+    def waiting_watts(self, architecture: Architecture) -> Any:
+        """As the pricer's."""
+        told = getattr(self.pricer, "waiting_watts", None)
+        return 0.0 if told is None else told(architecture)
+
     def on_all(self, architecture: Architecture, local_op: LocalOp, degrees: Degrees, count: Ints) -> Rows:
         """The same with the amounts and joules of `count` [n] accelerators, which do it at once."""
 
