@@ -9,12 +9,13 @@ event_loop_pp (run the i-th batch, receive the outputs of the next one before it
 
 The lanes' sequences decode together. New requests are dealt evenly to lanes (as SGLang's pp_max_micro_batch_size does, its server_args.py);
 chunks of a prompt follow each other in the batches that are scheduled next, and its sequence stays with the lane of the last one, however
-many that has already: vLLM's and SGLang's do (vllm-project/vllm, pull request 50410: "requests can become unevenly distributed"; RBLN-SW/vllm-rbln,
-243: "implicitly assigned to a group based on which batch happens to be scheduled"). So lanes part, and the fullest sets the pace of all.
+many that has already: as vLLM's and SGLang's do ("requests can become unevenly distributed", vllm-project/vllm, pull request 50410;
+"implicitly assigned to a group based on which batch happens to be scheduled", RBLN-SW/vllm-rbln, pull request 243). So lanes part, and the
+fullest sets the pace of all.
 
 Laps of decodes alone are taken in one stride once all lanes take as long for one (EVEN), up to the next end or arrival:
 
-    a lap takes                       max(S t of the longest batch, sum of all t)      (the largest mean weight of a circuit of batches and stages)
+    a lap takes                       max(S t of the longest batch, sum of all t)      (as of any circuit of batches and stages)
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from math import ceil
 
 from rackmodel.serving.admission import Admission, Lane, Rules, Trace, Waiting
 from rackmodel.serving.step_table import StepTable
-
 
 EVEN = 1e-3
 """Of a lap, by which those of lanes that have settled differ: caches grow from one to the next."""

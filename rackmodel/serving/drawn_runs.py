@@ -30,8 +30,9 @@ FEWEST, MOST, LONGEST = 100, 6_000, 16_000
 """Requests of a run; the longest where many are there at once."""
 RUNS, WAVES = 6, 24
 FEWEST_WAVES = 4
-LOOP_BATCHES, LAPS = 40_000, 4.0
-"""Batches of a pipeline's clients; laps that are run one by one from one end of a request to the next, at most (batches.py)."""
+LOOP_BATCHES, LAPS, LAPS_ALIKE = 40_000, 4.0, 1.0
+"""Batches of a pipeline's clients; laps that are run one by one from one end of a request to the next, at most (batches.py): of equal
+lengths several end at once."""
 GROWTH = 0.02
 
 
@@ -142,7 +143,8 @@ def _requests_of_batches(requests: Requests, schedule: Schedule, clients: int) -
     if stages == 1.0:
         return LONGEST
     chunks = float(np.ceil(requests.fresh / schedule.token_budget)[0])
-    laps = min(float(schedule.decoding_steps(requests)[0]) / clients, LAPS)
+    most = LAPS if float(np.ravel(requests.variation)[0]) > 0 else LAPS_ALIKE
+    laps = min(float(schedule.decoding_steps(requests)[0]) / clients, most)
     return ceil(LOOP_BATCHES / (chunks + laps * min(stages, clients)))
 
 
