@@ -13,7 +13,7 @@ from rackmodel.serving.ask import service_of
 from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.search import ServingSpace, search_service
-from rackmodel.serving.steady import closed_loop, closed_loop_of_short, open_arrivals
+from rackmodel.serving.steady import closed_loop, closed_loop_as_run, open_arrivals
 from rackmodel.serving.steps import Deployment
 from rackmodel.serving.trace import RequestFigures, drawn_trace, simulate
 from tests import samples
@@ -273,7 +273,7 @@ def test_clients_of_short_answers_are_run(stages: int, mixed: int, prompt: int, 
     late (the second) and a ninth of the seconds a token (the third)."""
     schedule, model = Schedule.of(mixed=mixed, request_s=3e-3, ahead=1, stages=stages), LinearModel(stages=stages)
     requests = Requests.of(prompt=prompt, output=output, variation=0.2 / 1.8 / 3**0.5)
-    found = closed_loop_of_short(model, requests, schedule, np.array([float(clients)]), ROOMY)
+    found = closed_loop_as_run(model, requests, schedule, np.array([float(clients)]), ROOMY)
     run = simulate(model, drawn_trace(60 * clients, (prompt, output, 0.8), None, 7), schedule, 1e12, clients)
     middle = slice(clients, -clients)
     assert found.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.05)

@@ -23,6 +23,16 @@ def test_each_chunk_of_a_lone_prompt_has_its_floor(mixed: int) -> None:
     assert found.ttft_s[0] == pytest.approx(4 * 25e-3 + 1544 * 2e-5 + 20e-3, rel=1e-6)
 
 
+@pytest.mark.parametrize(("stages", "seconds"), [(1, 48.48e-3), (2, 30.3e-3), (80, 12.5745e-3)])
+def test_a_lone_prompt_of_whole_steps_is_cut_into_no_more(stages: int, seconds: float) -> None:
+    """1,024 tokens in steps of 256 are four, of 7 ms and 20 us a token: 12.12 ms through all stages, the last 3 stages behind. The
+    client's own sequence, which decodes later, left room for 255, so that five were said: 55.5, 33.3 and 11.7 ms."""
+    schedule = Schedule.of(token_budget=256.0, stages=stages)
+    found = closed_loop(LinearModel(stages=stages), Requests.of(prompt=1024, output=100), schedule, np.array([1.0]), np.array([100.0]))
+    assert found.ttft_s[0] == pytest.approx(seconds, rel=1e-9)
+    assert seconds == pytest.approx((stages + 3) / stages * 12.12e-3)
+
+
 def test_a_mean_between_two_batches_is_padded_as_either() -> None:
     """Graphs of 1, 2, 4 and 8 sequences: of 1.25 in the mean three of four steps have one, and one has two; of 6 all have eight. (1.25 were
     said to be two: experts of twice as many tokens, at the lowest loads.)"""

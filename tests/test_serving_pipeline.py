@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rackmodel.serving import batches
 from rackmodel.serving.admission import Trace
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import longest
-from rackmodel.serving.steady import Steady, closed_loop
-from rackmodel.serving.trace import simulate
+from rackmodel.serving.steady import Steady, closed_loop, closed_loop_as_run
+from rackmodel.serving.trace import drawn_trace, simulate
 from tests import samples
 from tests.serving_models import LinearModel
 
@@ -162,3 +163,53 @@ def test_the_longest_batch_is_that_of_drawn_ones(stages: int, rate: float) -> No
     assert found[0] == pytest.approx(drawn, rel=0.05)
     full = longest(*(np.array([x]) for x in (1.0, 8.0, 8.0, float(stages))))
     assert full[0] == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(("stages", "clients", "milliseconds"), [(2, 3, 9.0), (4, 5, 9.0), (4, 8, 9.0), (4, 2, 7.0), (8, 17, 11.0)])
+def test_the_fullest_batch_sets_the_pace_of_all(stages: int, clients: int, milliseconds: float) -> None:
+    """Batches do not overtake: 5 ms and 2 for each sequence of the fullest. Three of two stages are two and one, so that all wait for 9
+    (by the mean, 8); 17 of eight are three and seven times two (9.25)."""
+    model = LinearModel(stages=stages, decode_s=2e-3, cache_s=0.0, token_s=0.0, prompt_floor_s=0.0)
+    requests, schedule = Requests.of(prompt=1, output=2001), Schedule.of(stages=stages)
+    found = closed_loop_as_run(model, requests, schedule, np.array([float(clients)]), ROOMY)
+    assert found.tpot_s[0] == pytest.approx(milliseconds * 1e-3, rel=2e-3)
+
+
+DEEP = [
+    (8, 48, 940, 18, 1, 256),
+    (4, 24, 7121, 328, 0, 256),
+    (16, 15, 866, 596, 0, 256),
+    (16, 37, 95, 92, 1, 8192),
+    (2, 12, 3346, 84, 1, 256),
+]
+
+
+@pytest.mark.parametrize(("stages", "clients", "prompt", "output", "mixed", "budget"), samples.some(DEEP, 2))
+def test_clients_of_a_pipeline_are_run(stages: int, clients: int, prompt: int, output: int, mixed: int, budget: int) -> None:
+    """Twice as long a run of their requests. By the law of even batches they were 123, 70, 85, 14 and 48 % more a second."""
+    model = LinearModel(stages=stages, decode_s=2e-3)
+    schedule = Schedule.of(stages=stages, mixed=mixed, token_budget=budget, request_s=1e-3)
+    requests = Requests.of(prompt=prompt, output=output)
+    found = closed_loop_as_run(model, requests, schedule, np.array([float(clients)]), ROOMY)
+    run = simulate(model, drawn_trace(48 * clients, (prompt, output, 1.0), None, 1), schedule, 1e12, clients)
+    middle = slice(clients, -clients)
+    assert found.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.02)
+    assert found.ttft_s[0] == pytest.approx(run.ttft_s[middle].mean(), rel=0.03)
+    assert found.tpot_s[0] == pytest.approx(run.tpot_s[middle].mean(), rel=0.02)
+
+
+STRIDES = [(2, 16, 711, 396), (40, 87, 108, 260), (16, 13, 263, 191), (8, 3, 5000, 64)]
+
+
+@pytest.mark.parametrize(("stages", "clients", "prompt", "output"), STRIDES)
+def test_laps_in_one_stride_are_those_one_by_one(
+    stages: int, clients: int, prompt: int, output: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, schedule = LinearModel(stages=stages), Schedule.of(stages=stages, token_budget=512, request_s=1e-3)
+    trace = drawn_trace(6 * clients, (prompt, output, 1.0), None, 1)
+    strides = simulate(model, trace, schedule, 1e12, clients)
+    monkeypatch.setattr(batches, "FEWEST_LAPS", 10**9)
+    each = simulate(model, trace, schedule, 1e12, clients)
+    assert strides.ttft_s == pytest.approx(each.ttft_s, rel=2e-3)
+    assert strides.total_s == pytest.approx(each.total_s, rel=1e-3)
+    assert strides.joules == pytest.approx(each.joules, rel=1e-3)

@@ -11,8 +11,10 @@ from rackmodel.inputs import library_path, read_architecture, read_profile
 from rackmodel.model.architecture import Architecture
 from rackmodel.serving.ask import service_of
 from rackmodel.serving.engine import ENGINES, engine_facts
-from rackmodel.serving.offers import Widths
+from rackmodel.serving.offers import Widths, engine_of
 from rackmodel.serving.search import ServingSpace, search_service
+from rackmodel.serving.steps import Deployment
+from rackmodel.serving.trace import drawn_trace, simulate
 
 
 @cache
@@ -55,3 +57,17 @@ def test_every_named_engine_is_a_profile_with_one() -> None:
     for name in ENGINES:
         assert library_path("profile", name).exists()
         assert engine_facts(read_profile(name)).token_budget
+
+
+def test_eighty_clients_of_eighty_stages_are_served_as_their_requests_are_run() -> None:
+    """Their prompts end in batches that others decode in, so that some have four sequences and others none, and the fullest sets the pace.
+    By batches that are dealt evenly a token took 1.56 ms, of 2.2."""
+    service = service_of("groq_rack", "llama2_70b_decoder", ("accelerators=640",), read_profile("lpu"), (1024.0, 1024.0, 0.0))
+    widths = Widths(weight="fp8", kv_cache="fp8")
+    space = ServingSpace(tensor=(8,), pipeline=(80,), widths=(widths,), clients=(80.0,))
+    found = search_service(service, space).best.figures
+    engine = engine_of(service, Deployment(tensor=8, pipeline=80), widths)
+    trace = drawn_trace(8 * 80, (1024, 1024, 1.0), None, 1)
+    run = simulate(engine, trace, engine.scheduled(1), engine.cache_tokens, 80, engine.held_tokens)
+    assert found["tpot"] == pytest.approx(run.tpot_s[80:-80].mean(), rel=0.1)
+    assert found["ttft"] == pytest.approx(run.ttft_s[80:-80].mean(), rel=0.1)

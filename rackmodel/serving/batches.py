@@ -8,7 +8,14 @@ step_with_batch_queue ("we block until the first batch in the job queue is finis
 event_loop_pp (run the i-th batch, receive the outputs of the next one before it, sgl-project/sglang, scheduler_pp_mixin.py).
 
 The lanes' sequences decode together. New requests are dealt evenly to lanes (as SGLang's pp_max_micro_batch_size does, its server_args.py);
-chunks of a prompt follow each other in the batches that are scheduled next.
+chunks of a prompt follow each other in the batches that are scheduled next, and its sequence stays with the lane of the last one, however
+many that has already: as vLLM's and SGLang's do ("requests can become unevenly distributed", vllm-project/vllm, pull request 50410;
+"implicitly assigned to a group based on which batch happens to be scheduled", RBLN-SW/vllm-rbln, pull request 243). So lanes part, and the
+fullest sets the pace of all.
+
+Laps of decodes alone are taken in one stride once all lanes take as long for one (EVEN), up to the next end or arrival:
+
+    a lap takes                       max(S t of the longest batch, sum of all t)      (as of any circuit of batches and stages)
 """
 
 from __future__ import annotations
@@ -19,6 +26,10 @@ from math import ceil
 
 from rackmodel.serving.admission import Admission, Lane, Rules, Trace, Waiting
 from rackmodel.serving.step_table import StepTable
+
+EVEN = 1e-3
+"""Of a lap, by which those of lanes that have settled differ: caches grow from one to the next."""
+FEWEST_LAPS = 4
 
 
 @dataclass
@@ -40,12 +51,16 @@ class Batches(Admission):
         self.free = [0.0] * rules.stages
         self.idle = deque(Lane() for _ in range(rules.stages))
         self.under_way: deque[_UnderWay] = deque()
+        self.left_s: dict[Lane, float] = {}
+        self.lap_s, self.even = 0.0, 0
 
     def run(self) -> None:
         """Until every request has ended."""
         while self.coming or self.queue or self.under_way or any(lane.decoding for lane in self.idle):
             self._results()
             self.arrive()
+            if self.even > len(self.under_way) + 1:
+                self._laps()
             if not self._scheduled():
                 self._wait()
 
@@ -53,12 +68,44 @@ class Batches(Admission):
         """What has left the last stage by now gives its tokens."""
         while self.under_way and self.under_way[0].end <= self.clock:
             batch = self.under_way.popleft()
+            self._settles(batch)
             if batch.decoded:
                 for number in batch.lane.decoded(1, self.rules.pace):
                     self.end(number)
             for number in batch.done:
                 self.begin(number, batch.lane)
             self.idle.append(batch.lane)
+
+    def _settles(self, batch: _UnderWay) -> None:
+        """How many batches in a row have left a lap after their lane's last one that is as long as the one before."""
+        lap_s = batch.end - self.left_s.get(batch.lane, -1.0)
+        alike = batch.decoded and not batch.done and abs(lap_s - self.lap_s) <= EVEN * lap_s
+        self.left_s[batch.lane], self.lap_s = batch.end, lap_s
+        self.even = self.even + 1 if alike else 0
+
+    def _laps(self) -> None:
+        """Laps of lanes that decode, in one stride to before the first of them has an end, or something comes."""
+        self.even = 0
+        lanes = [lane for lane in (*self.idle, *(one.lane for one in self.under_way)) if lane.decoding]
+        if self.queue or any(one.done or not one.decoded for one in self.under_way):
+            return
+        laps = min(lane.decoding[0][0] - lane.step for lane in lanes) - 2 if lanes else 0
+        if self.coming:
+            laps = min(laps, int((self.coming[0][0] - self.clock) / self.lap_s) - 1)
+        if laps < FEWEST_LAPS:
+            return
+        pace = self.rules.pace
+        each = [self.table.decode(len(one.decoding), one.mean_context + (laps - 1) / 2.0 * pace) for one in lanes]
+        passed = max(self.rules.stages * max(each)[0], sum(seconds for seconds, _ in each)) * laps
+        for lane, (seconds, joules) in zip(lanes, each, strict=True):
+            self.worked(seconds * laps, joules * laps)
+            lane.decoded(laps, pace)
+            self.left_s[lane] += passed
+        self.count += laps * len(lanes)
+        self.clock += passed
+        self.free = [one + passed for one in self.free]
+        for batch in self.under_way:
+            batch.end += passed
 
     def _scheduled(self) -> bool:
         """Whether a lane that has waited, the longest first, has something to do."""

@@ -1,10 +1,11 @@
 """Requests that are drawn and run one by one, step by step (trace.py), where no law says what they meet: those that come at random to a
 pipeline, whose batches hold one another up, or to an engine whose prompts wait for company or a look (of others random_arrivals.py has a
-chain); and those of clients whose answers have a few tokens, so that who fell into one batch stays together. The same requests every time
-and at every rate, whose gaps scale.
+chain); those of clients of a pipeline; and of clients whose answers have a few tokens, so that who fell into one batch stays together. The
+same requests every time and at every rate, whose gaps scale.
 
     count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
-              than RUNS times those that are there at once. Of clients WAVES each, FEWEST at least, less where that is more than LONGEST
+              than RUNS times those that are there at once. Of clients WAVES each, FEWEST at least, less where that is more than LONGEST,
+              or a pipeline's more than LOOP_BATCHES
     read      all but the first, which find an engine that fills, and the last, behind whom nobody comes
     growing   seconds to a first token that grow by more than a GROWTH-th of the seconds in which they come: more comes than is served
 """
@@ -29,6 +30,9 @@ FEWEST, MOST, LONGEST = 100, 6_000, 16_000
 """Requests of a run; the longest where many are there at once."""
 RUNS, WAVES = 6, 24
 FEWEST_WAVES = 4
+LOOP_BATCHES, LAPS, LAPS_ALIKE = 40_000, 4.0, 1.0
+"""Batches of a pipeline's clients; laps that are run one by one from one end of a request to the next, at most (batches.py): of equal
+lengths several end at once."""
 GROWTH = 0.02
 
 
@@ -126,11 +130,22 @@ def drawn_loops(model: Served, requests: Requests, schedule: Schedule, clients: 
 def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[int, float]) -> tuple[float, ...]:
     """The fields of DrawnRuns of one number of clients. held: clients, and requests that are held at once."""
     clients, room = held
-    count = max(min(max(WAVES * clients, FEWEST), LONGEST), FEWEST_WAVES * clients)
+    count = max(min(max(WAVES * clients, FEWEST), LONGEST, _requests_of_batches(requests, schedule, clients)), FEWEST_WAVES * clients)
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
     run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, tables.of(requests, schedule, room))
     middle = slice(clients, count - clients)
     return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0)
+
+
+def _requests_of_batches(requests: Requests, schedule: Schedule, clients: int) -> int:
+    """Requests whose prompts and laps are LOOP_BATCHES of a pipeline; of an engine of one stage LONGEST."""
+    stages = float(np.ravel(schedule.stages)[0])
+    if stages == 1.0:
+        return LONGEST
+    chunks = float(np.ceil(requests.fresh / schedule.token_budget)[0])
+    most = LAPS if float(np.ravel(requests.variation)[0]) > 0 else LAPS_ALIKE
+    laps = min(float(schedule.decoding_steps(requests)[0]) / clients, most)
+    return ceil(LOOP_BATCHES / (chunks + laps * min(stages, clients)))
 
 
 def _trace(draw: np.random.Generator, requests: Requests, arrivals: Array) -> Trace:

@@ -32,7 +32,7 @@ from rackmodel.serving.replica import of_one_plan, serving_mapper, stages_of
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.shared_prompts import check_shared_out
-from rackmodel.serving.steady import SHORT, closed_loop, closed_loop_of_short, open_arrivals
+from rackmodel.serving.steady import closed_loop, closed_loop_as_run, open_arrivals
 from rackmodel.serving.steps import DEGREES, Deployment, Served
 
 HEADS = ("q", "h")
@@ -377,7 +377,7 @@ def _together(
         return found
     meshes, each, budget = (np.array(part, dtype=np.float64) for part in zip(*asked, strict=True))
     requests, schedule = _points(service, engine, len(asked), {"token_budget": budget, "mesh": meshes})
-    settle = open_arrivals if load.rates else closed_loop_of_short if service.output <= SHORT else closed_loop
+    settle = open_arrivals if load.rates else closed_loop_as_run
     steady = settle(engine, requests, schedule, each, engine.room(requests, schedule))
     there = steady.requests_per_s * (steady.ttft_s + requests.gaps * steady.tpot_s) if load.rates else each
     named = {"tpot": steady.tpot_s, "ttft": steady.ttft_s, "joules_per_token": steady.joules_per_token, "tokens_per_s": steady.tokens_per_s}

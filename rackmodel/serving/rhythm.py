@@ -135,6 +135,7 @@ def grouping(requests: Requests, schedule: Schedule, decodes: Array, arrivals: A
     N: a share 1 - w / 3 where w = (W - 1) / N is up to 1, else 1 / w - 1 / (3 w^2).
     """
     stages = schedule.stages + np.zeros_like(decodes)
+    decodes = np.where(others > 0, decodes, 0.0)  # (of one client none while its prompt is worked on)
     most = prompts_of_a_batch(requests, schedule, decodes)
     room = full_batch(requests, schedule, decodes)
     rate = np.maximum(arrivals / stages, 1e-12)

@@ -20,6 +20,8 @@ Clumps. The first prompts of all clients come at once, so the k-th ones come wit
 spread of a sum of k of them) from those in which the first ones were worked off: C / m steps, or one where decodes stand still
 (mixing.py). Requests of equal lengths stay together for ever. Where W is the whole cycle, arrivals are even: a = C / W prompts a step.
 
+Batches of a pipeline part from one another: who asks for deployments has its requests run (drawn_runs.py), as of short answers.
+
 Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_runs.py). What the
 cache does not hold waits outside: R = C Z / B - Z.
 """
@@ -282,12 +284,15 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
     return _of_runs(settled, requests, some, runs)
 
 
-def closed_loop_of_short(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
-    """As `closed_loop`, but with what requests meet that are run one by one: of answers of a few tokens (SHORT), whose clients' groups stay
-    as they fell. Work: a run of each point."""
+def closed_loop_as_run(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few tokens (SHORT), whose
+    clients' groups stay as they fell, and of pipelines, whose lanes part (batches.py). Work: a run of each of these."""
+    clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room)
-    runs = drawn_loops(model, requests, schedule, np.asarray(clients, dtype=np.float64), room)
-    return _of_runs(settled, requests, np.ones(len(settled.tpot_s), dtype=bool), runs)
+    some = (requests.output <= SHORT) | (schedule.stages > 1)
+    if not some.any():
+        return settled
+    return _of_runs(settled, requests, some, drawn_loops(model, requests.at(some), schedule.at(some), clients[some], room[some]))
 
 
 def _of_runs(settled: Steady, requests: Requests, some: Bools, runs: DrawnRuns) -> Steady:
