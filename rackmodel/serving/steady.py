@@ -45,6 +45,8 @@ from rackmodel.serving.steps import Served, Steps
 ROUNDS, MOST_ROUNDS = 8, 64
 SHORT = 3.0
 """Tokens of an answer, up to which clients' groups stay as they fell."""
+UNEVEN = 0.1
+"""Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run."""
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
@@ -286,13 +288,26 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
 
 def closed_loop_as_run(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
     """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few tokens (SHORT), whose
-    clients' groups stay as they fell, and of pipelines, whose lanes part (batches.py). Work: a run of each of these."""
+    clients' groups stay as they fell, and of pipelines whose lanes part (batches.py) and take longer by it. Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room)
-    some = (requests.output <= SHORT) | (schedule.stages > 1)
+    some = (requests.output <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
     if not some.any():
         return settled
     return _of_runs(settled, requests, some, drawn_loops(model, requests.at(some), schedule.at(some), clients[some], room[some]))
+
+
+def _lanes_count(model: Served, requests: Requests, schedule: Schedule, decodes: Array) -> Bools:
+    """[n] whether lanes of a pipeline take UNEVEN longer where they have sqrt(q) sequences more than their mean q, as dealt by chance: that
+    part, 1 / sqrt(q), of what twice as many take longer. (Weights that every batch reads anew hide it.)"""
+    lanes = schedule.stages > 1
+    if not lanes.any():
+        return lanes
+    each = np.maximum(decodes / schedule.stages, 1.0)
+    both = (decode_steps(requests, schedule, schedule.stages * one, np.zeros_like(one)) for one in (each, 2.0 * each))
+    mean_s, twice_s = (model.price(steps).seconds for steps in both)
+    parted: Bools = twice_s / mean_s - 1.0 > UNEVEN * np.sqrt(each)
+    return lanes & parted
 
 
 def _of_runs(settled: Steady, requests: Requests, some: Bools, runs: DrawnRuns) -> Steady:
