@@ -300,14 +300,14 @@ def closed_loop_as_run(model: Served, requests: Requests, schedule: Schedule, cl
 def _lanes_count(model: Served, requests: Requests, schedule: Schedule, decodes: Array) -> Bools:
     """[n] whether lanes of a pipeline take UNEVEN longer where they have sqrt(q) sequences more than their mean q, as dealt by chance: that
     part, 1 / sqrt(q), of what twice as many take longer. (Weights that every batch reads anew hide it.)"""
-    lanes = schedule.stages > 1
+    lanes: Bools = schedule.stages > 1
     if not lanes.any():
         return lanes
     each = np.maximum(decodes / schedule.stages, 1.0)
     both = (decode_steps(requests, schedule, schedule.stages * one, np.zeros_like(one)) for one in (each, 2.0 * each))
     mean_s, twice_s = (model.price(steps).seconds for steps in both)
-    parted: Bools = twice_s / mean_s - 1.0 > UNEVEN * np.sqrt(each)
-    return lanes & parted
+    count: Bools = lanes & (twice_s / mean_s - 1.0 > UNEVEN * np.sqrt(each))
+    return count
 
 
 def _of_runs(settled: Steady, requests: Requests, some: Bools, runs: DrawnRuns) -> Steady:
