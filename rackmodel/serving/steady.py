@@ -46,7 +46,8 @@ ROUNDS, MOST_ROUNDS = 8, 64
 SHORT = 3.0
 """Tokens of an answer, up to which clients' groups stay as they fell."""
 UNEVEN = 0.1
-"""Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run."""
+"""Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run. Chosen: what is left to the
+law is a few percent of the requests a second, and a space of hundreds of GPUs' pipelines is priced in arrays (docs/serving.md)."""
 MANY = 1e9
 """Clients that may send a request where arrivals are open."""
 SETTLED = 1e-4
@@ -303,11 +304,12 @@ def _lanes_count(model: Served, requests: Requests, schedule: Schedule, decodes:
     lanes: Bools = schedule.stages > 1
     if not lanes.any():
         return lanes
-    each = np.maximum(decodes / schedule.stages, 1.0)
-    both = (decode_steps(requests, schedule, schedule.stages * one, np.zeros_like(one)) for one in (each, 2.0 * each))
-    mean_s, twice_s = (model.price(steps).seconds for steps in both)
-    count: Bools = lanes & (twice_s / mean_s - 1.0 > UNEVEN * np.sqrt(each))
-    return count
+    asked, dealt = requests.at(lanes), schedule.at(lanes)
+    each = np.maximum(decodes[lanes] / dealt.stages, 1.0)
+    both = [decode_steps(asked, dealt, dealt.stages * one, np.zeros_like(one)) for one in (each, 2.0 * each)]
+    mean_s, twice_s = model.price(Steps.joined(both)).seconds.reshape(2, -1)
+    lanes[lanes] = twice_s / mean_s - 1.0 > UNEVEN * np.sqrt(each)
+    return lanes
 
 
 def _of_runs(settled: Steady, requests: Requests, some: Bools, runs: DrawnRuns) -> Steady:
