@@ -1,7 +1,7 @@
 """Requests that are drawn and run one by one, step by step (trace.py), where no law says what they meet: those that come at random to a
 pipeline, whose batches hold one another up, or to an engine whose prompts wait for company or a look (of others random_arrivals.py has a
-chain); those of clients of a pipeline whose lanes count; and of clients whose answers have a few tokens, so that who fell into one batch stays
-together. The same requests every time and at every rate, whose gaps scale.
+chain); those of clients of a pipeline whose lanes count; and of clients whose answers have a few tokens, so that who fell into one batch
+stays together. The same requests every time and at every rate, whose gaps scale.
 
     count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
               than RUNS times those that are there at once. Of clients WAVES each, FEWEST at least, less where that is more than LONGEST,
