@@ -7,27 +7,19 @@ weight streaming are plans; their traffic is the conversions between the layouts
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import cached_property, partial
 from math import inf
 
 import numpy as np
 
-from rackmodel.cost.program.around import Around, around
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
-from rackmodel.cost.program.local_ops import (
-    STATISTIC_BYTES,
-    cast_ops,
-    forward_op,
-    head_ops,
-    ordered_op,
-    statistics_rows,
-)
+from rackmodel.cost.program.local_ops import ordered_op
+from rackmodel.cost.program.passes import Passes, ids_of
 from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Bucketed, LocalOp, Program, Task, Volume, local, message
 from rackmodel.cost.program.traffic import merged
-from rackmodel.cost.program.update_ops import add_op, optimizer_op, sharded_sum_op, swept_op
+from rackmodel.cost.program.update_ops import optimizer_op, sharded_sum_op, swept_op
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import sent_bytes
 from rackmodel.model.conversion import convert
@@ -53,32 +45,30 @@ def derive(
     return _Derivation(workload, plan, backing, ends, layers, recompute or recompute_of(workload, plan)).run()
 
 
-class _Derivation:
+class _Derivation(Passes):
     def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute) -> None:
-        self.workload, self.plan, self.backing, self.ends, self.layers = workload, plan, backing, ends, layers
-        self.tasks: list[Task] = []
-        self.recompute = recompute
-        self.places = Places(workload, plan, self.recompute)
-        self.ready: dict[tuple[str, Place, Layout], int] = {}
+        super().__init__(workload, plan, recompute)
+        self.backing, self.ends, self.layers = backing, ends, layers
+        self.places = Places(workload, plan, recompute)
         self.contributions: dict[Place, list[tuple[Layout, int]]] = {}
 
     # -- the three phases -------------------------------------------------------------------------------------------
 
     def run(self) -> Program:
         for op in self.workload.ops.values():
-            self._forward(op, "forward", "forward")
+            self.run_forward(op, "forward", "forward")
         ends = [self._leave(tensor) for tensor in self.workload.outputs]
         for place, traffic in self.places.traffic.items():
             if traffic.saved is not None and self.workload.tensors[place[0]].kind != "weight":
                 self._copy("forward", "forward", place, traffic.saved)
         if self.workload.backward:
             for name in self.recompute.rerun:
-                self._forward(self.workload.ops[name], "recompute", "back")
+                self.run_forward(self.workload.ops[name], "recompute", "back")
             for name in self.recompute.inside:
-                self._inside(self.workload.ops[name])
+                self.run_inside(self.workload.ops[name])
             self._arrive(ends)
             for op in reversed(self.workload.ops.values()):
-                self._backward(op)
+                self.run_backward(op)
             for tensor in self.workload.inputs:
                 self._input_gradient(tensor)
         if "optimizer" in self.workload.phases:
@@ -90,57 +80,8 @@ class _Derivation:
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
-    def _forward(self, op: Op, phase: str, epoch: str) -> None:
-        stage, beside = self.plan.stages[op.name], around(op, self.plan, self.workload)
-        after = [self._copy(epoch, phase, (a.tensor, stage), layout) for a, layout in zip(op.ins, beside.needs, strict=True)]
-        after += [self._halo(op, i, beside, phase, start) for i, start in enumerate(after)]
-        after = self._cast(op, phase, after)
-        local_op = forward_op(op, self.plan, self.workload)
-        done = self._local_op(op, phase, local_op, after)
-        done = self._statistics(op, phase, op.kind.statistics[0], done)
-        if epoch == "forward" or op.out.tensor in self.recompute.made:
-            self.ready[(epoch, (op.out.tensor, stage), beside.leaves)] = done
-
-    def _inside(self, op: Op) -> None:
-        """What the attention's backward kernel makes again by itself: no traffic of its own, arithmetic at that kernel's rate."""
-        stage = self.plan.stages[op.name]
-        after = [
-            self._copy("back", "recompute", (a.tensor, stage), self.plan.needs(op, i, self.workload))
-            for i, a in enumerate(op.ins)
-            if a.tensor not in self.recompute.made
-        ]
-        local_op = replace(forward_op(op, self.plan, self.workload), kernel="attention backward")
-        done = self._local_op(op, "recompute", local_op, after)
-        self.ready.setdefault(("back", (op.out.tensor, stage), self.plan.leaves(op)), done)
-
-    def _cast(self, op: Op, phase: str, after: list[int]) -> list[int]:
-        """Casts of the operands of a product of low precision, and kernels around attention, before it."""
-        if op.kind.name != "einsum":
-            return after
-        backward = phase == "backward"
-        for found in (cast_ops, head_ops):
-            for local_op in found(op, self.plan, self.workload, backward=backward):
-                after = [self._local_op(op, phase, local_op, after)]
-        return after
-
-    def _local_op(self, op: Op, phase: str, local_op: LocalOp, after: Iterable[int]) -> int:
-        action = "mac" if local_op.macs else "vector"
-        return self._emit(Task("op", phase, op.name, local_op.written, self.plan.stages[op.name], action, _ids(after), local_op=local_op))
-
-    def _statistics(self, op: Op, phase: str, numbers: int, after: int) -> int:
-        axes = around(op, self.plan, self.workload).statistics if numbers else ()
-        if not axes:
-            return after
-        rows = statistics_rows(op, self.plan, self.workload)
-        volume = replace(rows, total=rows.total * numbers * STATISTIC_BYTES)
-        stage = self.plan.stages[op.name]
-        return self._emit(Task("collective", phase, op.name, op.out.tensor, stage, "all_reduce", _ids([after]), axes=axes, volume=volume))
-
-    def _halo(self, op: Op, position: int, beside: Around, phase: str, after: int) -> int:
-        tensor, stage = op.ins[position].tensor, self.plan.stages[op.name]
-        for axes, volume in beside.halos[position]:
-            after = self._emit(Task("collective", phase, op.name, tensor, stage, "halo", _ids([after]), axes=axes, volume=volume))
-        return after
+    def _passes_back(self, op: Op) -> tuple[LocalOp, ...]:
+        return self.places.backward(op)
 
     def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
         """The task after which `layout` of a tensor is there, making the copy (and its sources) if need be."""
@@ -230,7 +171,7 @@ class _Derivation:
                 place[0],
                 place[1],
                 step.collective,
-                _ids([after]),
+                ids_of([after]),
                 channel or ("weights" if weight and not self._waits(place[0], phase) else "device"),
                 step.axes,
                 message(total, step, self.workload.tensors[place[0]], self.plan),
@@ -253,7 +194,7 @@ class _Derivation:
             return after
         local_op = ordered_op(self.workload.tensors[place[0]], layout, ranks, each, self.plan, gradient=gradient)
         einsum = self._reader(place)
-        return self._emit(Task("op", phase, einsum, local_op.written, place[1], "vector", _ids([after]), local_op=local_op))
+        return self._emit(Task("op", phase, einsum, local_op.written, place[1], "vector", ids_of([after]), local_op=local_op))
 
     def _waits(self, weight: str, phase: str) -> bool:
         """Whether a weight is gathered when it is needed, not ahead: those in use before it, of this layer or one like it, are too large.
@@ -281,14 +222,16 @@ class _Derivation:
         backward = phase != "forward"
         volume = self._local(tensor, source[1], gradient=backward)
         if how is None:
-            send = Task("send", phase, einsum, label, source[0], "send", _ids([after]), "link", (), volume, to_stage=target[0])
+            send = Task("send", phase, einsum, label, source[0], "send", ids_of([after]), "link", (), volume, to_stage=target[0])
             return self._emit(send)
         key = (f"written {phase}", (label, source[0]), source[1])
         if key not in self.ready:  # once, for all stages that read it
-            written = Task("store", phase, einsum, label, source[0], "write", _ids([after]), volume=volume, level=how.at, layout=source[1])
+            written = Task(
+                "store", phase, einsum, label, source[0], "write", ids_of([after]), volume=volume, level=how.at, layout=source[1]
+            )
             self.ready[key] = self._emit(written)
         there, read = self.ready[key], self._local(tensor, target[1], gradient=backward)
-        return self._emit(Task("load", phase, einsum, label, target[0], "read", _ids([there]), volume=read, level=how.at))
+        return self._emit(Task("load", phase, einsum, label, target[0], "read", ids_of([there]), volume=read, level=how.at))
 
     def _leave(self, tensor: str) -> int:
         """An output leaves in its boundary layout."""
@@ -302,7 +245,7 @@ class _Derivation:
         layout = self.plan.boundary[tensor]
         volume = self._local(tensor, layout)
         return self._emit(
-            Task("store", phase, einsum, label, stage, "write", _ids([after]), volume=volume, level=self.backing, layout=layout)
+            Task("store", phase, einsum, label, stage, "write", ids_of([after]), volume=volume, level=self.backing, layout=layout)
         )
 
     # -- backward ------------------------------------------------------------------------------------------------------
@@ -315,7 +258,7 @@ class _Derivation:
             if self.backing and tensor in self.ends:
                 einsum = self.workload.producer[tensor]
                 end = self._emit(
-                    Task("load", "backward", einsum, f"d{tensor}", stage, "read", _ids([end]), volume=volume, level=self.backing)
+                    Task("load", "backward", einsum, f"d{tensor}", stage, "read", ids_of([end]), volume=volume, level=self.backing)
                 )
             self.contributions.setdefault((tensor, stage), []).append((self.plan.boundary[tensor], end))
 
@@ -328,39 +271,6 @@ class _Derivation:
             start = self._join([arrived[i][1] for i in which])
             done.append(self._convert("backward", place, layout, target, start, total))
         return self._join(done)
-
-    def _join(self, tasks: Iterable[int]) -> int:
-        """One task that stands for several: the last emitted (a zero-cost join only when they may run side by side)."""
-        ids = _ids(tasks)
-        if len(ids) <= 1:
-            return ids[0] if ids else -1
-        stages = {self.tasks[i].stage for i in ids}
-        last = self.tasks[ids[-1]]
-        return self._emit(Task("op", last.phase, last.einsum, last.tensor, max(stages), "join", ids, channel="link"))
-
-    def _backward(self, op: Op) -> None:
-        stage, beside = self.plan.stages[op.name], around(op, self.plan, self.workload)
-        local_ops = self.places.backward(op)
-        if not local_ops:
-            return
-        self._receive(op.out.tensor, stage)
-        after = [self._gradient((op.out.tensor, stage), beside.gradient)]
-        copies = {read: self._copy("back", "backward", (read[0], stage), read[1]) for read in beside.reads}
-        for position in beside.bordered if op.name not in self.recompute.rerun else ():  # what is kept has no borders; made again it has
-            read = op.ins[position].tensor, beside.needs[position]
-            copies[read] = self._halo(op, position, beside, "backward", copies[read])
-        after += copies.values()
-        after = self._cast(op, "backward", [self._statistics(op, "backward", op.kind.statistics[1], self._join(after))])
-        for number, local_op in enumerate(local_ops):
-            done = self._local_op(op, "backward", local_op, after)
-            for position in beside.wanting if len(local_ops) == 1 else [beside.wanting[number]]:
-                end = self._add(op, position, self._halo(op, position, beside, "backward", done))
-                self._contribute(op, position, end)
-
-    def _add(self, op: Op, position: int, after: int) -> int:
-        """A weight's gradient added to the sum by a kernel of its own, where that is so."""
-        local_op = add_op(op, position, self.plan, self.workload)
-        return after if local_op is None else self._local_op(op, "backward", local_op, [after])
 
     def _contribute(self, op: Op, position: int, done: int) -> None:
         access, stage = op.ins[position], self.plan.stages[op.name]
@@ -417,7 +327,7 @@ class _Derivation:
     def _add_to_shard(self, place: Place, shard: Layout, reduced: int) -> None:
         """What a micro-batch's reduction leaves here is added to the sum so far, beside the reductions, not in the device's order."""
         tensor = self.workload.tensors[place[0]]
-        local_op, after = sharded_sum_op(tensor, shard, self.plan, self.workload), _ids([reduced])
+        local_op, after = sharded_sum_op(tensor, shard, self.plan, self.workload), ids_of([reduced])
         self._emit(Task("op", "backward", self._reader(place), tensor.name, place[1], "vector", after, "weights", local_op=local_op))
 
     def _summed_in_time(self, layout: Layout) -> Layout:
@@ -430,7 +340,9 @@ class _Derivation:
             update = optimizer_op(self.workload.tensors[place[0]], (REPLICATE,) * len(self.plan.axes), self.plan, self.workload)
             reader = self._reader(place)
             self._emit(
-                Task("op", "optimizer", reader, place[0], place[1], "vector", _ids(after), "home", local_op=update, level=level, once=True)
+                Task(
+                    "op", "optimizer", reader, place[0], place[1], "vector", ids_of(after), "home", local_op=update, level=level, once=True
+                )
             )
 
     def _update(self, place: Place) -> None:
@@ -450,7 +362,9 @@ class _Derivation:
         name, reader = place[0], self._reader(place)
         volume = local(total, layout, self.workload.tensors[name], self.plan)
         self._emit(
-            Task("stream", "backward", reader, name, place[1], "reduce", _ids([after]), "gradients", (), volume, level=level, layout=layout)
+            Task(
+                "stream", "backward", reader, name, place[1], "reduce", ids_of([after]), "gradients", (), volume, level=level, layout=layout
+            )
         )
 
     def _ask(self, place: Place, level: str) -> int:
@@ -468,13 +382,3 @@ class _Derivation:
         """Bytes of a tensor, or of an activation's gradient, on one accelerator under a layout."""
         tensor = self.workload.tensors[name]
         return local(tensor.gradient_bytes if gradient else tensor.bytes, layout, tensor, self.plan)
-
-    def _emit(self, task: Task) -> int:
-        self.tasks.append(task)
-        return len(self.tasks) - 1
-
-
-def _ids(tasks: Iterable[int]) -> tuple[int, ...]:
-    """Task numbers, once each, in order; -1 (there from the start) left out."""
-    found = {task for task in tasks if task >= 0}
-    return tuple(sorted(found)) if len(found) > 1 else tuple(found)

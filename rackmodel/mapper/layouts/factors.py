@@ -8,28 +8,19 @@ classes of strategies that cost the same in it, which is what keeps two free axe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
 
 from rackmodel.arrays import Array
-from rackmodel.cost.program.around import around
-from rackmodel.cost.program.borders import halos
 from rackmodel.cost.program.footprint import working_volumes
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
-from rackmodel.cost.program.local_ops import (
-    STATISTIC_BYTES,
-    backward_ops,
-    forward_op,
-    has_backward,
-    statistics_axes,
-    statistics_rows,
-    wants_gradient,
-)
+from rackmodel.cost.program.local_ops import backward_ops, forward_op, has_backward
+from rackmodel.cost.program.passes import tasks_alone
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import LocalOp, Task, local
+from rackmodel.cost.program.tasks import Task, local
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.setting import Setting
@@ -336,7 +327,7 @@ class FactorBuilder:
     def _forward_tasks(self, op: Op, strategy: Strategy) -> list[Task]:
         """What an operation runs forward and again, and collectives of its forward pass."""
         tasks = self._op_tasks(op, self._plan({op.name: strategy}))
-        return [task for task in tasks if (_runs_forward(task) if task.kind == "op" else task.phase == "forward")]
+        return [task for task in tasks if (_runs_forward(op, task) if task.kind == "op" else task.phase == "forward")]
 
     def _layouts(self, op: Op, strategy: Strategy) -> tuple[Layout, list[Layout]]:
         """(layout that an operation leaves its result in, layouts in which it reads its operands)."""
@@ -379,7 +370,7 @@ class FactorBuilder:
         return replace(self.base, choices=choices, homes={**self.base.homes, **homes})
 
     def _op_factor(self, op: Op) -> Factor:
-        """The table of an operation: of its choice, and where micro-batches add up of whether its weights' free homes shard gradients."""
+        """The table of an operation: of its choice, and where gradients are added up of whether its weights' free homes shard them."""
         strategies, weights = self.strategies[op.name], self._free_sums(op)
         whether = [home_of(word, self.free_homes).grad for word in HOMES] if weights else []
         apart = dict.fromkeys(whether)
@@ -396,25 +387,14 @@ class FactorBuilder:
 
     def _free_sums(self, op: Op) -> list[str]:
         """Weights of an operation whose micro-batches add in place or not, as their free home says."""
-        if not (self.free_homes and self.workload.backward and self.micro_batches > 1):
+        if not (self.free_homes and self.workload.backward and (self.micro_batches > 1 or self.base.adds_apart)):
             return []
         names = dict.fromkeys(access.tensor for access in op.ins if self.workload.tensors[access.tensor].kind == "weight")
         return [name for name in names if name not in self.base.homes]
 
     def _op_tasks(self, op: Op, plan: Plan) -> list[Task]:
         """What one micro-batch runs of an operation."""
-        tasks: list[Task] = []
-        for phase in ("forward", "recompute") if op.name in self.recompute.rerun else ("forward",):
-            tasks += self._pass(op, plan, phase, [forward_op(op, plan, self.workload)], op.kind.statistics[0])
-            tasks += [t for i in range(len(op.ins)) for t in self._halos(op, i, plan, phase)]
-        if op.name in self.recompute.inside:
-            tasks += self._pass(op, plan, "recompute", [replace(forward_op(op, plan, self.workload), kernel="attention backward")], 0)
-        if self.workload.backward and has_backward(op, self.workload):
-            tasks += self._pass(op, plan, "backward", backward_ops(op, plan, self.workload), op.kind.statistics[1])
-            wanting = [i for i in range(len(op.ins)) if wants_gradient(op, i, self.workload)]
-            bordered = () if op.name in self.recompute.rerun else around(op, plan, self.workload).bordered
-            tasks += [t for i in (*bordered, *wanting) for t in self._halos(op, i, plan, "backward")]
-        return tasks
+        return tasks_alone(op, self.workload, plan, self.recompute)
 
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
         held = 0.0
@@ -423,23 +403,10 @@ class FactorBuilder:
             out = self.workload.tensors[op.out.tensor]
             again = op.name in self.recompute.rerun  # of one layer at a time
             held = self._local(out.elements * op.kind.mask_bytes, plan.leaves(op), out) / (self.workload.repeat if again else 1)
-        tasks = [task for task in self._op_tasks(op, plan) if not (op.name in self.grouped and _runs_forward(task))]
+        tasks = [task for task in self._op_tasks(op, plan) if not (op.name in self.grouped and _runs_forward(op, task))]
         spent = [self._spend(task) for task in tasks]
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
-
-    def _pass(self, op: Op, plan: Plan, phase: str, local_ops: Iterable[LocalOp], numbers: int) -> list[Task]:
-        tasks = [Task("op", phase, op.name, local_op.written, 0, "mac", (), local_op=local_op) for local_op in local_ops]
-        axes = statistics_axes(op, plan)
-        if axes and numbers:
-            rows = statistics_rows(op, plan, self.workload)
-            volume = replace(rows, total=rows.total * numbers * STATISTIC_BYTES)
-            tasks.append(Task("collective", phase, op.name, op.out.tensor, 0, "all_reduce", (), axes=axes, volume=volume))
-        return tasks
-
-    def _halos(self, op: Op, position: int, plan: Plan, phase: str) -> list[Task]:
-        tensor, found = op.ins[position].tensor, halos(op, position, plan, self.workload)
-        return [Task("collective", phase, op.name, tensor, 0, "halo", (), axes=axes, volume=volume) for axes, volume in found]
 
     def _workspace(self, op: Op) -> Array:
         """[choices, columns] bytes of its largest pass, at least."""
@@ -487,6 +454,6 @@ class FactorBuilder:
         return Factor(name, variables, classes, seconds, joules + self.static_w * seconds, held)
 
 
-def _runs_forward(task: Task) -> bool:
-    """Whether a task is of an operation's forward pass, or runs it again."""
-    return task.kind == "op" and task.phase in ("forward", "recompute")
+def _runs_forward(op: Op, task: Task) -> bool:
+    """Whether a task is an operation's forward pass, or runs it again: not what casts its operands."""
+    return task.kind == "op" and task.phase in ("forward", "recompute") and task.tensor == op.out.tensor

@@ -67,7 +67,7 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
     try:
         known = asked.known if asked.known is not None else {}
         if id(problem) not in known:
-            known[id(problem)] = _tables(setting, problem, profile)
+            known[id(problem)] = tables_of(setting, problem, profile)
         capacity = room_of(setting.architecture, profile).limit
         plain, least = (replace(tables.now(), capacity=capacity) for tables in known[id(problem)])
         serial = limited(plain, asked.limits, exact=True)
@@ -78,7 +78,7 @@ def solve_layouts(setting: Setting, problem: LayoutProblem, profile: ProfileSpec
         raise InputError(f"the layouts of mesh {mesh} are too many: {problem_}", path="split")
 
 
-def _tables(setting: Setting, problem: LayoutProblem, profile: ProfileSpec) -> tuple[Factors, Factors]:
+def tables_of(setting: Setting, problem: LayoutProblem, profile: ProfileSpec) -> tuple[Factors, Factors]:
     """(sums that a plan takes one task after another, sums that no plan undercuts), one object where they are the same. Raises TooLarge."""
     serial = build_factors(setting, problem, profile)
     overlap = profile.overlap
