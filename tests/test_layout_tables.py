@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rackmodel import api
+from rackmodel.mapper.layouts.solve import tables_of
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.model.profile import ProfileSpec
+from rackmodel.setting import settings_of
 from tests import samples
 from tests.layout_tables import check
 from tests.machines import machine, mapper, workload
@@ -33,3 +36,17 @@ def test_what_adds_up_gradients_apart_is_weighed_in_the_choice_of_a_layout() -> 
         assert found.mapping.ops["one"]["a"] in choice
         assert found.latency_s == pytest.approx(seconds, rel=1e-12)
     assert seconds < 8.43776e-6 + more
+
+
+def test_what_kernels_of_an_operation_hand_to_each_other_needs_room_in_tables_too() -> None:
+    """A softmax over 8 x 16 elements of 2 bytes, its rows split over four accelerators: 32 elements come and go, 2 bytes each, and kernels
+    that hold 6 bytes for each between them need 192 bytes more. Until tables knew of these, layouts were called fitting that did not."""
+    load = workload({"one": "Y[m,n] = softmax(X[m,n]) over n"}, {"m": 8, "n": 16}, phases=["forward"], precision={"activation": "16 bit"})
+    place = machine(racks=1, gpus=4)
+    (problem,) = build_mapspace(mapper(axes={"a": {"degree": "all"}}, split={"a": "free"}), load, 4).problems
+    for held, room in ((0, 128.0), (6, 320.0)):
+        composites = {"softmax": {"forward": {"kernels": 2, "held": held}}}
+        profile = ProfileSpec.model_validate({"profile": "mine", "composites": composites})
+        tables, _ = tables_of(settings_of(place, load, profile)[0], problem, profile)
+        rows = tables.strategies["one"].index(("m", None))
+        assert tables.working["one"][rows] == room

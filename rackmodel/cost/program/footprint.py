@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rackmodel.cost.program.local_ops import backward_ops, forward_op, has_backward, held_between
+from rackmodel.cost.program.recompute import Recompute
 from rackmodel.cost.program.tasks import Held, LocalOp, Volume, local
 from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import kept_bytes, sent_bytes
@@ -28,6 +29,34 @@ from rackmodel.model.workload import Op, Tensor, Workload
 def resident_tensors(workload: Workload, plan: Plan, places: Places) -> list[Held]:
     """Everything that is held, by what holds it."""
     return _Footprint(workload, plan, places).all()
+
+
+def held_alone(op: Op, workload: Workload, plan: Plan, recompute: Recompute) -> list[Held]:
+    """What an operation holds whatever brings its operands to it: a mask, what its kernels hand to each other, its result where a policy
+    keeps that though nobody reads it, and the workspace of those passes that need most room, the backward ones where there are any."""
+    stage, out = plan.stages[op.name], workload.tensors[op.out.tensor]
+    found: list[Held] = []
+    if op.kind.mask_bytes and workload.backward and has_backward(op, workload) and op.name not in recompute.inside:
+        volume = local(out.elements * op.kind.mask_bytes, plan.leaves(op), out, plan)
+        found.append(Held("remade" if op.name in recompute.rerun else "activations", f"{out.name}.mask", stage, volume))
+    passes = backward_ops(op, plan, workload) if workload.backward else (forward_op(op, plan, workload),)
+    if passes:
+        between = held_between(op, plan, workload, backward=workload.backward)
+        found += [Held("working", f"{op.name}.{passes[0].written}", stage, volume) for volume in between]
+    if out.name in recompute.idle:
+        found.append(Held("activations", out.name, stage, local(kept_bytes(out, plan), plan.leaves(op), out, plan)))
+    for local_op in passes:
+        found += _working(op.name, local_op, workload, plan, stage)
+    return found
+
+
+def _working(op: str, local_op: LocalOp, workload: Workload, plan: Plan, stage: int) -> list[Held]:
+    """Workspace of one pass of an operation; plans that share the pass share it."""
+    key = ("working", op, id(local_op), stage)
+    if key not in plan.known:
+        name = f"{op}.{local_op.written}"
+        plan.known[key] = local_op, [Held("working", name, stage, volume) for volume in working_volumes(local_op, workload)]
+    return plan.known[key][1]  # type: ignore[no-any-return]
 
 
 def working_volumes(local_op: LocalOp, workload: Workload) -> list[Volume]:
@@ -59,50 +88,10 @@ class _Footprint:
                 kept = kept_bytes(tensor, self.plan)
                 self.held.append(Held("activations", tensor.name, place[1], local(kept, traffic.saved, tensor, self.plan)))
         for op in self.workload.ops.values():
-            self._hold_mask(op)
-            stage, passes = self.plan.stages[op.name], self._passes(op)
-            self._hold_between(op, passes)
-            for local_op in passes:
-                self.held += self._working(op.name, local_op, stage)
+            self.held += held_alone(op, self.workload, self.plan, self.places.recompute)
         if self.workload.backward:
             self._hold_workspace()
         return self.held
-
-    def _working(self, op: str, local_op: LocalOp, stage: int) -> list[Held]:
-        """Workspace of one pass of an operation; plans that share the pass share it."""
-        key = ("working", op, id(local_op), stage)
-        if key not in self.plan.known:
-            name = f"{op}.{local_op.written}"
-            self.plan.known[key] = local_op, [Held("working", name, stage, volume) for volume in working_volumes(local_op, self.workload)]
-        return self.plan.known[key][1]  # type: ignore[no-any-return]
-
-    def _passes(self, op: Op) -> tuple[LocalOp, ...]:
-        """Those that need most room: the backward ones, where there are any."""
-        if self.workload.backward:
-            return self.places.backward(op) if self.plan is self.places.plan else backward_ops(op, self.plan, self.workload)
-        return (forward_op(op, self.plan, self.workload),)
-
-    def _hold_between(self, op: Op, passes: Sequence[LocalOp]) -> None:
-        """What the kernels of an operation hand to each other, and what a policy keeps though nobody reads it."""
-        stage, backward = self.plan.stages[op.name], self.workload.backward
-        between = held_between(op, self.plan, self.workload, backward=backward)
-        for local_op in passes[:1]:
-            self.held += [Held("working", f"{op.name}.{local_op.written}", stage, volume) for volume in between]
-        tensor = self.workload.tensors[op.out.tensor]
-        if tensor.name in self.places.recompute.idle:
-            kept = kept_bytes(tensor, self.plan)
-            self.held.append(Held("activations", tensor.name, stage, local(kept, self.plan.leaves(op), tensor, self.plan)))
-
-    def _hold_mask(self, op: Op) -> None:
-        if not (op.kind.mask_bytes and self.workload.backward and has_backward(op, self.workload)):
-            return
-        recompute = self.places.recompute
-        out = self.workload.tensors[op.out.tensor]
-        volume = local(out.elements * op.kind.mask_bytes, self.plan.leaves(op), out, self.plan)
-        if op.name in recompute.rerun:
-            self.held.append(Held("remade", f"{op.out.tensor}.mask", self.plan.stages[op.name], volume))
-        elif op.name not in recompute.inside:
-            self.held.append(Held("activations", f"{op.out.tensor}.mask", self.plan.stages[op.name], volume))
 
     def _hold_workspace(self) -> None:
         for place, layouts in self.places.read_back.items():

@@ -10,17 +10,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from typing import Any
 
 import numpy as np
 
 from rackmodel.arrays import Array
-from rackmodel.cost.program.footprint import working_volumes
+from rackmodel.cost.program.footprint import held_alone
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
-from rackmodel.cost.program.local_ops import backward_ops, forward_op, has_backward
+from rackmodel.cost.program.local_ops import backward_ops, has_backward
 from rackmodel.cost.program.passes import tasks_alone
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import Task, local
+from rackmodel.cost.program.tasks import Held, Task, local
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.setting import Setting
@@ -397,26 +398,25 @@ class FactorBuilder:
         return tasks_alone(op, self.workload, plan, self.recompute)
 
     def _op_cost(self, op: Op, plan: Plan) -> tuple[float, float, float]:
-        held = 0.0
-        keeps = self.workload.backward and has_backward(op, self.workload)
-        if op.kind.mask_bytes and keeps and op.name not in self.recompute.inside:
-            out = self.workload.tensors[op.out.tensor]
-            again = op.name in self.recompute.rerun  # of one layer at a time
-            held = self._local(out.elements * op.kind.mask_bytes, plan.leaves(op), out) / (self.workload.repeat if again else 1)
+        kept = [one for one in self._held(op, plan) if one.what != "working"]
+        held = sum(self._at(one) / (self.workload.repeat if one.what == "remade" else 1) for one in kept)  # remade: of one layer at a time
         tasks = [task for task in self._op_tasks(op, plan) if not (op.name in self.grouped and _runs_forward(op, task))]
         spent = [self._spend(task) for task in tasks]
         times = self.workload.repeat * self.micro_batches
         return sum(s for s, _ in spent) * times, sum(j for _, j in spent) * times, held * self.workload.repeat
 
+    def _held(self, op: Op, plan: Plan) -> list[Held]:
+        return held_alone(op, self.workload, plan.room, self.recompute)
+
     def _workspace(self, op: Op) -> Array:
         """[choices, columns] bytes of its largest pass, at least."""
-        degrees, strategies = self.pricer.degrees, self.strategies[op.name]
-        found = np.zeros((len(strategies), len(degrees)))
-        for own, strategy in zip(found, strategies if not self.pricer.architecture.adds_on_the_way else (), strict=False):
-            plan = self._leanest({op.name: strategy}).room
-            passes = backward_ops(op, plan, self.workload) if self.workload.backward else (forward_op(op, plan, self.workload),)
-            each = [sum((v.fullest(degrees) for v in working_volumes(one, self.workload)), np.zeros(len(degrees))) for one in passes]
-            own[:] = np.maximum.reduce([own, *each])
+        found = np.zeros((len(self.strategies[op.name]), len(self.pricer.degrees)))
+        for own, strategy in zip(found, self.strategies[op.name] if not self.architecture.adds_on_the_way else (), strict=False):
+            passes: dict[str, Any] = {}
+            for one in self._held(op, self._leanest({op.name: strategy})):
+                if one.what == "working":
+                    passes[one.tensor] = passes.get(one.tensor, 0.0) + self._at(one)
+            own[:] = reduce(np.maximum, passes.values(), 0.0)
         return found
 
     def _leanest(self, choices: dict[str, Strategy]) -> Plan:
@@ -428,8 +428,15 @@ class FactorBuilder:
 
     # -- pieces ----------------------------------------------------------------------------------------------------------
 
-    def _local(self, total: float, layout: Layout, tensor: Tensor) -> float:
-        return float(local(total, layout, tensor, self.base.room).fullest(self.pricer.degrees)[0])
+    def _local(self, total: float, layout: Layout, tensor: Tensor) -> Any:
+        return self._size(local(total, layout, tensor, self.base.room).fullest(self.pricer.degrees))
+
+    def _at(self, held: Held) -> Any:
+        return self._size(held.at(self.pricer.degrees))
+
+    def _size(self, size: Array) -> Any:
+        """Bytes of every column: here of the only one."""
+        return float(size[0])
 
     def _spend(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task, without seconds of what may run beside something else where a bound is made."""

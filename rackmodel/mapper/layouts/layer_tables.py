@@ -21,7 +21,7 @@ import numpy as np
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.local_ops import backward_reads, has_backward
-from rackmodel.cost.program.tasks import Task, local, message
+from rackmodel.cost.program.tasks import Task, message
 from rackmodel.cost.program.update_ops import optimizer_op, swept_op
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
@@ -73,8 +73,8 @@ class LayerTables(FactorBuilder):
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
-    def _local(self, total: float, layout: Layout, tensor: Tensor) -> Array:  # type: ignore[override]
-        return np.broadcast_to(local(total, layout, tensor, self.base.room).fullest(self.pricer.degrees), (self.n,))
+    def _size(self, size: Array) -> Array:
+        return np.broadcast_to(size, (self.n,))
 
     def whole(self, task: Task) -> tuple[Array, Array]:
         """Seconds and joules [n] of a task; equal tasks are priced once."""
