@@ -12,6 +12,7 @@ from math import inf
 
 import numpy as np
 
+from rackmodel.cost.program.around import Around
 from rackmodel.cost.program.buckets import bucketed
 from rackmodel.cost.program.footprint import resident_tensors
 from rackmodel.cost.program.local_ops import ordered_op
@@ -45,31 +46,43 @@ def derive(
     return _Derivation(workload, plan, backing, ends, layers, recompute or recompute_of(workload, plan)).run()
 
 
+def derive_weight(name: str, workload: Workload, plan: Plan, backing: str, layers: int, recompute: Recompute) -> Program:
+    """The part of a program that moves one weight, sums its gradient and updates it, and what is held of it. plan: which has to say no more
+    than the choices of the operations that read it; joins stand for these. The rest as of `derive`."""
+    return _OfWeight(workload, plan, backing, frozenset(), layers, recompute, name).run()
+
+
 class _Derivation(Passes):
-    def __init__(self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute) -> None:
+    def __init__(
+        self, workload: Workload, plan: Plan, backing: str, ends: frozenset[str], layers: int, recompute: Recompute, weight: str = ""
+    ) -> None:
         super().__init__(workload, plan, recompute)
         self.backing, self.ends, self.layers = backing, ends, layers
-        self.places = Places(workload, plan, recompute)
+        self.places = Places(workload, plan, recompute, weight)
+        self.inputs, self.outputs = (workload.inputs, workload.outputs) if not weight else ((), ())
         self.contributions: dict[Place, list[tuple[Layout, int]]] = {}
 
     # -- the three phases -------------------------------------------------------------------------------------------
 
     def run(self) -> Program:
-        for op in self.workload.ops.values():
+        ops = self.places.ops
+        for op in ops.values():
             self.run_forward(op, "forward", "forward")
-        ends = [self._leave(tensor) for tensor in self.workload.outputs]
+        ends = [self._leave(tensor) for tensor in self.outputs]
         for place, traffic in self.places.traffic.items():
             if traffic.saved is not None and self.workload.tensors[place[0]].kind != "weight":
                 self._copy("forward", "forward", place, traffic.saved)
         if self.workload.backward:
             for name in self.recompute.rerun:
-                self.run_forward(self.workload.ops[name], "recompute", "back")
+                if name in ops:
+                    self.run_forward(ops[name], "recompute", "back")
             for name in self.recompute.inside:
-                self.run_inside(self.workload.ops[name])
+                if name in ops:
+                    self.run_inside(ops[name])
             self._arrive(ends)
-            for op in reversed(self.workload.ops.values()):
+            for op in reversed(ops.values()):
                 self.run_backward(op)
-            for tensor in self.workload.inputs:
+            for tensor in self.inputs:
                 self._input_gradient(tensor)
         if "optimizer" in self.workload.phases:
             for place in self.places.wanted:
@@ -252,7 +265,7 @@ class _Derivation(Passes):
 
     def _arrive(self, ends: list[int]) -> None:
         """The gradients of the outputs arrive in the layout in which the outputs left."""
-        for tensor, end in zip(self.workload.outputs, ends, strict=True):
+        for tensor, end in zip(self.outputs, ends, strict=True):
             stage = self.plan.stages[self.workload.producer[tensor]]
             volume = self._local(tensor, self.plan.boundary[tensor])
             if self.backing and tensor in self.ends:
@@ -382,3 +395,32 @@ class _Derivation(Passes):
         """Bytes of a tensor, or of an activation's gradient, on one accelerator under a layout."""
         tensor = self.workload.tensors[name]
         return local(tensor.gradient_bytes if gradient else tensor.bytes, layout, tensor, self.plan)
+
+
+class _OfWeight(_Derivation):
+    """Of one weight alone. Its readers' passes are joins, for whose gradients its reductions wait."""
+
+    def _copy(self, epoch: str, phase: str, place: Place, layout: Layout) -> int:
+        return super()._copy(epoch, phase, place, layout) if place[0] == self.places.weight else -1
+
+    def _gradient(self, place: Place, target: Layout) -> int:
+        return -1
+
+    def _receive(self, tensor: str, stage: int) -> None:
+        """Nothing: gradients of activations are others'."""
+
+    def _contribute(self, op: Op, position: int, done: int) -> None:
+        if op.ins[position].tensor == self.places.weight:
+            super()._contribute(op, position, done)
+
+    def _local_op(self, op: Op, phase: str, local_op: LocalOp, after: Iterable[int]) -> int:
+        return self._emit(Task("op", phase, op.name, local_op.written, self.plan.stages[op.name], "join", ()))
+
+    def _cast(self, op: Op, phase: str, after: list[int]) -> list[int]:
+        return after
+
+    def _statistics(self, op: Op, phase: str, numbers: int, after: int) -> int:
+        return after
+
+    def _halo(self, op: Op, position: int, beside: Around, phase: str, after: int) -> int:
+        return after

@@ -87,7 +87,7 @@ class _Footprint:
             elif traffic.saved is not None:
                 kept = kept_bytes(tensor, self.plan)
                 self.held.append(Held("activations", tensor.name, place[1], local(kept, traffic.saved, tensor, self.plan)))
-        for op in self.workload.ops.values():
+        for op in self.workload.ops.values() if not self.places.weight else ():
             self.held += held_alone(op, self.workload, self.plan, self.places.recompute)
         if self.workload.backward:
             self._hold_workspace()

@@ -24,10 +24,12 @@ Place = tuple[str, int]  # tensor and stage
 
 
 class Places:
-    """wanted, read_back: place → layouts, in program order · traffic: place → its copies."""
+    """wanted, read_back: place → layouts, in program order · traffic: place → its copies · weight: of which alone they are, '' = of all;
+    then the plan has to say no more than the choices of `ops`, which read it."""
 
-    def __init__(self, workload: Workload, plan: Plan, recompute: Recompute) -> None:
-        self.workload, self.plan, self.recompute = workload, plan, recompute
+    def __init__(self, workload: Workload, plan: Plan, recompute: Recompute, weight: str = "") -> None:
+        self.workload, self.plan, self.recompute, self.weight = workload, plan, recompute, weight
+        self.ops = {name: workload.ops[name] for name in workload.ops if name in workload.readers[weight]} if weight else workload.ops
         self.wanted: dict[Place, list[Layout]] = {}
         self.read_back: dict[Place, list[Layout]] = {}
         self._backward: dict[str, tuple[LocalOp, ...]] = {}
@@ -35,12 +37,14 @@ class Places:
         self.traffic: dict[Place, TensorTraffic] = {place: self.traffic_of(place) for place in self.wanted}
 
     def _want(self) -> None:
-        for op in self.workload.ops.values():
+        for op in self.ops.values():
             stage = self.plan.stages[op.name]
             for access, layout in zip(op.ins, around(op, self.plan, self.workload).needs, strict=True):
-                self.wanted.setdefault((access.tensor, stage), []).append(layout)
-            self.wanted.setdefault((op.out.tensor, stage), [])
-        for tensor in self.workload.outputs:
+                if self.weight in ("", access.tensor):
+                    self.wanted.setdefault((access.tensor, stage), []).append(layout)
+            if not self.weight:
+                self.wanted.setdefault((op.out.tensor, stage), [])
+        for tensor in self.workload.outputs if not self.weight else ():
             stage = self.plan.stages[self.workload.producer[tensor]]
             self.wanted[(tensor, stage)].append(self.plan.boundary[tensor])
         for (tensor, stage), layouts in list(self.wanted.items()):
@@ -52,13 +56,14 @@ class Places:
             self._read_back()
 
     def _read_back(self) -> None:
-        for op in self.workload.ops.values():
+        for op in self.ops.values():
             for tensor, layout in around(op, self.plan, self.workload).reads:
-                self.read_back.setdefault((tensor, self.plan.stages[op.name]), []).append(layout)
-        for name in (*self.recompute.rerun, *self.recompute.inside):
-            op = self.workload.ops[name]
+                if self.weight in ("", tensor):
+                    self.read_back.setdefault((tensor, self.plan.stages[op.name]), []).append(layout)
+        for name in (name for name in (*self.recompute.rerun, *self.recompute.inside) if name in self.ops):
+            op = self.ops[name]
             for access, layout in zip(op.ins, around(op, self.plan, self.workload).needs, strict=True):
-                if access.tensor not in self.recompute.made:
+                if access.tensor not in self.recompute.made and self.weight in ("", access.tensor):
                     self.read_back.setdefault((access.tensor, self.plan.stages[name]), []).append(layout)
 
     def backward(self, op: Op) -> tuple[LocalOp, ...]:

@@ -203,7 +203,7 @@ class Cases:
         open_ = Openness(
             data=self.data,
             axis=self.axis,
-            home=home or HomeSpec(),
+            home=home,
             recompute=policy if section.layer else "none",
             edges=section.layer,
             mapper=self.mapper,

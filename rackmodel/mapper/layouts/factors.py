@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array
+from rackmodel.cost.program.derive import derive_weight
 from rackmodel.cost.program.footprint import held_alone
 from rackmodel.cost.program.fusion import loosest, plainest, sums_before_norms
 from rackmodel.cost.program.local_ops import backward_ops, has_backward
 from rackmodel.cost.program.passes import tasks_alone
 from rackmodel.cost.program.recompute import recompute_of
-from rackmodel.cost.program.tasks import Held, Task, local
+from rackmodel.cost.program.tasks import Held, Program, Task, local
+from rackmodel.cost.step.bounds.memory import BUFFERS
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.setting import Setting
@@ -235,7 +237,7 @@ class FactorBuilder:
         self.strategies: dict[str, tuple[Strategy, ...]] = {
             name: tuple(itertools.product(*per_axis)) for name, per_axis in self.mesh.domains.items()
         }
-        self.recompute = recompute_of(self.workload, self.base)
+        self.recompute, self.backing = recompute_of(self.workload, self.base), backing_level(self.architecture)
         self.memo: dict[object, tuple[float, float]] = {}
         groups = groups_of(machine.inside, self.workload, self._read_later)
         made = (self.pricer, self.strategies, self._forward_tasks, self._layouts)
@@ -253,8 +255,10 @@ class FactorBuilder:
             self.recompute.made,
             self._spend,
             self._local,
+            self._derived,
+            self._held_of_weight,
             self.base,
-            backing_level(self.architecture),
+            self.backing,
             self.micro_batches,
             self.base.on_chip,
         )
@@ -363,6 +367,16 @@ class FactorBuilder:
             variables, classes = (*variables, decision), (*classes, np.arange(len(words)))
         return self._factor(f"tensor {name}", variables, classes, table.seconds, table.joules, table.bytes)
 
+    def _derived(self, name: str, choices: dict[str, Strategy], home: HomeSpec) -> Program:
+        """What a program does of a weight."""
+        plan = replace(self.base, choices=choices, homes={**self.base.homes, name: home})
+        return derive_weight(name, self.workload, plan, self.backing, self.workload.repeat, self.recompute)
+
+    def _held_of_weight(self, program: Program) -> float:
+        """Bytes of one layer that are held of it, with its part of the two layers that are gathered."""
+        times = {"weights": 1.0, "gradients": 1.0, "optimizer": 1.0, "gathered": BUFFERS / self.workload.repeat}
+        return float(sum(times[one.what] * self._at(one) for one in program.held if one.what in times and not one.level))
+
     # -- operations ------------------------------------------------------------------------------------------------------
 
     def _plan(self, choices: dict[str, Strategy], grads: Mapping[str, str] | None = None) -> Plan:
@@ -446,7 +460,7 @@ class FactorBuilder:
     def _priced(self, task: Task) -> tuple[float, float]:
         """Seconds and joules of a task; equal tasks are priced once."""
         moved = (task.kind, task.action, task.axes, task.volume, task.bucketed, task.layout, task.level)
-        return once(self.memo, moved if task.local_op is None else task.local_op, lambda: priced(self.pricer, task))
+        return once(self.memo, moved if task.local_op is None else (task.local_op, task.level), lambda: priced(self.pricer, task))
 
     def _beside(self, task: Task) -> bool:
         """Whether a task may run beside something else under the profile."""

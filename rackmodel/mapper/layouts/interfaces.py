@@ -46,11 +46,12 @@ class Interface:
 
 @dataclass(frozen=True)
 class Faces:
-    """The distinct interfaces of one operation to one tensor. which: strategy → which of them."""
+    """The distinct interfaces of one operation to one tensor. which: strategy → which of them · strategies: the first that has each."""
 
     operation: str
     known: tuple[Interface, ...]
     which: Index
+    strategies: tuple[Strategy, ...]
 
 
 class Interfaces:
@@ -78,7 +79,8 @@ class Interfaces:
         for operation in self.operations(name):
             known: dict[Interface, int] = {}
             which = [known.setdefault(self._interface(name, operation, s), len(known)) for s in self.strategies[operation]]
-            found.append(Faces(operation, tuple(known), np.array(which, dtype=np.intp)))
+            first = tuple(self.strategies[operation][which.index(number)] for number in range(len(known)))
+            found.append(Faces(operation, tuple(known), np.array(which, dtype=np.intp), first))
         return found
 
     def _interface(self, name: str, operation: str, strategy: Strategy) -> Interface:
@@ -95,8 +97,7 @@ class Interfaces:
             contributions = tuple(
                 tuple(grad_leaves(op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)
             )
-            in_place = workload.tensors[name].kind == "weight"  # micro-batches add in place, of whatever lacks the batch
-            contributions = tuple((*c[:-1], REPLICATE) if in_place or c[-1] == PARTIAL else c for c in contributions)
+            contributions = tuple((*c[:-1], REPLICATE) if c[-1] == PARTIAL else c for c in contributions)  # micro-batches add in place
         return Interface(
             tuple(leaves(op, c) for c in strategy) if produces else None,
             tuple(grad_need(op, c) for c in strategy) if produces else None,

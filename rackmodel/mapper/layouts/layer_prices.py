@@ -120,12 +120,13 @@ class Weights:
 
 @dataclass(frozen=True, kw_only=True)
 class Openness:
-    """What is open. data, axis: the axis over the batch, whose degree may be 1, and the free one · home, recompute: of a variant · edges:
-    whether the layer hands on what it is handed in one layout · mapper: which says what degrees need not divide."""
+    """What is open. data, axis: the axis over the batch, whose degree may be 1, and the free one · home, recompute: of a variant; a home
+    None is one of which nothing is known · edges: whether the layer hands on what it is handed in one layout · mapper: which says what
+    degrees need not divide."""
 
     data: str
     axis: str
-    home: HomeSpec
+    home: HomeSpec | None
     recompute: str
     edges: bool
     mapper: MapperSpec

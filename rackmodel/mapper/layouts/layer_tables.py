@@ -19,12 +19,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
-from rackmodel.cost.program.buckets import bucketed
-from rackmodel.cost.program.local_ops import backward_reads, has_backward
-from rackmodel.cost.program.tasks import Task, message
-from rackmodel.cost.program.update_ops import optimizer_op, swept_op
+from rackmodel.cost.program.tasks import Program, Task
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.group import Job
+from rackmodel.cost.step.tasks.jobs import roles_of
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.hosts import LayerHost, starts
@@ -36,11 +34,10 @@ from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
 from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TableSetting, TensorTables, TooLarge
 from rackmodel.mapper.layouts.window_rooms import in_windows, side_of, sides_of
 from rackmodel.mapper.rules import saveable
-from rackmodel.model.conversion import convert
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Choice, Layout, grad_leaves, index_split, need
+from rackmodel.model.layout import Choice, index_split
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import Plan
-from rackmodel.model.workload import Op, Section, Tensor, one_section
+from rackmodel.model.workload import Op, Section, one_section
 from rackmodel.once import once
 
 Fits = dict[str, Bools]
@@ -48,6 +45,7 @@ Known = dict[object, Any]
 Attained = tuple[dict[str, Choice], dict[str, str]]
 Made = TypeVar("Made")
 SAVED = "save "
+WEIGHED = ("update", "rest", "moving", "seconds", "ahead", "behind")  # of weights, beside what lanes take
 INF = np.inf
 
 
@@ -59,6 +57,7 @@ class LayerTables(FactorBuilder):
         whole = one_section(section.workload, section.repeat)
         problem = _problem_of(whole, job.workload.batch, open_)
         super().__init__(job.setting, problem, job.profile, True)
+        self.backing = ""  # what comes from there comes once a step
         self.open, self.columns, self.times, self.figures = open_, columns, whole.repeat * problem.micro_batches, known
         self.pricer = Pricer(job.setting, job.workload, self.base, columns, job.profile.buckets)
         self.n = len(columns)
@@ -69,7 +68,7 @@ class LayerTables(FactorBuilder):
 
     def _once(self, what: tuple[object, ...], make: Callable[[], Made]) -> Made:
         """What follows from columns, what is made again and how gradients are added up alone: made once for all homes."""
-        return once(self.figures, (*what, self.recompute, self.open.home.grad), make)
+        return once(self.figures, (*what, self.recompute, self.base.home("weights").grad), make)
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
 
@@ -183,7 +182,8 @@ class LayerTables(FactorBuilder):
         """(tensor, variables, figures over their values and the columns) of each tensor that is no weight: two of its copies and sums,
         bytes held, and the two of forward passes alone. spend: the two of a task."""
         made, on_chip, repeat = self.recompute.made, self.base.on_chip, self.workload.repeat
-        setting = TableSetting(self.workload, self.mesh.axes, made, spend, self._local, self.base, "", 1, on_chip, tail=(self.n,))
+        asked = spend, self._local, self._derived, self._held_of_weight
+        setting = TableSetting(self.workload, self.mesh.axes, made, *asked, self.base, "", 1, on_chip, tail=(self.n,))
         tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
         for name, tensor in self.workload.tensors.items():
             edge = name in self.workload.inputs or name in self.workload.outputs
@@ -211,115 +211,49 @@ class LayerTables(FactorBuilder):
 
     @cached_property
     def _weights(self) -> list[Part]:
-        """Of each weight that one operation reads."""
-        found = []
-        for name, layouts in self._weight_layouts.items():
-            tensor = self.workload.tensors[name]
-            readers = set(self.workload.readers[name])
-            if len(readers) != 1:
-                continue
-            each = [np.stack(part) for part in zip(*(self._of_weight(tensor, layout) for layout in layouts), strict=True)]
-            found.append(Part((readers.pop(),), dict(zip(("update", "rest", "moving"), each, strict=True))))
-        return found
-
-    def _of_weight(self, tensor: Tensor, layout: Layout) -> tuple[Array, Array, Array]:
-        """[n] seconds of the optimizer, bytes held, and bytes gathered or about to be reduced. layout: that it is computed with."""
-        home, whole = self.open.home, self._local(tensor.bytes, layout, tensor)
-        rest = self._at_home(layout, home.state)
-        update, size = np.zeros(self.n), self._local(tensor.bytes, self._at_home(layout, home.param), tensor)
-        data, count = self.degrees[:, 0], self.degrees[:, -1]
-        moving = np.where(data > 1, whole, 0.0) if home.param == "shard" and home.axes else np.zeros(self.n)
-        if self.workload.backward and tensor.trained:
-            grad = tensor.elements * self.workload.gradient_bits / 8
-            size = size + self._local(grad, self._at_home(layout, home.grad), tensor)
-            if home.grad == "shard":
-                moving = moving + np.where((data if home.axes else 1) * count > 1, self._local(grad, layout, tensor), 0.0)
-        if "optimizer" in self.workload.phases and tensor.trained:
-            size = size + self._local(tensor.elements * self.workload.state_bits / 8, rest, tensor)
-            step = optimizer_op(tensor, rest, self.base, self.workload)
-            swept = swept_op(tensor, self._at_home(layout, home.grad), self.base, self.workload)
-            done = [Task("op", "optimizer", "", tensor.name, 0, "vector", (), local_op=op, once=True) for op in (step, swept) if op]
-            update = sum((self.whole(task)[0] for task in done), update)
-        return update, size, moving
+        """Of each weight that one operation reads, but what it keeps lanes busy."""
+        return [Part((op,), {kind: figures[kind] for kind in WEIGHED}) for op, figures in self.moved]
 
     @cached_property
-    def _weight_layouts(self) -> dict[str, list[Layout]]:
-        """Weight → the layout in which its first reader computes, by that reader's choice."""
-        found = {}
-        for name in self.workload.weights:
-            if not self.workload.readers[name]:
-                continue
-            op = self.workload.ops[self.workload.readers[name][0]]
-            access = next(one for one in op.ins if one.tensor == name)
-            wanted = [tuple(need(access, c, self.workload) for c in s) for s in self.strategies[op.name]]
-            found[name] = [tuple(REPLICATE if p == PARTIAL else p for p in layout) for layout in wanted]
+    def moved(self) -> list[tuple[str, dict[str, Array]]]:
+        """(operation, figure → [choices, n]) of each weight that one operation reads: those of `Part`, and seconds on lanes of `Lanes`."""
+        found, interfaces = [], Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies)
+        home = self.open.home
+        for name in self.workload.weights if home is not None else ():
+            if home is not None and len(set(self.workload.readers[name])) == 1:
+                (faces,) = interfaces.of(name)
+                each = [self._of_weight(self._derived(name, {faces.operation: one}, home)) for one in faces.strategies]
+                found.append((faces.operation, {kind: np.stack([one[kind] for one in each])[faces.which] for kind in each[0]}))
         return found
 
-    def _at_home(self, layout: Layout, said: str) -> Layout:
-        axes = self.open.home.axes if said == "shard" else ()
-        return tuple(FLAT if p == REPLICATE and axis in axes else p for p, axis in zip(layout, self.mesh.axes, strict=True))
+    def _of_weight(self, program: Program) -> dict[str, Array]:
+        """[n] figures of a weight: of lanes, seconds of the optimizer, of copies that the device makes, bytes held, and bytes gathered or
+        about to be reduced."""
+        found = {kind: np.zeros(self.n) for kind in (*PARTS, *WEIGHED)}
+        for task, role in zip(program.tasks, roles_of(program.tasks), strict=True):
+            phase = "ahead" if task.phase == "forward" else "behind"
+            if role == "device" and not task.joins:
+                seconds = self._spend(task)[0]
+                found["seconds"], found[phase] = found["seconds"] + seconds, found[phase] + seconds
+            elif not task.joins:
+                kind = {"gather": "forward" if phase == "ahead" else "backward", "reduce": "reduced"}.get(role, role)
+                found[kind] = found[kind] + self.whole(task)[0]
+        for held in program.held:
+            if held.what in ("weights", "gradients", "optimizer", "gathered"):
+                kind = "moving" if held.what == "gathered" else "rest"
+                found[kind] = found[kind] + self._at(held)
+        return found
 
     @cached_property
     def lanes(self) -> Lanes:
         """What weights keep lanes busy, each in the layout that moves least."""
-        least = {part: np.zeros(self.n) for part in PARTS}
-        for _, each in self.moved:
-            least = {part: total + each[part].min(axis=0) for part, total in least.items()}
+        least = {part: sum((each[part].min(axis=0) for _, each in self.moved), np.zeros(self.n)) for part in PARTS}
         return Lanes(**least, shared=self.shared)
-
-    @cached_property
-    def moved(self) -> list[tuple[str, dict[str, Array]]]:
-        """(operation, part → [choices, n] seconds on a lane) of each weight that one operation reads."""
-        found = []
-        for name, layouts in self._weight_layouts.items():
-            if len(set(self.workload.readers[name])) == 1:
-                op = self.workload.ops[self.workload.readers[name][0]]
-                position = next(i for i, access in enumerate(op.ins) if access.tensor == name)
-                known: dict[tuple[Layout, Layout], dict[str, Array]] = {}
-                each = []
-                for strategy, layout in zip(self.strategies[op.name], layouts, strict=True):
-                    left = (PARTIAL, grad_leaves(op.ins[position], strategy[1], self.workload), *layout[2:])
-                    if (layout, left) not in known:
-                        known[layout, left] = self._lanes_of(name, layout, left)
-                    each.append(known[layout, left])
-                found.append((op.name, {part: np.stack([one[part] for one in each]) for part in PARTS}))
-        return found
-
-    def _lanes_of(self, name: str, layout: Layout, left: Layout) -> dict[str, Array]:
-        """What one weight keeps lanes busy. layout: that it is computed with · left: of its gradient."""
-        tensor, home, found = self.workload.tensors[name], self.open.home, {part: np.zeros(self.n) for part in PARTS}
-        found["forward"] = self._moved(name, self._at_home(layout, home.param), layout, tensor.bytes)
-        if self._read_back(name):
-            found["backward"] = found["forward"]
-        if self.workload.backward and tensor.trained:
-            rest, bytes_ = self._at_home(layout, home.state), tensor.elements * self.workload.gradient_bits / 8
-            apart = tuple(FLAT if p == REPLICATE and axis in home.apart else p for p, axis in zip(layout, self.mesh.axes, strict=True))
-            summed = tuple(now if end == FLAT else then for now, end, then in zip(left, apart, layout, strict=True))
-            both = self._moved(name, left, summed, bytes_) + self._moved(name, summed, rest, bytes_)
-            found["tail" if home.grad == "replicate" else "reduced"] = both
-            if home.gathered_after(self.workload.phases):
-                found["spread"] = self._moved(name, rest, layout, tensor.bytes)
-        return found
 
     @property
     def shared(self) -> bool:
         """Whether gathers and reductions take turns on one lane."""
         return self.profile.overlap.channels == "shared"
-
-    def _read_back(self, name: str) -> bool:
-        """Whether the backward pass of what reads a weight reads it again."""
-        op = self.workload.ops[self.workload.readers[name][0]]
-        again = self.workload.backward and has_backward(op, self.workload)
-        return again and any(access.tensor == name for access in backward_reads(op, self.workload))
-
-    def _moved(self, name: str, source: Layout, target: Layout, total: float) -> Array:
-        together = bucketed(self.workload, name, total, self.workload.repeat)
-        seconds = np.zeros(self.n)
-        for step in convert(source, target):
-            volume = message(total, step, self.workload.tensors[name], self.base)
-            task = Task("collective", "forward", "", name, 0, step.collective, (), "weights", step.axes, volume, bucketed=together)
-            seconds = seconds + self.whole(task)[0]
-        return seconds
 
     # -- least sums ---------------------------------------------------------------------------------------------------------------
 
@@ -440,7 +374,7 @@ def _problem_of(workload: object, batch: str, open_: Openness) -> LayoutProblem:
         "axes": {open_.data: {"degree": 2}, open_.axis: {"degree": 2}},
         "split": {open_.data: [batch], open_.axis: "free"},
         "save": "free",
-        "homes": {"weights": open_.home},
+        "homes": {"weights": open_.home or HomeSpec(axes=[open_.data], grad="shard", state="shard")},  # the least: no sum is read here
     }
     one = MapperSpec.model_validate(said)
     any_degree = one.model_copy(update={"uneven": "ceil"})

@@ -170,7 +170,7 @@ class LeastSteps:
         for leaf in closed.leaves:
             row, case, _ = made[leaf.number]
             open_ = case.tables.open
-            placed.append(Placed(self.data, row[0], row[1], row[5], open_.home, open_.recompute, case.known, leaf.attained))
+            placed.append(Placed(self.data, row[0], row[1], row[5], open_.home or HomeSpec(), open_.recompute, case.known, leaf.attained))
         return closed.seconds, placed, closing.spent
 
     def _column_of(self, case: Case, number: int, shape: Shape) -> Column:
