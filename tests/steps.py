@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -48,6 +48,10 @@ class Priced:
     def memory(self) -> NDArray[np.float64]:
         """[n] bytes on the fullest accelerator."""
         return self.step.bound().memory[0, :, 0]
+
+    def under(self, setting: Setting) -> Priced:
+        """The same priced in another setting."""
+        return Priced(ExactStep(replace(self.step.job, setting=setting), self.step.structure, self.step.columns))
 
     def alone(self, i: int) -> ExactStep:
         """The step of one mesh."""

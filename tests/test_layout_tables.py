@@ -50,3 +50,19 @@ def test_what_kernels_of_an_operation_hand_to_each_other_needs_room_in_tables_to
         tables, _ = tables_of(settings_of(place, load, profile)[0], problem, profile)
         rows = tables.strategies["one"].index(("m", None))
         assert tables.working["one"][rows] == room
+
+
+def test_weights_that_are_gathered_again_for_recomputation_cost_that_in_tables_too() -> None:
+    """W is 8 x 8 x 2 B = 128 B on a ring of 2 at 1 GB/s: a gather or a reduction takes 64 ns. Under ZeRO-3 it is gathered by the forward
+    and the backward pass, and its gradient is reduced; where recomputation drops what it gathered, it is gathered once more."""
+    load = workload({"op": "Y[b,f] = X[b,d] * W[d,f]"}, {"b": 8, "d": 8, "f": 8}, precision={"weight": "16 bit", "gradient": "16 bit"})
+    home = {"axes": ["dp"], "param": "shard", "grad": "shard", "state": "shard"}
+    maps = mapper(axes={"dp": {"degree": "all"}}, split={"dp": "free"}, homes={"weights": home}, recompute="full")
+    place = machine(racks=1, gpus=2, inside="1 GB/s", latency="0 s")
+    (problem,) = build_mapspace(maps, load, 2).problems
+    for again, moves in ((False, 3), (True, 4)):
+        profile = ProfileSpec.model_validate({"profile": "mine", "overlap": {"regather": again}})
+        tables, _ = tables_of(settings_of(place, load, profile)[0], problem, profile)
+        rows = tables.strategies["op"].index(("b", None))
+        weight = next(factor for factor in tables.factors if factor.name == "tensor W")
+        assert weight.latency[rows] * 1e9 == pytest.approx(64 * moves, rel=1e-12)

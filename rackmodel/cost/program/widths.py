@@ -1,7 +1,4 @@
-"""Bytes of operands that are wider where they are sent or kept than where they are multiplied: a profile's `casts` say so.
-
-Tables of layouts count them as they are multiplied, which is no more: under a profile with casts they bound and do not price.
-"""
+"""Bytes of operands that are wider where they are sent or kept than where they are multiplied: a profile's `casts` say so."""
 
 from __future__ import annotations
 

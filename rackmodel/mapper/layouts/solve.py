@@ -83,9 +83,8 @@ def tables_of(setting: Setting, problem: LayoutProblem, profile: ProfileSpec) ->
     serial = build_factors(setting, problem, profile)
     overlap = profile.overlap
     windows = any(window.beside != "none" for window in overlap.windows.values())
-    apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s or profile.casts
+    apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s
     apart = apart or profile.merged.residuals  # (such kernels hold less)
-    apart = apart or profile.buckets.unpacked or profile.buckets.packed or profile.variation or profile.library != 1.0
     sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
     return serial, serial if sums else build_factors(setting, problem, profile, bound=True)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.cost.program.tasks import Kind, Program, Task, local, message
+from rackmodel.cost.program.widths import kept_bytes, sent_bytes
 from rackmodel.mapper.layouts.codes import Codes, LayoutCodes, Mover
 from rackmodel.mapper.layouts.interfaces import Cells, Faces, Index, Interfaces, Strategy
 from rackmodel.model.conversion import convert
@@ -110,7 +111,8 @@ class TensorTables:
     def _activation(self, tensor: Tensor, cells: Cells, policy: str) -> Array:
         """[5, cells] figures of an activation, an input or an output, as a table has them."""
         codes, setting = cells.codes, self.setting
-        mover = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, tensor.bytes), setting.tail)
+        sent, kept_whole = sent_bytes(tensor, setting.plan), kept_bytes(tensor, setting.plan)
+        mover = Mover(codes, lambda a, b: self._convert(tensor.name, a, b, sent), setting.tail)
         held = np.zeros((cells.count, *setting.tail))
         if tensor.name in setting.made_again:
             back = cells.back + cells.again
@@ -125,7 +127,7 @@ class TensorTables:
             saved = codes.saved(policy == "gathered", cells.produced, cells.wanted, back)
             ahead = mover.copies(cells.produced, [*cells.wanted, saved])
             cost = ahead + mover.copies(saved, back)
-            held = self._per_layout(codes, saved, lambda layout: (setting.share(tensor.bytes, layout, tensor), 0.0))[0]
+            held = self._per_layout(codes, saved, lambda layout: (setting.share(kept_whole, layout, tensor), 0.0))[0]
         else:
             cost = ahead = mover.copies(cells.produced, cells.wanted)
         if cells.target is not None:
