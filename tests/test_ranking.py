@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from rackmodel import api
+from rackmodel.carbon.job import Usage
 from rackmodel.cli.progress import counting
 from rackmodel.cli.search import write_top
 from rackmodel.studies import ranked_cells
 from rackmodel.studies.ranking import RangedNumber, moving, ranking
 from rackmodel.studies.varied import Amount
+from rackmodel.watch import UNWATCHED
 from tests.commands import invoke
 
 MACHINE = """\
@@ -201,3 +203,42 @@ def test_carbon_of_two_machines_is_ranked_in_grams_over_their_sites(tmp_path: Pa
     assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("p: site.pue", ">=", "1.5")]
     refused = invoke([*words, "--minimize", "cdp", "--samples", "4"])
     assert "cdp of several machines wants what each is made of, which p does not say" in str(refused.exception)
+
+
+MADE = """\
+  embodied: {parts: {board: {boundary: module, carbon: {low: 10 kg, mid: 30 kg, high: 100 kg, source: 'ASSUMED: for this test'}}}}
+"""
+
+
+def test_what_a_machine_is_made_of_and_where_it_stands_is_searched_for_no_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grams and CDP order a machine's mappings as joules and seconds do: one search of either side for all of the samples, whose figures
+    are those of a search of their own; blends of both (tcdp) are searched anew under other weights."""
+    pue = "{low: 1, mid: 1.2, high: 2, source: 'ASSUMED: for this test'}"
+    for name, grid in (("p", 100), ("q", 150)):
+        text = SITED.format(name=name, grid=grid, pue=pue).rstrip("\n") + "\n" + MADE
+        (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "w.yaml").write_text(WORKLOAD, encoding="utf-8")
+    cells = api.cells(f"{tmp_path / 'p.yaml'},{tmp_path / 'q.yaml'}", str(tmp_path / "w.yaml"), ["data"], sets=["split.dp=[m]"])
+    search, asked = api.search_mapper, list[str]()
+
+    def counted(*given, minimize, **more):
+        asked.append(minimize)
+        return search(*given, minimize=minimize, **more)
+
+    monkeypatch.setattr(api, "search_mapper", counted)
+    for goal, order, searches in (("carbon", "energy", 2), ("cdp", "latency", 2)):
+        asked.clear()
+        ranked_cells.ranked(cells, goal, None, 6)
+        assert asked == [order] * searches
+    for goal in ("carbon", "cdp", "tcdp"):
+        bench = ranked_cells._Bench(tuple(cells), goal, None, Usage(), None)
+        for side in bench.sides:
+            places = [number.place for number in side.numbers]
+            for share in (0.25, 0.75):
+                own = side.own({place: number.at(share) for place, number in zip(places, side.numbers, strict=True)})
+                changed = [f"{path}={value}" for path, value in own]
+                machine = api.read_inputs(side.cell.machine, str(tmp_path / "w.yaml"), sets=changed).architecture
+                alone = search(machine, side.cell.inputs.workload, side.cell.inputs.mapper, minimize=goal).result
+                assert side.searched(own, UNWATCHED) == alone.certificate.objective

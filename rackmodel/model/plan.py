@@ -71,11 +71,13 @@ class Plan:
         """Axes that spread over accelerators: the first ones."""
         return len(self.axes) - 1
 
-    @cached_property
+    @property
     def room(self) -> Plan:
         """The plan by which its room is counted: whoever sets the pace of bytes, the fullest accelerator has to hold its share."""
-        if self.uneven != "ceil":
-            return self
+        return self._of_room if self.uneven == "ceil" else self  # (what remembers itself stays until cycles are looked for)
+
+    @cached_property
+    def _of_room(self) -> Plan:
         return replace(self, uneven="fullest", known=self.known.setdefault("room", {}))
 
     @cached_property

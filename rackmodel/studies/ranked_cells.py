@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count as count_from
+from math import isinf
 
 from rackmodel import api
 from rackmodel.carbon.job import Usage
@@ -20,6 +21,7 @@ from rackmodel.inputs.overrides import OF_PROFILE, Places, override_profile
 from rackmodel.inputs.problems import build
 from rackmodel.inputs.ranged import Fact, ranged_in_machine, ranged_in_profile
 from rackmodel.inputs.read import build_architecture
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import BLENDS, SAME_ORDER
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.once import once
@@ -31,6 +33,8 @@ from rackmodel.watch import UNWATCHED, Watch
 OF_THE_BILL = (*BLENDS, *SAME_ORDER, "money")
 """Objectives that read what a machine is made of."""
 OF_THE_SITE = ("carbon", *BLENDS, "money")
+ORDER = {"carbon": "energy", **SAME_ORDER}
+"""Objectives that order the mappings of one machine as another does, whatever it is made of and where it stands."""
 SHARES = 8  # of each process, so that none waits long for the last
 WORTH = 1.0  # seconds of searches that processes are begun for
 Own = tuple[tuple[str, str], ...]
@@ -145,21 +149,35 @@ def _numbers(sides: Sequence[_CellSide]) -> list[RangedNumber]:
     ]
 
 
+def _embodied(path: str) -> bool:
+    """Whether a number is of what a machine is made of."""
+    return ".embodied." in path
+
+
+def _of_site(path: str) -> bool:
+    """Whether it is of where a machine stands."""
+    return path.startswith("site.")
+
+
 class _CellSide:
-    """One cell. paths: place of a number → what --set calls it here."""
+    """One cell. paths: place of a number → what --set calls it here · order: the objective by which mappings are searched, where the figure
+    asked for is of that and of numbers that no mapping changes; '' = that of the question."""
 
     def __init__(self, cell: Cell, minimize: str | None, profile: str | None, usage: Usage) -> None:
         self.cell, self.minimize, self.usage = cell, minimize, usage
         mapper = cell.inputs.mapper
         assert mapper is not None
-        goal = self.goal = (minimize or mapper.minimize).split(",")[0].strip()
+        goals = [name.strip() for name in (minimize or mapper.minimize).split(",")]
+        goal = self.goal = goals[0]
+        self.order = ORDER.get(goal, "") if len(goals) == 1 else ""
+        self._known = dict[Own, float]()
         self.profile = override_profile(load("profile", profile or mapper.profile or "ideal"), cell.inputs.of_profile)
         self._shared, self._profiles = Shared(), dict[tuple[str, ...], ProfileSpec]()
         facts = [*ranged_in_machine(cell.inputs.raws[0]), *ranged_in_profile(self.profile)]
         self.numbers, self.paths = list[RangedNumber](), dict[Place, list[str]]()
         self._places: Places = {}
         for fact, where in facts:
-            embodied, site = ".embodied." in fact.path, fact.path.startswith("site.")
+            embodied, site = _embodied(fact.path), _of_site(fact.path)
             if (goal in OF_THE_BILL or not embodied) and (goal in OF_THE_SITE or not site):
                 self._add(fact, where)
 
@@ -175,19 +193,30 @@ class _CellSide:
         return tuple((path, str(value)) for place, value in values.items() for path in self.paths.get(place, ()))
 
     def searched(self, own: Own, watch: Watch) -> float:
-        """Its best under some values; inf where nothing fits."""
-        sets, given, mapper = [f"{path}={value}" for path, value in own], self.cell.inputs, self.cell.inputs.mapper
-        assert mapper is not None
+        """Its best under some values; inf where nothing fits. Where what a machine is made of and its site change no mapping's place, they
+        are read off the best that was found under the other values."""
+        sets = [f"{path}={value}" for path, value in own]
         of_profile = tuple(text for text in sets if text.startswith(OF_PROFILE))
-        tree, *_ = apply_overrides([text for text in sets if text not in of_profile], given.raws[0], None, None, self._places)
+        tree, *_ = apply_overrides([text for text in sets if text not in of_profile], self.cell.inputs.raws[0], None, None, self._places)
         assert tree is not None
         profile, machine = self._profile(of_profile), build_architecture(tree)
+        if not self.order:
+            return self._best(machine, profile, self.minimize, watch)
+        priced = tuple((path, value) for path, value in own if not (_embodied(path) or _of_site(path)))
+        best = once(self._known, priced, lambda: self._best(machine, profile, self.order, watch))
+        told = own_figure(self.goal, machine, self.usage, "act")
+        return best if told is None or isinf(best) else told(best)
+
+    def _best(self, machine: Architecture, profile: ProfileSpec, minimize: str | None, watch: Watch) -> float:
+        """Of a search; inf where nothing fits."""
+        mapper = self.cell.inputs.mapper
+        assert mapper is not None
         try:
             found = api.search_mapper(
                 machine,
-                given.workload,
+                self.cell.inputs.workload,
                 mapper,
-                minimize=self.minimize,
+                minimize=minimize,
                 profile=profile,
                 usage=self.usage,
                 watch=watch,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rackmodel.cycles import SELDOM, rarely_looked_for
 from rackmodel.errors import InputError
 from rackmodel.inputs.library import library_root
 from rackmodel.inputs.load import at_override
@@ -123,11 +124,12 @@ def validate(
     are looked at, which saves time · bins: false where the bins of training runs are not, which saves some of it · most: rows of a data
     set, evenly spaced, None = all · crew: who prices them, which changes no figure. Raises InputError where a file cannot be read, or an
     anchor is no row that was priced."""
-    published = _some([row for file in files for row in read_rows(file)], most)
-    for text in sets:
-        if not text.strip().startswith(OF_PROFILE):
-            raise InputError("only profiles can be set here, such as profile.variation=0", where=at_override(text))
-    rows, missing = anchored(_priced(published, sets, crew, intervals=intervals, bins=bins), anchors)
+    with rarely_looked_for(SELDOM):
+        published = _some([row for file in files for row in read_rows(file)], most)
+        for text in sets:
+            if not text.strip().startswith(OF_PROFILE):
+                raise InputError("only profiles can be set here, such as profile.variation=0", where=at_override(text))
+        rows, missing = anchored(_priced(published, sets, crew, intervals=intervals, bins=bins), anchors)
     if missing:
         known = [row.id for row in rows if not row.refused]
         raise InputError(f"no row '{missing[0]}' that is priced", path="--anchor", known=known[:20], given=missing[0])

@@ -467,19 +467,22 @@ class _CaseReader:
             return look_up(self.words.kinds, "model", " ".join(filter(None, (kind, self.variant))), "arch"), True
         if self._only_a_kind(name):
             raise Refused(f"'{name}' is a kind of models: want its sizes (columns arch, layers, hidden, heads)")
-        try:
-            return self.words.model(" ".join(filter(None, (name, self.variant))), "model"), False
-        except Refused:
-            if not sized:
-                raise
+        if sized and self.words.known_model(self._called(name)) is None:
             return look_up(self.words.kinds, f"model called '{name}', nor a kind of models", kind, "arch"), True
+        return self.words.model(self._called(name), "model"), False
+
+    def _called(self, name: str) -> str:
+        """What a row calls its model, with the variant that is meant."""
+        return " ".join(filter(None, (name, self.variant)))
 
     def _of_these_sizes(self, name: str) -> ModelWords | None:
         """The model of a name, where the row gives sizes and they are its own: it says those that the row does not."""
         if not name or self._only_a_kind(name):
             return None
+        found = self.words.known_model(self._called(name))
+        if found is None:
+            return None
         try:
-            found = self.words.model(" ".join(filter(None, (name, self.variant))), "model")
             self._compare(found)
         except Refused:
             return None

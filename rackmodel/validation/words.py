@@ -19,6 +19,7 @@ from rackmodel.inputs.problems import build
 from rackmodel.model.calls import LibraryCall, release_before
 from rackmodel.model.mapping import Copy, Policy
 from rackmodel.model.schema import Spec
+from rackmodel.once import once
 from rackmodel.units import Plain, Seconds
 from rackmodel.validation.kernel_words import (
     AttentionWords,
@@ -47,6 +48,7 @@ from rackmodel.validation.serving_words import (
 
 RELEASE = re.compile(r"(\S+) ([0-9][0-9A-Za-z.]*) (.+)")
 """A framework, its release, and what of it."""
+MOST_ASKED = 4096  # words whose meanings are remembered
 MOST_KNOWN = 12
 """Meanings that a refusal lists; of more the nearest word alone is told."""
 INSTEAD = {
@@ -297,6 +299,7 @@ class Words:
         self.engines = _table(one for file in every for one in file.engines)
         self.served = _table(one for file in every for one in file.served)
         self.served |= {word: one.served for word, one in configs.items() if word not in self.served}
+        self._asked: dict[str, ModelWords | None] = {}
         self.trained_checkpoints, self.checkpoints = _by_checkpoint(self.models), _by_checkpoint(self.served)
         self.formats = _table(one for file in every for one in file.formats)
         self.benchmarks = [one for file in every for one in file.benchmarks]
@@ -371,9 +374,16 @@ class Words:
     def model(self, word: str, *columns: str) -> ModelWords:
         """What rows call a model that is trained, by any name of its checkpoints, or a workload by its name or path. columns: where they
         say it. Raises Refused with the nearest word that is known."""
+        return self.known_model(word) or look_up(self.models, "model", word, *columns)
+
+    def known_model(self, word: str) -> ModelWords | None:
+        """The same; None for what nothing is called. (Many rows have one word.)"""
+        return once(self._asked, word, lambda: self._known_model(word), MOST_ASKED)
+
+    def _known_model(self, word: str) -> ModelWords | None:
         if word.strip().lower() not in self.models and word.strip() and _is_file("workload", word.strip()):
             return ModelWords(words=[word.strip()], workload=word.strip())
-        return _of_checkpoint(self.models, self.trained_checkpoints, word) or look_up(self.models, "model", word, *columns)
+        return _of_checkpoint(self.models, self.trained_checkpoints, word) or _known(self.models, word)
 
     def config(self, word: str) -> ConfigWords | None:
         """The published config of a model, by any name of its checkpoints; None where the library has none."""
@@ -446,10 +456,14 @@ def _of_release(word: str, known: Iterable[str]) -> str | None:
     return same.get(release_before(list(same), found[2]) or "")
 
 
+def _known(table: Mapping[str, Said], word: str) -> Said | None:
+    return table.get(word.strip().lower()) or _spelt_alike(table, word)
+
+
 def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> Said:
     """What a word means, as it is known or, where it is not, in another spelling (ZeRO-1, zero1). columns: where a row says it. Raises
     Refused with the nearest word that is known."""
-    found = table.get(word.strip().lower()) or _spelt_alike(table, word)
+    found = _known(table, word)
     if found is None and not word.strip():
         raise Refused(f"no {what} is said" + (f" (column {' or '.join(columns)})" if columns else ""))
     if found is None:

@@ -148,6 +148,7 @@ class Clock:
         self.ran: dict[Matrix, tuple[Run, Run | None]] = {}  # which layer's pass, and before which, a matrix is of
         self._layers: dict[tuple[Step, Step | None], Matrix] = {}
         self._passes: dict[tuple[Steps, Step | None], Matrix | None] = {}
+        self._squares: dict[Matrix, Matrix] = {}
         self._starts: dict[tuple[bytes, Step | None], Array] = {}
 
     def deal(self, jobs: StepJobs) -> None:
@@ -214,7 +215,7 @@ class Clock:
             parts: list[Matrix | None] = []
             for number, (step, times) in enumerate(steps):
                 then = steps[number + 1][0] if number + 1 < len(steps) else following
-                parts += [power(self._layer(step, step), times - 1) if times > 1 else None, self._layer(step, then)]
+                parts += [power(self._layer(step, step), times - 1, self._squares) if times > 1 else None, self._layer(step, then)]
             self._passes[(steps, following)] = chain(parts)
         return self._passes[(steps, following)]
 
@@ -243,7 +244,7 @@ class Clock:
         for steps, times in reversed(self._rounds()):
             if steps and times:
                 again = self._pass(steps, steps[0][0]) if times > 1 else None
-                parts = [power(again, times - 1) if again is not None else None, self._pass(steps, following), *parts]
+                parts = [power(again, times - 1, self._squares) if again is not None else None, self._pass(steps, following), *parts]
                 following = steps[0][0]
         matrix, entry = chain(parts), self._start(0, following)[None]
         state = entry if matrix is None else applied(entry, matrix.value[None])

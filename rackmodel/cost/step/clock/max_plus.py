@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 
 from rackmodel.arrays import Array
+from rackmodel.once import once
 
 NEVER = -np.inf
 
@@ -24,11 +25,6 @@ class Matrix:
 
     value: Array
     parts: tuple[Matrix, Matrix] | None = None
-
-    @cached_property
-    def squared(self) -> Matrix:
-        """Twice over."""
-        return product(self, self)
 
 
 def identity(size: int, n: int) -> Array:
@@ -48,15 +44,16 @@ def applied(state: Array, matrix: Array) -> Array:
     return np.asarray(np.maximum.reduce(state[:, :, None] + matrix, axis=1))
 
 
-def power(base: Matrix, times: int) -> Matrix | None:
-    """The same `times` times over, by squaring; None for none."""
+def power(base: Matrix, times: int, squares: dict[Matrix, Matrix]) -> Matrix | None:
+    """The same `times` times over, by squaring; None for none. squares: of matrices, those that are known: more are noted there. (One that
+    knew its own square, which knows what it is of, would stay until cycles of objects are looked for.)"""
     found: Matrix | None = None
     while times:
         if times & 1:
             found = base if found is None else product(found, base)
         times >>= 1
         if times:
-            base = base.squared
+            base = once(squares, base, partial(product, base, base))
     return found
 
 
