@@ -12,12 +12,13 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.errors import InputError
+from rackmodel.serving.kept_drafts import run_steps
 from rackmodel.serving.requests import Schedule
 
 LATEST_S = 2.0**33
@@ -74,6 +75,7 @@ class Rules:
         self.polled, self.way_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s") / 2.0, one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
+        self.drafted, self.accepted = int(one("drafted")), one("accepted")
         self.kv_tokens, self.held_by = kv_tokens, held_by
         self.evicts = one("evicts") > 0 and self.stages == 1
 
@@ -142,6 +144,8 @@ class Admission:
         requests = len(trace.prompt)
         self.admitted, self.first, self.ended = (np.zeros(requests) for _ in range(3))
         self.asked = np.array(trace.arrival_s, dtype=np.float64)
+        self.draw = np.random.default_rng(0)
+        self.steps = self._steps_of(trace.output - 1.0)
         for _ in range(requests if clients is None else min(clients, requests)):
             self.send(0.0)
 
@@ -232,11 +236,16 @@ class Admission:
         had += 1.0
         self.held_tokens += float(self.grows[number])
         self.growth += float(self.grows[number]) * self.rules.pace
-        left = ceil((self.trace.output[number] - had) / self.rules.pace - 1e-9)
+        again = had > 1.5
+        left = int(self._steps_of(self.trace.output[number : number + 1] - had)[0] if again else self.steps[number])
         if left <= 0:
             self.end(number)
         else:
             lane.join(number, left, float(self.trace.prompt[number]) + had - 1.0, self.rules.pace)
+
+    def _steps_of(self, tokens: Array) -> Array:
+        """[n] steps of so many tokens [n] each; of drafts that are kept by chance drawn."""
+        return run_steps(self.draw, self.rules.drafted, self.rules.accepted, np.ceil(tokens - 1e-9))
 
     def grown(self, steps: int) -> None:
         """All that decode have got their tokens of some steps, before those that are complete leave."""

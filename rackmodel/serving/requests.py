@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from rackmodel.arrays import Array
+from rackmodel.serving.kept_drafts import by_chance, steps_of_answers
 
 LENGTHS = 16
 """Of answers that vary, whose steps are counted."""
@@ -117,16 +118,24 @@ class Schedule(_Points):
         return np.asarray((1.0 - kept ** (self.drafted + 1.0)) / (1.0 - kept))
 
     def decoding_steps(self, requests: Requests) -> Array:
-        """[n] steps from a request's first token to its last, in the mean: whole ones, ceil((O - 1) / s) of s tokens each, over the whole
-        lengths O of answers. Without drafts there are as many as tokens."""
-        tokens = self.tokens_per_step
-        if np.all(tokens == 1.0):
-            return requests.gaps
+        """[n] steps from a request's first token to its last, in the mean over the whole lengths of answers (kept_drafts.py). Without
+        drafts there are as many as tokens."""
+        return requests.gaps if np.all(self.tokens_per_step == 1.0) else self._steps_of(requests)[0]
+
+    def steps_deviation(self, requests: Requests) -> Array:
+        """[n] standard deviation of the steps of answers of one length: whose drafts are kept by chance."""
+        unlike = by_chance(np.asarray(self.drafted), np.asarray(self.accepted))
+        return np.sqrt(np.where(unlike, self._steps_of(requests)[1], 0.0)) if unlike.any() else np.zeros_like(requests.output)
+
+    def _steps_of(self, requests: Requests) -> tuple[Array, Array]:
+        """[n] mean of the steps of answers, and variance of those of one length."""
         wide = np.sqrt(3.0) * np.minimum(requests.variation, 0.5) * requests.output
         lengths = np.maximum(requests.output + np.linspace(-1.0, 1.0, 2 * LENGTHS + 1)[1::2, None] * wide, 1.0)
-        longer = lengths - np.floor(lengths)
-        shorter_steps, longer_steps = (np.ceil((np.floor(lengths) - 1.0 + more) / tokens - 1e-9) for more in (0.0, 1.0))
-        return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
+        whole = np.floor(lengths) - 1.0
+        part = lengths - 1.0 - whole
+        both = steps_of_answers(self.drafted, self.accepted, np.stack([whole, whole + 1.0]))
+        mean, variance = (((1.0 - part) * one[0] + part * one[1]).mean(axis=0) for one in both)
+        return np.maximum(mean, 1e-9), variance
 
 
 def prompt_parts(tokens: Array, fresh: Array | float, most: Array | float, ranks: Array | float) -> Array:
