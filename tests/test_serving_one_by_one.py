@@ -11,7 +11,7 @@ import pytest
 
 from rackmodel.serving.kept_drafts import run_steps, steps_of_answers
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.steady import closed_loop
+from rackmodel.serving.steady import closed_loop, closed_loop_as_run
 from rackmodel.serving.trace import RequestFigures, Trace, simulate
 from tests.served_one_by_one import Price, Rules, Run
 from tests.serving_models import LinearModel
@@ -133,3 +133,17 @@ def test_clients_of_equal_lengths_part_by_the_drafts_that_are_kept(name: str) ->
     assert float(law.ttft_s[0]) == pytest.approx(first, rel=0.2)
     assert float(law.tpot_s[0]) == pytest.approx(each, rel=0.06)
     assert float(law.requests_per_s[0]) == pytest.approx(clients / whole, rel=0.04)
+
+
+# -- clients between two whole numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clients", [1.5, 2.25])
+def test_replicas_of_unlike_numbers_of_clients_have_as_many_of_them_as_are_there(clients: float) -> None:
+    """Six clients of four replicas are one and two: requests a second x seconds of a request are 1.5 (Little), for of the busier ones there
+    are more."""
+    found = closed_loop_as_run(
+        LinearModel(), Requests.of(prompt=3000, output=3), Schedule.of(mixed=0), np.array([clients]), np.array([1e9])
+    )
+    whole = float(found.ttft_s[0]) + 2.0 * float(found.tpot_s[0])
+    assert float(found.requests_per_s[0]) * whole == pytest.approx(clients, rel=2e-3)

@@ -123,8 +123,15 @@ def drawn_loops(model: Served, requests: Requests, schedule: Schedule, clients: 
         more = max(number - few, 0.0)
         parts = ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
         each = [(_loop(tables, requests.at([at]), schedule.at([at]), (one, float(room[at]))), share) for one, share in parts]
-        rows[at] = tuple(sum(row[field] * share for row, share in each) for field in range(len(each[0][0])))
+        rows[at] = _mixed(each)
     return DrawnRuns.of(rows)
+
+
+def _mixed(runs: list[tuple[tuple[float, ...], float]]) -> tuple[float, ...]:
+    """The fields of DrawnRuns of engines of which a share is as each run. Means of requests: an engine has as many as it ends."""
+    rates, watts = (sum(run[field] * share for run, share in runs) for field in (0, 4))
+    first, decoding, queue = (sum(run[field] * run[0] * share for run, share in runs) / rates for field in (1, 2, 3))
+    return (rates, first, decoding, queue, watts, 0.0)
 
 
 def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[int, float]) -> tuple[float, ...]:
