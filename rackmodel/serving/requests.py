@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
+from rackmodel.serving.estimates import MEAN
 from rackmodel.serving.kept_drafts import by_chance, steps_of_answers
 
 LENGTHS = 16
@@ -72,6 +73,7 @@ class Schedule(_Points):
     polled: decode steps from one look at the queue to the next · asks_first, first_again: of pools, 1 where a worker of decodes sets room
     aside before the prompt begins, and where it computes the first token once more · reserves: 1 where a request's whole output is
     reserved in the cache · evicts: 1 where requests are admitted whose prompts fit, and the newest put out when the cache is full ·
+    estimates: 1 where they are by an estimate of what others will add (estimates.py) ·
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back, together ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
@@ -91,6 +93,7 @@ class Schedule(_Points):
     first_again: Any = 0.0
     reserves: Any = 0.0
     evicts: Any = 0.0
+    estimates: Any = 0.0
     request_s: Any = 0.0
     tokenize_s: Any = 0.0
     drafted: Any = 0.0
@@ -152,17 +155,25 @@ def prompt_parts(tokens: Array, fresh: Array | float, most: Array | float, ranks
 def lengths_held(requests: Requests, schedule: Schedule) -> Array:
     """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
     done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]
-    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, done))
+    by_estimate = done + MEAN * (1.0 - done)
+    held = np.where(schedule.reserves > 0, 1.0, np.where(estimating(schedule), by_estimate, done))
+    return np.asarray(requests.prompt + requests.output * held)
+
+
+def estimating(schedule: Schedule) -> Bools:
+    """[n] whether requests are admitted by an estimate of what others will add: not of a pipeline (admission.py)."""
+    return np.asarray((schedule.estimates > 0) & (schedule.stages <= 1))
 
 
 def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Array:
     """[n] requests that the cache holds at once, at least one, and no more than the engine takes: nobody joins batches whose tokens those
-    that decode take all, drafted ones among them.
+    that decode take all, drafted ones among them. Whole ones, but where an estimate lets one more in now and then.
 
     kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
     fit = kv_bytes / np.maximum(held_bytes, 1e-300)
-    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), engine_sequences(schedule)), 1.0))
+    fit = np.where(estimating(schedule), fit, np.floor(fit * (1.0 + 1e-12)))
+    return np.asarray(np.maximum(np.minimum(fit, engine_sequences(schedule)), 1.0))
 
 
 def engine_sequences(schedule: Schedule) -> Array:

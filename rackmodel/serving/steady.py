@@ -38,7 +38,7 @@ from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
-from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.requests import Requests, Schedule, engine_sequences, estimating
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
 from rackmodel.serving.steps import Served, Steps
 
@@ -290,10 +290,12 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
 
 def closed_loop_as_run(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
     """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT), whose
-    clients' groups stay as they fell, and of pipelines whose lanes part (batches.py) and take longer by it. Work: a run of each."""
+    clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
+    of what is added to them (estimates.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room)
     some = (schedule.decoding_steps(requests) <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
+    some = some | (estimating(schedule) & settled.limited & (room < engine_sequences(schedule)))
     if not some.any():
         return settled
     return _of_runs(settled, requests, some, drawn_loops(model, requests.at(some), schedule.at(some), clients[some], room[some]))
