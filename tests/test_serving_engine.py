@@ -35,6 +35,7 @@ FLIPS = {
     "polled": 10,
     "reserves": True,
     "evicts": True,
+    "estimates": True,
     "graph_sequences": 8,
     "graphs_of": "token",
     "graph_tokens": 4096,
@@ -75,7 +76,7 @@ OTHERS = {"source", "note", "prompt_context", "budgets", "asks_first", "first_ag
 @pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - OTHERS))
 def test_every_fact_of_an_engine_counts(name: str) -> None:
     beside = {"held_until": {"held": 30}, "sequences_of": {"sequences": 16}, "memory_share_of": {"memory_share": 0.4}}
-    beside["evicts"] = {"memory_share": 0.4}
+    beside["evicts"] = beside["estimates"] = {"memory_share": 0.4}
     base = FACTS.model_copy(update=beside.get(name, {}))
     assert _figures(base) != _figures(base.model_copy(update={name: FLIPS[name]}))
 

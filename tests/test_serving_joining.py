@@ -9,6 +9,7 @@ import pytest
 
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.joining import _exits, _rest
+from rackmodel.serving.kept_drafts import steps_of_answers
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import Crowd, rhythm
 from rackmodel.serving.steady import closed_loop
@@ -138,13 +139,25 @@ def test_what_is_left_of_a_batch_is_that_of_drawn_ones(share: float, after: floa
     assert _rest(beat, np.array([True]), batch, np.array([after]))[0] == pytest.approx(left.mean(), rel=0.04)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("accepted", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("accepted", [0.0, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("output", [1, 2, 3, 10, 500])
 def test_drafted_answers_take_whole_steps(accepted: float, output: int) -> None:
+    """Of drafts that are all kept, or none; else as many as in the mean of answers that are drawn, token by token."""
     schedule = Schedule.of(drafted=3, accepted=accepted)
-    tokens = float(schedule.tokens_per_step[0])
-    assert schedule.decoding_steps(Requests.of(prompt=1, output=output))[0] == pytest.approx(np.ceil((output - 1) / tokens), abs=1e-8)
+    draw = np.random.default_rng(3)
+
+    def steps(tokens: float) -> int:
+        found = 0
+        while tokens > 0:
+            kept = draw.random(3) < accepted
+            tokens, found = tokens - 1 - (3 if kept.all() else int(kept.argmin())), found + 1
+        return found
+
+    mean = np.mean([steps(output - 1) for _ in range(1 if accepted in (0.0, 1.0) else 400)])
+    assert schedule.decoding_steps(Requests.of(prompt=1, output=output))[0] == pytest.approx(mean, rel=0.03, abs=1e-8)
     least = 0.5
     lengths = np.maximum(np.round(np.linspace(2 * least * output / (1 + least), 2 * output / (1 + least), 100_001)), 1)
     unlike = Requests.of(prompt=1, output=output, variation=(1.0 - least) / (1.0 + least) / 3**0.5)
-    assert schedule.decoding_steps(unlike)[0] == pytest.approx(np.ceil((lengths - 1) / tokens - 1e-9).mean(), abs=0.12)
+    found, which = np.unique(lengths, return_inverse=True)
+    of_each = steps_of_answers(np.full(len(found), 3.0), np.full(len(found), accepted), found - 1.0)[0]
+    assert schedule.decoding_steps(unlike)[0] == pytest.approx(of_each[which].mean(), abs=0.12)

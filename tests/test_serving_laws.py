@@ -284,12 +284,14 @@ def test_clients_of_short_answers_are_run(stages: int, mixed: int, prompt: int, 
 
 
 def test_a_service_of_short_answers_is_run() -> None:
-    """Three clients over two replicas: half-way between one and two each."""
+    """Three clients over two replicas: half-way between one and two each; of requests more are of the replica that ends more."""
     service = service_of("dgx_h100", "llama3_8b_decoder", ("accelerators=2",), "vllm", (512.0, 2.0, 0.0))
     space = ServingSpace(tensor=(1,), pipeline=(1,), clients=(2.0, 3.0, 4.0))
     one, between, two = sorted(search_service(service, space).offers, key=lambda offer: offer.clients)
-    for name in ("tokens_per_s", "ttft"):
-        assert between.figures[name] == pytest.approx((one.figures[name] + two.figures[name]) / 2)
+    rates = one.figures["tokens_per_s"], two.figures["tokens_per_s"]
+    assert between.figures["tokens_per_s"] == pytest.approx(sum(rates) / 2)
+    waited = rates[0] * one.figures["ttft"] + rates[1] * two.figures["ttft"]
+    assert between.figures["ttft"] == pytest.approx(waited / sum(rates))
     engine = engine_of(service, Deployment(), Widths())
     run = simulate(engine, drawn_trace(100, (512, 2, 1.0)), engine.schedule, engine.cache_tokens, 2, engine.held_tokens)
     assert two.figures["ttft"] == pytest.approx(run.ttft_s[2:-2].mean(), rel=0.02)

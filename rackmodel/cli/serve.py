@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rackmodel.cli import serving_options
-from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, limits, words_of
+from rackmodel.cli.answer_first import answer_first
+from rackmodel.cli.options import ArchitectureArg, JsonOption, SetOption, folder, limits, words_of
 from rackmodel.cli.printing import echo, print_json, print_table
 from rackmodel.errors import InputError, check_once
 
@@ -17,14 +20,13 @@ if TYPE_CHECKING:
     from rackmodel.report.launch.arguments import Launch
     from rackmodel.serving.offers import Offered, Service
     from rackmodel.serving.search import ServingAnswer
-    from rackmodel.serving.steps import Deployment
 
-NARROW = 20  # columns that 80 leave for the words of a deployment, all figures whole
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
 
 
 def serve(
+    said_by: typer.Context,
     architecture: ArchitectureArg,
     model: serving_options.ModelArg,
     engine: serving_options.EngineOption = "vllm",
@@ -66,6 +68,9 @@ def serve(
     percentiles: Annotated[bool, typer.Option("--percentiles", help="Of TTFT and TPOT at the best: requests one by one.")] = False,
     flags: Annotated[str | None, typer.Option("--flags", metavar="ENGINE", help="Print what starts it: vllm, trtllm or sglang.")] = None,
     as_json: JsonOption = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the answer, every point, the front and index.html there.")
+    ] = None,
 ) -> None:
     """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
     from rackmodel.cli.options import quantity
@@ -73,6 +78,7 @@ def serve(
     from rackmodel.serving.offers import Widths, token_carbon, token_money
     from rackmodel.serving.search import ServingSpace, check_limited, search_service
 
+    where = folder(output)
     serving_options.formats([kv] if kv else [], "--kv")
     said = limits(limit)
     check_limited(said)
@@ -99,13 +105,33 @@ def serve(
     launches = launches_of(flags, model, answer.best, isl + osl, service) if flags else ()
     emitted, paid = (token_carbon(service, answer.best), token_money(service, answer.best)) if own is None else (None, None)
     spread = _spread(service, answer.best) if percentiles else {}
-    if as_json:
-        carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
-        money = {"money_per_token": paid.to_dict()} if paid else {}
-        print_json(answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches))
-        return
-    _print(answer, _asked(service))
-    _print_beside(answer.warnings, serving_options.per_token_lines(emitted, paid), spread, launches)
+    carbon = {"carbon_per_token": emitted.to_dict()} if emitted else {}
+    money = {"money_per_token": paid.to_dict()} if paid else {}
+    data = answer.to_dict() | carbon | money | ({"percentiles": spread} if spread else {}) | _told(launches)
+    with answer_first(as_json=as_json) as write:
+        if where is not None:
+            from rackmodel.cli.served_files import write_served
+
+            words = [_asked(service), _command(said_by)]
+            write(lambda: write_served(where, answer, data, words, launches))
+        if as_json:
+            print_json(data)
+            return
+        _print(answer, _asked(service))
+        _print_beside(answer.warnings, serving_options.per_token_lines(emitted, paid), spread, launches)
+
+
+def _command(said_by: typer.Context) -> str:
+    """The command that asks again, but for where files go."""
+    found = ["rackmodel", "serve"]
+    for one in said_by.command.params:
+        source, value = said_by.get_parameter_source(str(one.name)), said_by.params[str(one.name)]
+        if getattr(source, "name", "") != "COMMANDLINE" or one.name in ("output", "as_json"):
+            continue
+        each = value if isinstance(value, list | tuple) else [value]
+        option = [max(one.opts, key=len)] if one.param_type_name == "option" else []
+        found += option if value is True else [word for part in each for word in (*option, str(part))]
+    return shlex.join(found)
 
 
 def _print_beside(
@@ -225,12 +251,13 @@ def _print(answer: ServingAnswer, asked: str) -> None:
 
 def _cells(offer: Offered, *, chunked: bool, paid: bool) -> list[str]:
     """A row of the front. chunked: whether the budget of a step is told · paid: whether money is, in place of grams."""
+    from rackmodel.cli.deployed import deployed
     from rackmodel.report.tables import format_number, format_si
 
     figures = offer.figures
     seen, tpot = (figures.get(name) for name in ("interactivity", "tpot"))
     return [
-        f"{_deployed(offer)}{' ' + offer.widths.weight if offer.widths.weight else ''}",
+        f"{deployed(offer)}{' ' + offer.widths.weight if offer.widths.weight else ''}",
         f"{_load(offer):g}",
         *([str(offer.budget)] if chunked else []),
         format_number(figures["tokens_per_s_per_accelerator"], 3),
@@ -248,21 +275,3 @@ def _load(offer: Offered) -> float:
     if not isinstance(offer, Offer):
         return offer.clients
     return offer.replicas * (offer.clients if offer.rate is None else offer.rate)
-
-
-def _deployed(offer: Offered) -> str:
-    """'2 x tp 4' of replicas, '2 x tp 2 > 1 x tp 4' of pools of prompts and of decodes, in two lines where a terminal is narrow."""
-    from rackmodel.report.tables import WIDE, terminal_width
-    from rackmodel.serving.offers import Offer
-    from rackmodel.serving.pool_search import PoolsOffer
-
-    if isinstance(offer, PoolsOffer):
-        pools = [f"{pool.count} x {_degrees(pool.deployment)}" for pool in (offer.prompts, offer.decodes)]
-        return (" > " if len(" > ".join(pools)) < NARROW or terminal_width() >= WIDE else " >\n").join(pools)
-    assert isinstance(offer, Offer)
-    return f"{offer.replicas} x {_degrees(offer.deployment)}"
-
-
-def _degrees(one: Deployment) -> str:
-    parts = [("tp", one.tensor), ("pp", one.pipeline), ("dp", one.attention_data), ("ep", one.expert), ("cp", one.context)]
-    return " ".join(f"{name} {degree}" for name, degree in (*parts, ("pcp", one.prompt_context)) if degree > 1) or "1"

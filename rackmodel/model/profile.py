@@ -279,6 +279,11 @@ class Engine(Spec):
         description="whether a request is admitted as soon as its prompt fits the cache, and the newest one is put out when others' tokens "
         "need its room: what it has is computed again when it fits",
     )
+    estimates: bool = Field(
+        default=False,
+        description="whether a request is admitted by an estimate of what those that run will add to the cache, and who has fewest tokens "
+        "is retracted when it was too low: what it has is computed again, behind all that wait",
+    )
     graph_sequences: NonNegativeInt = Field(default=512, description="most decodes of a step that is launched as a captured graph")
     graphs_of: Literal["sequence", "token"] = Field(
         default="sequence",
@@ -312,6 +317,13 @@ class Engine(Spec):
         default="all", description="free: the share is of what weights and `reserved` leave, for caches alone"
     )
     reserved_bytes: Bytes = Field(default=0.0, alias="reserved", description="of that, what is neither weights nor caches")
+
+    @model_validator(mode="after")
+    def _admits_one_way(self) -> Engine:
+        said = [name for name in ("reserves", "evicts", "estimates") if getattr(self, name)]
+        if len(said) > 1:
+            raise ValueError(f"{' and '.join(said)}: requests are admitted in one of these ways; let the others be false")
+        return self
 
     def on(self, memory_bytes: float) -> Engine:
         """The same engine on accelerators that show so much memory, with their budget where none is said."""

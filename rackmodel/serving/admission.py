@@ -3,7 +3,7 @@
 A request is admitted when the cache has room for its prompt and for half of its output (for all of it where the engine reserves it), and
 none is put out again. Where the engine evicts, it is admitted when its prompt fits, and takes more with each token: the newest is put out
 where others have no room for their next ones, waits before all that wait, and has its prompt and its tokens computed again (eviction.py;
-pipelines admit by halves).
+pipelines admit by halves). Where it estimates, all of it is in estimates.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, inf
+from math import inf
 
 import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.errors import InputError
+from rackmodel.serving.estimates import CLIP, Estimate
+from rackmodel.serving.kept_drafts import run_steps
 from rackmodel.serving.requests import Schedule
 
 LATEST_S = 2.0**33
@@ -74,8 +76,10 @@ class Rules:
         self.polled, self.way_s, self.tokenize_s = max(one("polled"), 1.0), one("request_s") / 2.0, one("tokenize_s")
         self.pace = float(np.ravel(schedule.tokens_per_step)[0])
         self.wide = 1.0 + one("drafted")
+        self.drafted, self.accepted = int(one("drafted")), one("accepted")
         self.kv_tokens, self.held_by = kv_tokens, held_by
         self.evicts = one("evicts") > 0 and self.stages == 1
+        self.estimates = one("estimates") > 0 and self.stages == 1
 
 
 class Lane:
@@ -124,9 +128,11 @@ class Admission:
 
     def __init__(self, trace: Trace, rules: Rules, clients: int | None) -> None:
         self.trace, self.rules = trace, rules
-        share = 0.0 if rules.evicts else 1.0 if rules.whole else 0.5
+        grows = rules.evicts or rules.estimates
+        share = 0.0 if grows else 1.0 if rules.whole else 0.5
         self.needs = rules.held_by(trace.prompt + trace.output * share)
-        self.grows = (rules.held_by(trace.prompt + trace.output) - self.needs) / trace.output if rules.evicts else 0.0 * trace.output
+        self.grows = (rules.held_by(trace.prompt + trace.output) - self.needs) / trace.output if grows else 0.0 * trace.output
+        self.estimate = Estimate()
         self.running: dict[int, float] = {}
         self.grew = self.growth = 0.0
         self.clock = 0.0
@@ -142,6 +148,8 @@ class Admission:
         requests = len(trace.prompt)
         self.admitted, self.first, self.ended = (np.zeros(requests) for _ in range(3))
         self.asked = np.array(trace.arrival_s, dtype=np.float64)
+        self.draw = np.random.default_rng(0)
+        self.steps = self._steps_of(trace.output - 1.0)
         for _ in range(requests if clients is None else min(clients, requests)):
             self.send(0.0)
 
@@ -174,10 +182,12 @@ class Admission:
         if not self.queue or not self._may_join(there):
             return []
         left = rules.budget - (here * rules.wide if rules.mixed else 0)
+        room = rules.kv_tokens - (self._expected() if rules.estimates else 0.0)
         found: list[tuple[Waiting, float]] = []
         for one in self.queue:
             need, new = self.held(one.number, one.tokens), one.done == 0
-            full = there + len(found) >= rules.sequences or self.held_tokens + need > rules.kv_tokens
+            more = self._all_of(one) if rules.estimates else 0.0
+            full = there + len(found) >= rules.sequences or self.held_tokens + need + more > room
             if new and (here + len(found) >= most or (full and (there or found))):
                 break
             tokens = min(one.left, max(left, 1.0), rules.chunk) if rules.chunk < inf else one.left
@@ -186,6 +196,7 @@ class Admission:
             if new:
                 self.held_tokens += need
                 self.admitted[one.number] = self.clock if one.tokens == 0 else self.admitted[one.number]
+            room -= more
             found.append((one, tokens))
             left -= tokens
         return found
@@ -232,14 +243,20 @@ class Admission:
         had += 1.0
         self.held_tokens += float(self.grows[number])
         self.growth += float(self.grows[number]) * self.rules.pace
-        left = ceil((self.trace.output[number] - had) / self.rules.pace - 1e-9)
+        again = had > 1.5
+        left = int(self._steps_of(self.trace.output[number : number + 1] - had)[0] if again else self.steps[number])
         if left <= 0:
             self.end(number)
         else:
             lane.join(number, left, float(self.trace.prompt[number]) + had - 1.0, self.rules.pace)
 
+    def _steps_of(self, tokens: Array) -> Array:
+        """[n] steps of so many tokens [n] each; of drafts that are kept by chance drawn."""
+        return run_steps(self.draw, self.rules.drafted, self.rules.accepted, np.ceil(tokens - 1e-9))
+
     def grown(self, steps: int) -> None:
         """All that decode have got their tokens of some steps, before those that are complete leave."""
+        self.estimate.decoded(steps)
         self.grew += steps * self.rules.pace
         self.held_tokens += steps * self.growth
 
@@ -249,6 +266,8 @@ class Admission:
 
     def make_room(self, lane: Lane) -> bool:
         """Put out the newest till all others' next tokens fit. Returns whether any was."""
+        if self.rules.estimates:
+            return self._retract(lane)
         out = False
         while self.rules.evicts and len(self.running) + self._begun > 1 and self.steps_that_fit() < 1:
             out = True
@@ -258,12 +277,51 @@ class Admission:
                 self.held_tokens -= self.held(one.number, one.tokens)
                 one.left, one.done = one.left + one.done, 0.0
                 continue
-            number, tokens = self._gone(next(reversed(self.running)))
-            lane.leave(number)
-            prompt = float(self.trace.prompt[number])
-            fresh = max(prompt * (1.0 - self.trace.reused), 1.0)
-            self.queue.appendleft(Waiting(number, fresh + tokens, found=prompt - fresh, tokens=tokens))
+            self.queue.appendleft(self._put_out(next(reversed(self.running)), lane))
         return out
+
+    def _put_out(self, number: int, lane: Lane) -> Waiting:
+        """One that runs no more, as it waits: its prompt and its tokens are computed again."""
+        _, tokens = self._gone(number)
+        lane.leave(number)
+        prompt = float(self.trace.prompt[number])
+        fresh = max(prompt * (1.0 - self.trace.reused), 1.0)
+        return Waiting(number, fresh + tokens, found=prompt - fresh, tokens=tokens)
+
+    def _retract(self, lane: Lane) -> bool:
+        """The same of an engine that estimates."""
+        out: list[Waiting] = []
+        if self.steps_that_fit() < 1 and len(self.running) > 1:
+            order = sorted(self.running, key=lambda one: (self.running[one], -float(self.trace.prompt[one])))
+            while self.steps_that_fit() < 1 and len(self.running) > 1:
+                out.append(self._put_out(order[len(out)], lane))
+            left = np.array(list(self.running))
+            self.estimate.retracted(np.array(list(self.running.values())) + self.grew, self.trace.output[left])
+        self.queue.extend(out)
+        return bool(out)
+
+    def _left(self) -> tuple[Array, Array]:
+        """[n] tokens that those that run make yet, and [n] of the cache for each."""
+        numbers = np.array(list(self.running), dtype=np.int64)
+        made = np.array(list(self.running.values())) + self.grew
+        return np.maximum(self.trace.output[numbers] - made, 0.0), self.grows[numbers]
+
+    def _all_of(self, one: Waiting) -> float:
+        """Tokens of the cache that a request which waits will add."""
+        return float(self.grows[one.number]) * min(float(self.trace.output[one.number]) - one.tokens, CLIP)
+
+    def _expected(self) -> float:
+        """Tokens of the cache that those that run are expected to add."""
+        left, grows = self._left()
+        return self.estimate.ratio * float((grows * np.minimum(left, CLIP)).sum())
+
+    def steps_to_room(self, most: int) -> int:
+        """Steps of decodes, `most` at most, until the first that waits may come in by the estimate."""
+        one = self.queue[0]
+        if len(self.running) >= self.rules.sequences:
+            return most
+        free = self.rules.kv_tokens - self.held_tokens - self.held(one.number, one.tokens) - self._all_of(one)
+        return self.estimate.steps_to(free, *self._left(), most)
 
     @property
     def _begun(self) -> int:

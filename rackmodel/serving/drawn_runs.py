@@ -20,7 +20,7 @@ import numpy as np
 from rackmodel.arrays import Array, Bools
 from rackmodel.once import once
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
-from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.requests import Requests, Schedule, estimating, lengths_held
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
 from rackmodel.serving.trace import RequestFigures, simulate
@@ -123,8 +123,15 @@ def drawn_loops(model: Served, requests: Requests, schedule: Schedule, clients: 
         more = max(number - few, 0.0)
         parts = ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
         each = [(_loop(tables, requests.at([at]), schedule.at([at]), (one, float(room[at]))), share) for one, share in parts]
-        rows[at] = tuple(sum(row[field] * share for row, share in each) for field in range(len(each[0][0])))
+        rows[at] = _mixed(each)
     return DrawnRuns.of(rows)
+
+
+def _mixed(runs: list[tuple[tuple[float, ...], float]]) -> tuple[float, ...]:
+    """The fields of DrawnRuns of engines of which a share is as each run. Means of requests: an engine has as many as it ends."""
+    rates, watts = (sum(run[field] * share for run, share in runs) for field in (0, 4))
+    first, decoding, queue = (sum(run[field] * run[0] * share for run, share in runs) / rates for field in (1, 2, 3))
+    return (rates, first, decoding, queue, watts, 0.0)
 
 
 def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[int, float]) -> tuple[float, ...]:
@@ -132,7 +139,13 @@ def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[i
     clients, room = held
     count = max(min(max(WAVES * clients, FEWEST), LONGEST, _requests_of_batches(requests, schedule, clients)), FEWEST_WAVES * clients)
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
-    run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, tables.of(requests, schedule, room))
+    table = tables.of(requests, schedule, room)
+    if estimating(schedule).all():  # (in tokens, of a cache that holds as many)
+        whole = requests.prompt + requests.output
+        tokens = room * float(lengths_held(requests, schedule).mean()) + float(whole[0])
+        run = simulate(tables.model, trace, schedule, max(tokens, float((trace.prompt + trace.output).max())), clients, table=table)
+    else:
+        run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, table)
     middle = slice(clients, count - clients)
     return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0)
 

@@ -2,7 +2,7 @@
 
 First requests come in a train of L = C d steps (d: of a prompt in a full queue), and then nobody for a while. So do the k-th ones, each
 away from its place by what its answers were longer or shorter: by s1 = v Z in a wave (v: variation of lengths, Z: steps of an answer,
-whole ones), by s = sqrt(k) s1 after k.
+whole ones; with what chance adds where drafts are kept by chance, kept_drafts.py), by s = sqrt(k) s1 after k.
 
     window   1 / W = (erf(x) - (1 - exp(-x^2)) / (sqrt(pi) x)) / L        x = L / 2 s: how densely two clients meet; W is at most Z
     density  p = Phi(y / s) - Phi((y - L) / s) at y                       of the first train's; e = L / p + R - (C - 2) d steps are free
@@ -90,14 +90,15 @@ class Train:
     spread: Array
 
     @classmethod
-    def of(cls, requests: Requests, decoding: Array, start: Array, closing: Closing | None = None) -> Train:
-        """Of n loops. decoding: [n] steps of an answer · start: [n] steps in which the first prompts come · closing: of gaps, or none."""
+    def of(cls, requests: Requests, decoding: Array, start: Array, closing: Closing | None = None, chance: Array | float = 0.0) -> Train:
+        """Of n loops. decoding: [n] steps of an answer · start: [n] steps in which the first prompts come · closing: of gaps, or none ·
+        chance: [n] standard deviation of the steps of answers of one length (Schedule.steps_deviation)."""
         later = np.maximum(requests.waves - 1.0, 1.0)
         before, until = (np.array(some, dtype=np.float64)[:, None] for some in (WAVES[:-1], WAVES[1:]))
         counts = np.clip(later - before, 0.0, until - before)
         waves = before + (counts + 1.0) / 2.0
         counts[-1] += np.maximum(later - WAVES[-1], 0.0)
-        step = deviation_of_whole(wide(requests, requests.output)) * decoding / requests.gaps
+        step = np.hypot(deviation_of_whole(wide(requests, requests.output)) * decoding / requests.gaps, chance)
         spread = np.sqrt(waves) * step
         if closing is not None and step.any():
             spread = np.where(closing.late > 0, _spread_of_waves(step, closing), spread)

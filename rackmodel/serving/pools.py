@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array
+from rackmodel.serving.kept_drafts import by_chance, run_steps
 from rackmodel.serving.mixing import Queue, Train
 from rackmodel.serving.pooled_runs import PooledFigures, PooledLoop, even_lengths, pooled_run, waves_run
 from rackmodel.serving.requests import Requests, Schedule
@@ -295,14 +296,15 @@ def _runs(at: _Prompts, rate: _Decodes, requests: Requests, clients: Array, aski
     prompts, decodes, room = (np.broadcast_to(one, clients.shape) for one in (at.turns, pool.workers, pool.room))
     slope = (at.full_s - at.alone[0] / chunks) / np.maximum(at.most - 1.0 / chunks, _HARDLY)
     each = np.where(at.most * chunks > 1.0 + _HARDLY, np.clip(slope, 0.0, at.drain_s), at.alone[0])
+    chance = by_chance(pool.schedule.drafted, pool.schedule.accepted)
     for place, count in enumerate(clients):
-        waves = waves_run(float(count), float(requests.waves[place]), bool(requests.variation[place] > 0))
+        waves = waves_run(float(count), float(requests.waves[place]), bool(requests.variation[place] > 0 or chance[place]))
         one, schedule = requests.at([place]), pool.schedule.at([place])
         if not waves or schedule.stages[0] > 1:
             continue
         draw, many = np.random.default_rng(0), waves * int(count)
         sizes, outputs = (even_lengths(draw, float(mean[0]), float(one.variation[0]), many) for mean in (one.prompt, one.output))
-        steps = np.ceil((outputs - 1.0) / schedule.tokens_per_step - _HARDLY)
+        steps = run_steps(draw, int(schedule.drafted[0]), float(schedule.accepted[0]), outputs - 1.0)
         loop = PooledLoop(
             clients=int(count),
             prompts=int(prompts[place]),
@@ -330,7 +332,7 @@ def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array, pe
     """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window · per_s: [n]
     requests a second."""
     steps = schedule.decoding_steps(requests)
-    train = Train.of(requests, steps, at.share * at.drain_s / step)
+    train = Train.of(requests, steps, at.share * at.drain_s / step, None, schedule.steps_deviation(requests))
     rest = np.maximum(at.own_s - at.drain_s, 0.0) / step
     short, chance = (part * step for part in train.queued(Queue(at.share, at.drain_s / step, rest, at.turns)))
     queue = short + chance

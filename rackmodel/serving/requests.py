@@ -7,7 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
+from rackmodel.serving.estimates import MEAN
+from rackmodel.serving.kept_drafts import by_chance, steps_of_answers
 
 LENGTHS = 16
 """Of answers that vary, whose steps are counted."""
@@ -71,6 +73,7 @@ class Schedule(_Points):
     polled: decode steps from one look at the queue to the next · asks_first, first_again: of pools, 1 where a worker of decodes sets room
     aside before the prompt begins, and where it computes the first token once more · reserves: 1 where a request's whole output is
     reserved in the cache · evicts: 1 where requests are admitted whose prompts fit, and the newest put out when the cache is full ·
+    estimates: 1 where they are by an estimate of what others will add (estimates.py) ·
     request_s: seconds of the server and its client from a request's arrival to the queue and from the token back, together ·
     tokenize_s: of the server, for each token of a prompt, before it may join the queue ·
     drafted: tokens that are drafted a step and sequence · accepted: probability that a drafted token is kept ·
@@ -90,6 +93,7 @@ class Schedule(_Points):
     first_again: Any = 0.0
     reserves: Any = 0.0
     evicts: Any = 0.0
+    estimates: Any = 0.0
     request_s: Any = 0.0
     tokenize_s: Any = 0.0
     drafted: Any = 0.0
@@ -117,16 +121,24 @@ class Schedule(_Points):
         return np.asarray((1.0 - kept ** (self.drafted + 1.0)) / (1.0 - kept))
 
     def decoding_steps(self, requests: Requests) -> Array:
-        """[n] steps from a request's first token to its last, in the mean: whole ones, ceil((O - 1) / s) of s tokens each, over the whole
-        lengths O of answers. Without drafts there are as many as tokens."""
-        tokens = self.tokens_per_step
-        if np.all(tokens == 1.0):
-            return requests.gaps
+        """[n] steps from a request's first token to its last, in the mean over the whole lengths of answers (kept_drafts.py). Without
+        drafts there are as many as tokens."""
+        return requests.gaps if np.all(self.tokens_per_step == 1.0) else self._steps_of(requests)[0]
+
+    def steps_deviation(self, requests: Requests) -> Array:
+        """[n] standard deviation of the steps of answers of one length: whose drafts are kept by chance."""
+        unlike = by_chance(np.asarray(self.drafted), np.asarray(self.accepted))
+        return np.sqrt(np.where(unlike, self._steps_of(requests)[1], 0.0)) if unlike.any() else np.zeros_like(requests.output)
+
+    def _steps_of(self, requests: Requests) -> tuple[Array, Array]:
+        """[n] mean of the steps of answers, and variance of those of one length."""
         wide = np.sqrt(3.0) * np.minimum(requests.variation, 0.5) * requests.output
         lengths = np.maximum(requests.output + np.linspace(-1.0, 1.0, 2 * LENGTHS + 1)[1::2, None] * wide, 1.0)
-        longer = lengths - np.floor(lengths)
-        shorter_steps, longer_steps = (np.ceil((np.floor(lengths) - 1.0 + more) / tokens - 1e-9) for more in (0.0, 1.0))
-        return np.asarray(np.maximum(((1.0 - longer) * shorter_steps + longer * longer_steps).mean(axis=0), 1e-9))
+        whole = np.floor(lengths) - 1.0
+        part = lengths - 1.0 - whole
+        both = steps_of_answers(self.drafted, self.accepted, np.stack([whole, whole + 1.0]))
+        mean, variance = (((1.0 - part) * one[0] + part * one[1]).mean(axis=0) for one in both)
+        return np.maximum(mean, 1e-9), variance
 
 
 def prompt_parts(tokens: Array, fresh: Array | float, most: Array | float, ranks: Array | float) -> Array:
@@ -143,17 +155,25 @@ def prompt_parts(tokens: Array, fresh: Array | float, most: Array | float, ranks
 def lengths_held(requests: Requests, schedule: Schedule) -> Array:
     """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
     done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]
-    return np.asarray(requests.prompt + requests.output * np.where(schedule.reserves > 0, 1.0, done))
+    by_estimate = done + MEAN * (1.0 - done)
+    held = np.where(schedule.reserves > 0, 1.0, np.where(estimating(schedule), by_estimate, done))
+    return np.asarray(requests.prompt + requests.output * held)
+
+
+def estimating(schedule: Schedule) -> Bools:
+    """[n] whether requests are admitted by an estimate of what others will add: not of a pipeline (admission.py)."""
+    return np.asarray((schedule.estimates > 0) & (schedule.stages <= 1))
 
 
 def most_sequences(kv_bytes: Array, held_bytes: Array, schedule: Schedule) -> Array:
     """[n] requests that the cache holds at once, at least one, and no more than the engine takes: nobody joins batches whose tokens those
-    that decode take all, drafted ones among them.
+    that decode take all, drafted ones among them. Whole ones, but where an estimate lets one more in now and then.
 
     kv_bytes: [n] of one accelerator for the cache · held_bytes: [n] of a request on it, a mean over all.
     """
     fit = kv_bytes / np.maximum(held_bytes, 1e-300)
-    return np.asarray(np.maximum(np.minimum(np.floor(fit * (1.0 + 1e-12)), engine_sequences(schedule)), 1.0))
+    fit = np.where(estimating(schedule), fit, np.floor(fit * (1.0 + 1e-12)))
+    return np.asarray(np.maximum(np.minimum(fit, engine_sequences(schedule)), 1.0))
 
 
 def engine_sequences(schedule: Schedule) -> Array:

@@ -2,7 +2,7 @@
 
 Closed loop. C clients, each with one request at a time, so C = B + X R: B decode, X R are on the way to their first token (Little). In
 a closed loop requests follow steps, not seconds: one ends with a step, and the next one joins a step. Counted in steps, decoding takes
-Z = ceil((O - 1) / s) steps, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
+Z steps, O - 1 without drafts, the prompts' queue is a station of 1 / m steps a prompt (m fit into a step) and a population of C, solved by
 mean-value analysis with one fixed point (Schweitzer 1979; the request in service has half its service left, for it is of fixed length):
 
     R = d + d (k Q - rho / 2)      d = 1 / m, Q = X R, rho = X d, k = (C - 1) / C, X = C / (R + Z')
@@ -38,13 +38,13 @@ from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
-from rackmodel.serving.requests import Requests, Schedule
+from rackmodel.serving.requests import Requests, Schedule, engine_sequences, estimating
 from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, grouping, prompt_room, rhythm, rhythm_steps
 from rackmodel.serving.steps import Served, Steps
 
 ROUNDS, MOST_ROUNDS = 8, 64
-SHORT = 3.0
-"""Tokens of an answer, up to which clients' groups stay as they fell."""
+SHORT = 2.0
+"""Steps of decoding, up to which clients' groups stay as they fell."""
 UNEVEN = 0.1
 """Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run. Chosen: what is left to the
 law is a few percent of the requests a second, and a space of hundreds of GPUs' pipelines is priced in arrays (docs/serving.md)."""
@@ -88,7 +88,8 @@ class Steady:
         meets k - 1/2 of the other's. Requests of equal lengths whose prompts go first come together, and all their waves are alike.
         """
         extra = self.tpot_s * (1.0 - self.rhythm.decode_s / self.rhythm.step_s)
-        met = np.where((requests.variation > 0) | (schedule.mixed > 0), 1.0 - 0.5 / requests.waves, 1.0)
+        unlike = (requests.variation > 0) | (schedule.steps_deviation(requests) > 0)
+        met = np.where(unlike | (schedule.mixed > 0), 1.0 - 0.5 / requests.waves, 1.0)
         return np.asarray(self.tpot_s - extra * (1.0 - met))
 
     def run_ttft_s(self, requests: Requests) -> Array:
@@ -170,7 +171,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array, limited: Bools, 
     """The fixed point above. Where its rounds swing, they are halved. limited: [n] whether others wait for room · late: [n] steps by which
     gaps between clients close in a wave."""
     mixed = schedule.mixed > 0
-    decoding = schedule.decoding_steps(requests)
+    decoding, chance = schedule.decoding_steps(requests), schedule.steps_deviation(requests)
     decodes, window = most * 1.0, decoding
     for turn in range(MOST_ROUNDS):
         group = grouping(requests, schedule, decodes, most / window, most - 1.0)
@@ -178,7 +179,7 @@ def _cycle(requests: Requests, schedule: Schedule, most: Array, limited: Bools, 
         dealt = np.where(group.stages > 1, 1.0, 0.0)
         start = np.where(mixed, np.maximum(most * each, dealt), 1.0)
         closing = None if late is None else Closing(late, start / most, mixed)
-        train = Train.of(requests, decoding, start, closing)
+        train = Train.of(requests, decoding, start, closing, chance)
         window = train.window
         waits = group.wait_steps + schedule.before_join / np.where(mixed, 1.0, 1.0 + group.share)
         rest = window + waits + np.maximum(group.own_steps - each, 0.0)
@@ -288,11 +289,13 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
 
 
 def closed_loop_as_run(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
-    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few tokens (SHORT), whose
-    clients' groups stay as they fell, and of pipelines whose lanes part (batches.py) and take longer by it. Work: a run of each."""
+    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT), whose
+    clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
+    of what is added to them (estimates.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room)
-    some = (requests.output <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
+    some = (schedule.decoding_steps(requests) <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
+    some = some | (estimating(schedule) & settled.limited & (room < engine_sequences(schedule)))
     if not some.any():
         return settled
     return _of_runs(settled, requests, some, drawn_loops(model, requests.at(some), schedule.at(some), clients[some], room[some]))

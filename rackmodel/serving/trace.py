@@ -17,6 +17,7 @@ from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.admission import Admission, Lane, Rules, Trace, Waiting
 from rackmodel.serving.batches import Batches
+from rackmodel.serving.estimates import Estimate
 from rackmodel.serving.requests import Schedule
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
@@ -48,12 +49,14 @@ class _Steps(Admission):
         """Until every request has ended."""
         while self.coming or self.queue or self.lane.decoding:
             self.arrive()
-            out = self.make_room(self.lane)
+            out = False if self.rules.estimates else self.make_room(self.lane)
             here = len(self.lane.decoding)
             chosen = [] if out else self.chosen(here, here)
             if chosen:
                 self._prompt_step(chosen)
             elif here:
+                if self.rules.estimates:
+                    self.make_room(self.lane)
                 self._stride()
             else:
                 self._idle()
@@ -63,6 +66,7 @@ class _Steps(Admission):
         if self.queue:
             self.waited_from = -(10**12)
         elif self.coming:
+            self.estimate = Estimate()
             self.clock = max(self.clock, self.coming[0][0])
             self.starts.extend([self.clock] * self.rules.ahead)
 
@@ -91,6 +95,7 @@ class _Steps(Admission):
         steps = int(min(self.lane.decoding[0][0] - self.lane.step, max(self.steps_that_fit(), 1.0)))
         if self.queue:
             steps = min(steps, self._steps_of_wait())
+            steps = self.steps_to_room(steps) if self.rules.estimates else steps
         elif self.coming:
             till = ceil((self.coming[0][0] - self.clock) / once) + self.rules.ahead
             steps = min(steps, max(till, 1))
