@@ -113,7 +113,7 @@ def price(architecture: Architecture, workload: Workload, mappings: Sequence[Map
         bound = exact.bound()
         found[:, numbers] = (
             seconds,
-            bound.joules[0, :, 0] + second_watts(exact.job.setting, exact.job.pools) * seconds,
+            bound.joules[0, :, 0] + second_watts(exact.job.setting, exact.job.pools) * seconds + exact.drawn_longer_j,
             bound.memory[0, :, 0],
         )
     return Prices(*found)

@@ -22,7 +22,7 @@ from rackmodel.cost.inside.power import BUSY
 from rackmodel.cost.inside.roofline import LocalPricer
 from rackmodel.cost.ledger import Ledger
 from rackmodel.cost.step.exact import ExactStep
-from rackmodel.cost.step.ledger import static_watts, step_ledger
+from rackmodel.cost.step.ledger import static_watts, step_ledger, waiting_powers
 from rackmodel.cost.step.occupancy import full_pipeline
 from rackmodel.cost.step.repeated import repetitions, useful_flop
 from rackmodel.inputs.carbon_tables import grids_of, tables_of
@@ -87,6 +87,7 @@ def result_of(
         warnings=warnings,
         room_bytes=room_of(step.machines[step.fullest_pool], step.job.profile).limit,
         pipelined=full_pipeline(architecture, workload, ledger, tokens or 0.0) if len(step.machines) == 1 else None,
+        waiting_w=sum(watts for _, watts in waiting_powers(step.job.setting, step.job.pools)),
     )
 
 

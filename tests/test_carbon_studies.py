@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from rackmodel import api
 from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
-from rackmodel.papers import act, findings, hnlpu_tco, wafer_carbon
+from rackmodel.papers import act, findings, hnlpu_tco, training_energy, wafer_carbon
 from rackmodel.papers.claims import Claim, claims_of, within_digits
 from rackmodel.studies.findings import Finding
 from rackmodel.studies.run import Points
@@ -274,3 +276,15 @@ def test_the_least_carbon_machine_is_named_in_each_place_with_its_range() -> Non
     shares = [made[f"T-{place}"].figures["dgx_h100, embodied share"] for place in ("taiwan", "virginia", "sweden_2025")]
     assert shares == sorted(shares)
     assert 1 < made["T-choice"].figures["taiwan over sweden_2025, dgx_h100"] < 583 / 27
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"), [("megatron_core", "with what clocks draw at work"), ("ideal", "without what clocks draw at work")]
+)
+def test_the_energy_of_a_published_run_says_what_of_its_clocks_it_counts(profile: str, said: str) -> None:
+    """By the ledger of the step; and what its H100s draw that wait is one of the study's ranges."""
+    asked = ("accelerators=4", "b=8", "layers=2", "s=2048")
+    step = api.search("dgx_h100", "llama3_8b", "megatron", sets=asked, profile=profile).result
+    points = Mock(one=lambda **_: step)
+    assert all(said in one.why for one in training_energy.findings(points, TABLES))
+    assert "waiting power of an H100" in read_study("training_energy").inputs

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rackmodel import api
 from rackmodel.carbon.operational import operational_carbon_g
 from rackmodel.carbon.run import (
     RunRequest,
@@ -138,6 +140,24 @@ def test_checkpoints_block_and_cost_static_power_alone() -> None:
     assert run.parts["checkpoints"].joules == pytest.approx(400 * 40)
     assert run.total.seconds == pytest.approx(10_400)
     assert run.total.joules == pytest.approx(1e6 + 16_000)
+
+
+def test_accelerators_wait_for_their_host_while_it_writes_a_checkpoint() -> None:
+    """4 writes of 100 s at 40 W static and 24 W of clocks that stay up; restarts, when nothing runs, at 40 W alone."""
+    run = whole_run(replace(result(), waiting_w=24.0), GPT, RunRequest(1000, interval_s=3000, storage_bytes_per_s=STATE / 100))
+    assert run.parts["checkpoints"].joules == pytest.approx(400 * (40 + 24))
+    failing = RunRequest(1000, 2000, STATE / 100, 20_000, 600)
+    told, without = (whole_run(one, GPT, failing) for one in (replace(result(), waiting_w=24.0), result()))
+    assert told.parts["restarts"] == without.parts["restarts"]
+    writing = told.parts["checkpoints"].seconds + 5 * (20_000 * math.expm1(100 / 20_000) - 100)  # those that a failure ends, too
+    assert told.total.joules - without.total.joules == pytest.approx(24 * writing)
+
+
+@pytest.mark.parametrize(("profile", "watts"), [("megatron_core", 4 * 58.0), ("ideal", 0.0)])
+def test_a_step_says_what_its_accelerators_draw_that_wait(profile: str, watts: float) -> None:
+    """58 W of each H100 under a profile with measured kernels; none under one whose joules leave out what clocks draw."""
+    found = api.search("dgx_h100", "llama3_8b", "megatron", sets=("accelerators=4", "b=8", "layers=2", "s=2048"), profile=profile)
+    assert found.result.waiting_w == pytest.approx(watts)
 
 
 def test_the_expected_time_is_dalys() -> None:

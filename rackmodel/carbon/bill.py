@@ -23,6 +23,9 @@ from rackmodel.model.architecture import Architecture, Level
 from rackmodel.model.embodied import BOUNDARIES, Boundary, Chips, Part
 from rackmodel.units import Quantity
 
+AROUND: tuple[Boundary, ...] = BOUNDARIES[BOUNDARIES.index("module") :]
+"""What every machine has around its packages: where nothing is stated of it, it is not counted, and not nothing."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -47,11 +50,12 @@ class Line:
 @dataclass(frozen=True)
 class Bill:
     """A machine's bill of materials. accelerators: in use · silent: accelerators, and levels above, that say nothing of themselves ·
-    warnings: of yields that are in doubt."""
+    nothing_of: of AROUND, what is asked for and no line is of · warnings: of yields that are in doubt."""
 
     lines: tuple[Line, ...]
     accelerators: int
     silent: tuple[str, ...] = ()
+    nothing_of: tuple[Boundary, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def total_g(self, boundaries: Iterable[Boundary] = BOUNDARIES) -> Ranged:
@@ -83,6 +87,7 @@ class Bill:
             "each_accelerator_g": {boundary: self.each_g(up_to(boundary)).to_dict() for boundary in present},
             "swings": [{"factor": name, "low_g": low, "high_g": high} for name, low, high in whole.swings()],
             "silent": list(self.silent),
+            "nothing_of": list(self.nothing_of),
             "warnings": list(self.warnings),
             "sources": {name: value.source for name, value in sorted(whole.factors.items()) if value.source},
         }
@@ -119,7 +124,8 @@ def bill_of(architecture: Architecture, tables: CarbonTables, model: str = "act"
     if not lines:
         raise InputError(f"no level of '{architecture.name}' says what it is made of (embodied)", path="tree")
     silent = dict.fromkeys(level.name for pool in architecture.pools for level in pool.path if _silent(level))
-    return Bill(tuple(lines), architecture.used, tuple(silent), tuple(_doubts(architecture, tables, boundaries)))
+    nothing = tuple(name for name in boundaries if name in AROUND and all(line.boundary != name for line in lines))
+    return Bill(tuple(lines), architecture.used, tuple(silent), nothing, tuple(_doubts(architecture, tables, boundaries)))
 
 
 def _silent(level: Level) -> bool:

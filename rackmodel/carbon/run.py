@@ -9,8 +9,9 @@ writing or restarting. His optimum (eq. 37): τ = sqrt(2δM) [1 + sqrt(δ/2M)/3 
 factor alone is Young's (CACM 17, 1974). Parts of T, with L = τ + δ: computing nτ, checkpoints nδ, restarts T (1 - e^(-R/M)),
 lost work n (M (e^(L/M) - 1) - L), of which n (M (e^(δ/M) - 1) - δ) was writing. Failures expected: T / M (Wald).
 
-Energy: joules of a step for computing and lost computing; static power alone while writing or restarting (the joules of
-moving a checkpoint's bytes are left out). Writing blocks training. One checkpoint holds weights and optimizer state.
+Energy: joules of a step for computing and lost computing; static power while writing or restarting (the joules of moving a
+checkpoint's bytes are left out), and while writing what accelerators draw that wait for their host amid work, where the step has
+kernels that were measured. Writing blocks training. One checkpoint holds weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ def whole_run(
         carbon = operational_carbon_g(joules, site, table) if site is not None and table is not None else None
         return RunShare(seconds, joules, None if carbon is None else float(carbon))
 
-    watts = step_j / step_s
+    watts, writing_w = step_j / step_s, idle_w + result.waiting_w
     return Run(
         asked.steps,
         step_s,
@@ -139,8 +140,8 @@ def whole_run(
         total / mean,
         {
             "computing": part(computing, asked.steps * step_j),
-            "checkpoints": part(segments * write, segments * write * idle_w),
-            "lost work": part(segments * lost, segments * ((lost - lost_writing) * watts + lost_writing * idle_w)),
+            "checkpoints": part(segments * write, segments * write * writing_w),
+            "lost work": part(segments * lost, segments * ((lost - lost_writing) * watts + lost_writing * writing_w)),
             "restarts": part(waiting, waiting * idle_w),
         },
     )

@@ -173,6 +173,19 @@ def _step(result: Result, machine: Architecture, asked: JobQuestion) -> dict[str
     }
 
 
+def _not_counted(bill: dict[str, Any]) -> list[str]:
+    """What a machine's file does not state, in words, and how it would."""
+    silent, nothing = ", ".join(bill["silent"]), ", ".join(bill["nothing_of"])
+    lines = [f"not stated, so not counted: {silent}"] if silent else []
+    if nothing:
+        lines.append(f"nothing is stated of: {nothing}")
+    if bill["silent"] and (around := [name for name in ("host", "tray", "network") if name in bill["nothing_of"]]):
+        level, within = bill["silent"][-1], around[0]
+        part = f"{level}.embodied='{{parts: {{{within}: {{carbon: 500 kg, boundary: {within}}}}}}}'"
+        lines.append(f"a figure of one's own for each {level} counts, such as --set {part}")
+    return lines
+
+
 def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
     from rackmodel.report.carbon import bill_table, boundary_table, footprint_table, places_table, swing_table
     from rackmodel.report.tables import console, wrapped
@@ -183,8 +196,8 @@ def _print(data: dict[str, Any], sources: bool, verbose: bool) -> None:
     out.print(boundary_table(bill))
     for said in wrapped(f"warning: {one}" for one in bill["warnings"]):
         out.print(said)
-    if bill["silent"]:
-        out.print(f"not stated, so not counted: {', '.join(bill['silent'])}")
+    for said in wrapped(_not_counted(bill)):
+        out.print(said)
     if work:
         out.print()
         out.print(footprint_table(work, metrics=verbose))

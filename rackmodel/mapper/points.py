@@ -28,6 +28,8 @@ STEPS = 256  # points whose steps are remembered
 KEPT = 2_000_000  # passes of pipelines whose runs are: about a hundred bytes each
 Together = tuple[int, dict[int, int], LayerPricer]
 """A group's number, where each of some of its columns is, and what prices their layers."""
+Took = tuple[float, float]
+"""Seconds of a step by the clock, and what kernels draw longer in it that collectives slow, in joules."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,24 +124,29 @@ class Clocked:
         return exact_step(self.job, point, self.groups[point.group], self.prices[point.group], layers)
 
     def exact(self, points: Sequence[Point]) -> list[Point]:
-        """The points with the clock's seconds; those of one structure run together."""
+        """The points with the clock's seconds, and the joules that follow."""
+        return [self.lasting(point, took) for point, took in zip(points, self.took(points), strict=True)]
+
+    def took(self, points: Sequence[Point]) -> list[Took]:
+        """What each point takes by the clock; those of one structure run together."""
         alike: dict[object, list[int]] = {}
         for number, point in enumerate(points):
             m = int(self.prices[point.group].columns.micro_batches[point.column])
             key = (point.group, point.variant, point.schedule, point.stages, point.chunks, m, point.overlap, point.layers, point.mixes)
             alike.setdefault(key, []).append(number)
         steps = [self._step([points[number] for number in numbers]) for numbers in alike.values()]
-        found: list[Point] = list(points)
+        found: dict[int, Took] = {}
         for step, numbers, seconds in zip(steps, alike.values(), seconds_of(steps, self.room), strict=True):
             self.room -= step.kept
             for column, (number, exact) in enumerate(zip(numbers, seconds, strict=True)):
                 self._remember(points[number], step, column)
-                found[number] = self.lasting(points[number], float(exact))
-        return found
+                found[number] = float(exact), float(step.drawn_longer_j[column])
+        return [found[number] for number in range(len(points))]
 
-    def lasting(self, point: Point, seconds: float) -> Point:
-        """A point that takes so long."""
-        return replace(point, seconds=seconds, joules=point.joules + self.static_w * (seconds - point.seconds))
+    def lasting(self, point: Point, took: Took) -> Point:
+        """A bounded point with what its mapping takes."""
+        seconds, longer_j = took
+        return replace(point, seconds=seconds, joules=point.joules + self.static_w * (seconds - point.seconds) + longer_j)
 
     def _step(self, points: Sequence[Point]) -> ExactStep:
         """The steps of points of one structure."""

@@ -37,7 +37,7 @@ from rackmodel.mapper.nests.without_nests import priced
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import KEPT as RUNS_KEPT
-from rackmodel.mapper.points import Clocked, Point, held_by
+from rackmodel.mapper.points import Clocked, Point, Took, held_by
 from rackmodel.mapper.twins import Twins, What
 from rackmodel.model.certificate import CLOSE, Certificate
 from rackmodel.watch import UNWATCHED, Watch
@@ -130,7 +130,7 @@ class _Search:
         self.unsure = question.least < math.inf or self.free.unsure  # whether layouts that were not looked at may be better
         self.clocked = Clocked(job, self.groups, self.prices, self.static_w, RUNS_KEPT if question.front else 0)
         self.twins = Twins(self.groups, self.prices)
-        self.took: dict[What, float] = {}  # seconds of mappings that were run
+        self.took: dict[What, Took] = {}  # of mappings that were run
         self.overlaps = self.blocks.overlaps
         if self.groups and not any(fits.any() for fits, _ in self.blocks.home_fits):
             raise next(problem for _, problem in self.blocks.home_fits if problem is not None)
@@ -220,7 +220,7 @@ class _Search:
         for mapping, point in zip(mappings, points, strict=True):
             if mapping not in self.took:
                 first.setdefault(mapping, point)
-        self.took |= {mapping: exact.seconds for mapping, exact in zip(first, self.clocked.exact(list(first.values())), strict=True)}
+        self.took |= dict(zip(first, self.clocked.took(list(first.values())), strict=True))
         return [self.clocked.lasting(point, self.took[mapping]) for mapping, point in zip(mappings, points, strict=True)]
 
     # -- the best ----------------------------------------------------------------------------------------------------------

@@ -60,7 +60,8 @@ class Result:
     memory: bytes by what holds them, on the fullest accelerator · machine, peak_flop_per_s: what it ran on, and its peak at the fastest of
     the widths that are multiplied · tokens: of a step, where the workload has tokens · nests: contraction → its loop nest ·
     warnings: what a reader must know of it, such as a memory that it overflows · pipelined: with the pipeline of wired layers full ·
-    room_bytes: that an accelerator may hold, where that is limited.
+    room_bytes: that an accelerator may hold, where that is limited · waiting_w: of all accelerators in use beside static power, while they
+    wait amid work.
     """
 
     architecture: str
@@ -83,6 +84,7 @@ class Result:
     warnings: tuple[str, ...] = ()
     pipelined: FullPipeline | None = None
     room_bytes: float | None = None
+    waiting_w: float = 0.0
 
     @property
     def accelerators(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rackmodel.carbon.tables import CarbonTables
+from rackmodel.cost.inside.power import BUSY
 from rackmodel.model.result import Result
 from rackmodel.studies.findings import Finding, Need, judged
 from rackmodel.studies.run import Points
@@ -78,10 +79,11 @@ def _finding(name: str, claim: str, result: Result, run: Reported, tonnes_a_mwh:
     figures["tCO2e at the reported grid"] = figures["ours (MWh)"] * tonnes_a_mwh
     ratio = figures["ours (MWh)"] / figures["reported (MWh)"]
     figures["energy, ours over reported"] = ratio
+    busy = result.ledger.where(action=BUSY).total("joules") / result.energy_j
+    clocks = f"with what clocks draw at work ({busy:.0%} of ours)" if busy else "without what clocks draw at work"
     why = (
         "ours is the best mapping without restarts, checkpoints or idle time; its watts are arithmetic, memories, links and idle power of "
-        "accelerator and host, without what clocks and instruction issue draw whenever an accelerator is busy (an H100's busy floor is put "
-        "at 169 W by a fit to inference, its idle power at 75 W), and reported watts are TDP or a datacentre's average"
+        f"accelerator and host, {clocks}, and reported watts are TDP or a datacentre's average"
     )
     needs = [Need("energy, ours over reported", ratio, least=0.5, most=1.5)]
     return judged(name, "energy", claim, needs, figures, weight="published", why=why)

@@ -34,7 +34,7 @@ _CELLS = attrgetter(*COLUMNS)
 
 _PLAIN = (
     "architecture", "workload", "mapper", "latency_s", "energy_j", "memory_bytes_per_accelerator", "peak_flop_per_s", "tokens",
-    "useful_flop", "room_bytes",
+    "useful_flop", "room_bytes", "waiting_w",
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.group import Job, plan_of, staged_figures
 from rackmodel.cost.step.hand_overs import Handed, HandOver, hand_over, in_places, sends_between, sends_of, summed
 from rackmodel.cost.step.pools import across
+from rackmodel.cost.step.tasks.drawn_longer import Slowed
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
 from rackmodel.cost.step.tasks.layer_cost import LayerCost, LayerItems
@@ -132,6 +133,24 @@ class ExactStep:
     def _made(self, cost: LayerItems) -> dict[str, LayerPass]:
         timed = [item.timed(self.hide) for item in cost.items]
         return layer_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split)
+
+    @cached_property
+    def slowed(self) -> Slowed | None:
+        """By what collectives slow the kernels beside them; None where they do not."""
+        contention = self.job.profile.overlap.contention
+        if self.staged or not np.any(contention) or not any(self.structure.overlap):
+            return None
+        return Slowed(self.columns.micro_batches, contention * self.structure.overlap[0])
+
+    @cached_property
+    def drawn_longer_j(self) -> Array:
+        """[n] joules beside those of `bound` and of the clock's seconds: what kernels draw longer that collectives slow."""
+        found = np.zeros(len(self.columns))
+        if self.slowed is not None:
+            layers = self.structure.cut.counts.sum(axis=0).tolist()
+            for count, passes, cost in zip(layers, self.passes, self.priced_layers, strict=True):
+                found = found + count * self.slowed.joules(passes, cost.items)
+        return found
 
     def pick(self, column: int, layers: LayerPricer) -> ExactStep:
         """The step of one of the columns, of which `layers` prices the layers: its passes are these."""

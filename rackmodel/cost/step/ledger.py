@@ -4,6 +4,7 @@ amount, joules   a micro-batch's rows x layers x micro-batches; a step's rows x 
 seconds          the same on the stage that sets the pace, as if nothing overlapped
 exposed_seconds  the row's share of its task x times the task is on the critical path. What the path runs at other stages beyond
                  what the stage that sets the pace runs itself is `bubble`: time for which that stage waits
+busy             as the other joules, and for as long again as collectives slow the kernel (tasks/drawn_longer)
 waiting          what accelerators draw beside static power while no kernel runs on them: of each phase by what of its seconds that is
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.inside.power import WAITING
+from rackmodel.arrays import Array
+from rackmodel.cost.inside.power import BUSY, WAITING
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
@@ -37,6 +39,7 @@ class _StepLedger:
         self.m = step.structure.micro_batches
         self.seconds, path, self.other = step.path
         self.exposure = Exposure(TaskSeconds(step), step.structure, 0, path, self.other)
+        self._slowed: dict[int, dict[int, Array]] = {}
 
     def build(self) -> Ledger:
         """Every row."""
@@ -65,6 +68,7 @@ class _StepLedger:
     def _item(self, x: int, number: int, item: Item, repeat: int) -> list[Charge]:
         count = 1 if item.once else self.m
         layers = 1 if self.step.staged else int(self.exposure.busy[x])
+        longer = self._longer(x, number, item)
         share = self.exposure.of(x, number)
         whole = float(item.seconds[0])
         part = share / whole if whole > 0 else 0.0
@@ -76,14 +80,26 @@ class _StepLedger:
                 row.level,
                 row.component,
                 row.action,
-                amount * repeat * count,
+                amount * repeat * count * longer.get(row.action, 1.0),
                 row.unit,
-                joules * repeat * count,
+                joules * repeat * count * longer.get(row.action, 1.0),
                 seconds * layers * count,
                 exposed * part,
             )
             for row, (amount, joules, seconds, exposed) in item.priced.first
         ]
+
+    def _longer(self, x: int, number: int, item: Item) -> dict[str, float]:
+        """Action → times as many joules as it has alone, of what a kernel draws for as long as it takes (tasks/drawn_longer)."""
+        slowed = self.step.slowed
+        if x not in self._slowed and slowed is not None:
+            self._slowed[x] = slowed.longer(self.step.passes[x], self.step.priced_layers[x].items)
+        if slowed is None or number not in self._slowed[x]:
+            return {}
+        more = _one(self._slowed[x][number]) / (1 if item.once else self.m)
+        spared = _one(item.priced.lasting[1])
+        waiting = sum(joules for row, (_, joules, _, _) in item.priced.first if row.action == WAITING)
+        return {BUSY: 1.0 + more, WAITING: 1.0 + more * spared / -waiting if waiting else 1.0}
 
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""

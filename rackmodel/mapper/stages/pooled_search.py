@@ -192,6 +192,7 @@ class _PooledSearch:
         made = step.structure.cut
         joules = float(step_joules(step.figures, step.sends, made.stages, made.hops, step.columns.micro_batches).item())
         fits = all(held[stage] <= self.rooms[kind] * (1 + 1e-9) for stage, kind in enumerate(candidate.stages))
+        joules += float(step.drawn_longer_j[0])
         return replace(point, joules=joules + self.static_w * cut.seconds, memory=float(held.max())), fits
 
     def step(self, point: Point) -> ExactStep:

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
+from rackmodel.cost.inside.power import BUSY, WAITING
 from rackmodel.cost.inside.roofline import Row, picked
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, LazyRows, ShapedRows, figures_of
@@ -72,6 +73,19 @@ class Priced:
         """[n] of all its rows."""
         return self.rows.joules if isinstance(self.rows, ShapedRows | CountedRows) else sum((row.joules for row in self.rows), 0.0)
 
+    @cached_property
+    def lasting(self) -> tuple[Array | float, Array | float]:
+        """[n] joules that follow how long its kernels take (inside/power): what they draw at work, and what accelerators would draw that
+        wait as long, no more of it than that: a kernel that takes longer draws no less than one that waits."""
+        busy, spared = self._joules_of(BUSY), -self._joules_of(WAITING)
+        return busy, np.minimum(busy, spared)
+
+    def _joules_of(self, action: str) -> Array | float:
+        if isinstance(self.rows, ShapedRows | CountedRows):
+            return self.rows.joules_of(action)
+        rows, figures = self.named
+        return sum((figures[k, 1] for k, row in enumerate(rows) if row.action == action), 0.0)
+
     def exposed(self, some: int) -> Iterable[tuple[str, str, Array | float]]:
         """(component, action, exposed seconds on the first so many columns) of each row."""
         if isinstance(self.rows, CountedRows | PickedRows):
@@ -104,14 +118,15 @@ class Priced:
 @dataclass(kw_only=True)
 class Item:
     """A task of a layer, priced. (Never changed, as tasks.) role: in the clock (layers) · part: 'forward', 'recompute', 'backward',
-    'weight' (the part of backward that makes weights' gradients) or 'optimizer' · hidden: [n] seconds that a window can hide · port_s: [n]
-    that it holds a home's shared port."""
+    'weight' (the part of backward that makes weights' gradients) or 'optimizer' · hidden: [n] seconds that a window can hide · beside: [n]
+    seconds of collectives that windows can hide beside it · port_s: [n] that it holds a home's shared port."""
 
     task: Task
     role: str
     part: str
     priced: Priced
     hidden: Array | None = None
+    beside: Array | None = None
     port_s: Array | None = None
 
     @property
@@ -146,8 +161,9 @@ class Item:
 
     def pick(self, which: Ints) -> Item:
         """The same on some columns."""
-        hidden, port_s = picked(self.hidden, which), picked(self.port_s, which)
-        return Item(task=self.task, role=self.role, part=self.part, priced=self.priced.pick(which), hidden=hidden, port_s=port_s)
+        hidden, beside, port_s = (picked(figure, which) for figure in (self.hidden, self.beside, self.port_s))
+        priced = self.priced.pick(which)
+        return Item(task=self.task, role=self.role, part=self.part, priced=priced, hidden=hidden, beside=beside, port_s=port_s)
 
     def timed(self, hide: Array | float) -> TimedTask:
         """The task as the clock takes it. hide: share of what its window can hide that is hidden."""

@@ -40,7 +40,7 @@ from rackmodel.cost.step.tasks.merged import Known as Products
 from rackmodel.cost.step.tasks.merged import Taken as RunAsOne
 from rackmodel.cost.step.tasks.merged import run_as_one, side_by_side, summed_message
 from rackmodel.cost.step.tasks.pricer import Pricer, backing_level
-from rackmodel.cost.step.tasks.windows import hidable
+from rackmodel.cost.step.tasks.windows import hidden_beside
 from rackmodel.model.plan import Plan
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.workload import Section, Workload
@@ -199,7 +199,7 @@ class LayerPricer:
         kernels = inside.kernels(pricer.architecture, program.tasks, pricer.degrees)
         priced = launched_once(alone, kernels, pricer.architecture.launching)
         whole = {**self.run_as_one(section.workload, program)[1], **kernels}
-        hidden = hidable(program.tasks, [one.seconds for one in priced], self.profile.overlap, whole)
+        hidden, beside = hidden_beside(program.tasks, [one.seconds for one in priced], self.profile.overlap, whole)
         items = tuple(
             Item(
                 task=task,
@@ -207,6 +207,7 @@ class LayerPricer:
                 part=part_of(task, role, workload),
                 priced=one,
                 hidden=hidden.get(number),
+                beside=beside.get(number),
                 port_s=port,
             )
             for number, (task, role, one, port) in enumerate(zip(program.tasks, roles_of(program.tasks), priced, taken.ports, strict=True))

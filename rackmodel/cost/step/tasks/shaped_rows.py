@@ -77,6 +77,10 @@ class CountedRows(LazyRows):
             return picked(self._wider[0].joules, self._wider[1])  # type: ignore[no-any-return]
         return sum((row.joules * self._times for row in self._each), 0.0)
 
+    def joules_of(self, action: str) -> Array | float:
+        """[n] of rows of an action."""
+        return sum((row.joules * self._times for row in self._each if row.action == action), 0.0)
+
     @cached_property
     def _rows(self) -> list[Row]:
         timed = self._each if self._slower is None else on_slowest(self._each, self._slower)
@@ -149,6 +153,11 @@ class ShapedRows(LazyRows):
     def joules(self) -> Array:
         """[n] of all rows."""
         return self._of_each(self._shared.joules) * self._times
+
+    def joules_of(self, action: str) -> Array | float:
+        """[n] of rows of an action."""
+        found = [row.joules for row in self._shared.rows if row.action == action]
+        return self._of_each(np.asarray(sum(found))) * self._times if found else 0.0
 
     @property
     def longer(self) -> Array | float:

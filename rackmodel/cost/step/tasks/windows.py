@@ -26,9 +26,16 @@ Kernels = Mapping[int, Ints]
 
 def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap, kernels: Kernels | None = None) -> dict[int, Array]:
     """Task → [n] seconds of it that its window can hide; collectives without a window are not in it. kernels: of what is fused."""
+    return hidden_beside(tasks, durations, overlap, kernels)[0]
+
+
+def hidden_beside(
+    tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap, kernels: Kernels | None = None
+) -> tuple[dict[int, Array], dict[int, Array]]:
+    """(`hidable`, contraction → [n] seconds of collectives that these windows can hide beside it)."""
     kernels = {} if kernels is None else kernels
     if not overlap.windows:
-        return {}
+        return {}, {}
     found = _Windows(tasks, kernels)
     room: dict[int, Array] = {}
     hidden: dict[int, Array] = {}
@@ -46,7 +53,7 @@ def hidable(tasks: Sequence[Task], durations: Sequence[Array], overlap: Overlap,
             left = left - taken
         if partners:
             hidden[number] = durations[number] - left
-    return hidden
+    return hidden, {partner: durations[partner] - left for partner, left in room.items()}
 
 
 class _Windows:
