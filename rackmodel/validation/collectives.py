@@ -171,9 +171,8 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
     operation = _meant(OPERATIONS, "collective", word)
     said = row.number("n_gpus", "num_gpus", "num_workers") or 0
     members = int(min(said, 1e9))
-    each = row.number("devices_per_node")
-    nodes = int(row.number("nodes") or (members // each if each and each < members else 1))
-    if members != said or members < 2 or nodes < 1 or members % nodes:
+    nodes = _nodes(row, members)
+    if members != said or members < 2 or nodes < 1 or nodes % 1 or members % nodes:
         raise Refused("fewer than two members, or nodes that do not divide them")
     size = row.number("size_bytes", "message_bytes")
     if not size:
@@ -183,10 +182,18 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
         operation=operation,
         bits=_bits(row),
         members=members,
-        nodes=nodes,
+        nodes=int(nodes),
         bytes=size,
         seconds=_seconds(row, operation, members, size),
     )
+
+
+def _nodes(row: PublishedRow, members: int) -> float:
+    """Nodes of a row's members: as it says them, else by how many of them a node holds; one where it says neither."""
+    told, each = row.number("nodes"), row.number("devices_per_node")
+    if told is not None:
+        return told
+    return members / each if each and each < members else 1.0
 
 
 def _library(row: PublishedRow) -> LibraryCall | None:
