@@ -165,7 +165,7 @@ def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, 
 
 def _of_kind(kind: str, crew: Crew, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Rows of a kind that is no training run, priced by a crew."""
-    parts = _engines(rows) if kind in SERVED else [rows]
+    parts = _engines(rows) if kind in SERVED else [list(rows)]
     return [row for part in crew.all(PRICERS[kind], parts, "rows") for row in part]
 
 
