@@ -262,14 +262,19 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else text[:37] + "..."
 
 
+_KEYS = ("value", "low", "mid", "high", "source")
+
+
 def read_quantity(value: Any, unit: str) -> Quantity:
     """Text, {value, source} or {low, mid, high, source} → Quantity. Raises ValueError with what is wanted."""
     if isinstance(value, Quantity):
         return value
     if isinstance(value, dict):
-        unknown = set(value) - {"value", "low", "mid", "high", "source"}
+        unknown = sorted(set(value) - set(_KEYS))
         if unknown:
-            raise ValueError(f"unknown key '{sorted(unknown)[0]}' in a quantity: known are value, or low, mid, high; source")
+            close = nearest(unknown[0], _KEYS)
+            hint = f", did you mean '{close}'?" if close else ""
+            raise ValueError(f"unknown key '{unknown[0]}' in a quantity{hint}: known are value, or low, mid, high; source")
         source = value.get("source")
         if "value" in value:
             one = _one(value["value"], unit)

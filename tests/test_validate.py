@@ -774,25 +774,26 @@ def test_a_product_in_a_loop_is_timed_by_what_was_fitted_to_such() -> None:
 
 
 def test_an_unknown_thing_to_time_names_the_nearest() -> None:
-    problem = command("time", "dgx_h100", "all_reduced", "1e6").exception
+    problem = command("time", "dgx_h100", "all_reduced", "1 MB").exception
     assert isinstance(problem, InputError)
     assert "did you mean 'all_reduce'" in str(problem)
 
 
 def test_a_send_is_timed_between_two_of_a_node_or_of_two() -> None:
     """rack_paper: 1 GB over 900 GB/s in a rack, over 50 GB/s between racks."""
-    near, far = (time_of(read_architecture("rack_paper"), "send", OneCall("1e9", nodes=nodes)).seconds for nodes in (None, 2))
+    near, far = (time_of(read_architecture("rack_paper"), "send", OneCall("1 GB", nodes=nodes)).seconds for nodes in (None, 2))
     assert near == pytest.approx(1e9 / 900e9)
     assert far == pytest.approx(1e9 / 50e9)
     with pytest.raises(InputError, match="send has no --members"):
-        time_of(read_architecture("rack_paper"), "send", OneCall("1e9", members=4))
+        time_of(read_architecture("rack_paper"), "send", OneCall("1 GB", members=4))
 
 
 def test_members_that_no_node_holds_are_refused_where_one_is_asked_for() -> None:
     machine = read_architecture("dgx_h100")
-    assert time_of(machine, "all_reduce", OneCall("1e9", members=16)) == time_of(machine, "all_reduce", OneCall("1e9", members=16, nodes=2))
+    every, two = (time_of(machine, "all_reduce", OneCall("1 GB", members=16, nodes=nodes)) for nodes in (None, 2))
+    assert every == two
     with pytest.raises(InputError, match="16 members in a node of 8"):
-        time_of(machine, "all_reduce", OneCall("1e9", members=16, nodes=1))
+        time_of(machine, "all_reduce", OneCall("1 GB", members=16, nodes=1))
 
 
 def test_a_collective_may_be_timed_as_a_library_was_measured() -> None:

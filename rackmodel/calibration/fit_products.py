@@ -28,6 +28,7 @@ OUTPUT_BYTES = 2.0  # products of every precision leave 16-bit results
 LEAST_ROWS = 30
 MOST_OF_PEAK = 1.25  # clocks above a data sheet's give less
 LEAST_OF_PEAK = 0.002  # of the best of some products
+MOST_LONGER, HOST_S = 100.0, 1e-4  # than operations, bytes and a host's call of 0.1 ms: of 30,000 on nine GPUs (aic_gemm) 8.7 at most
 REUSE = ("reuse_bytes", "reuse_bytes_per_s")
 OF_CACHE = (0.05, 1.5)  # of the cache that a loop finds operands in, least and most: loops go over up to six products
 OF_MEMORY = (1.2, 20.0)  # times its bandwidth, the same
@@ -133,7 +134,9 @@ def too_few(rows: ProductRows) -> str:
 
 
 def _believe(rows: ProductRows, machine: Machine) -> None:
-    """Raises InputError where rows cannot be of the machine: one multiplies far beyond its peak, or none comes near what it can do."""
+    """Raises InputError where rows cannot be of the machine: one multiplies far beyond its peak, none comes near what it can do, or one
+    takes far longer than anything in it does."""
+    whole = "" if rows.where else rows.source
     multiplying = 2 * rows.m * rows.n * rows.k / machine.device.peak
     moving = machine.device.element * (rows.m * rows.k + rows.n * rows.k) / machine.bandwidth
     most = int(np.argmax(multiplying / rows.seconds))
@@ -141,10 +144,16 @@ def _believe(rows: ProductRows, machine: Machine) -> None:
     if share > MOST_OF_PEAK:
         size = f"{rows.m[most]:.0f}x{rows.n[most]:.0f}x{rows.k[most]:.0f}"
         fact = f"{size} would run at {share:.3g} times the part's peak of {rows.precision}"
-        raise InputError(f"{fact}: another part, precision or unit of time?", path=rows.source)
+        raise InputError(f"{fact}: another part, precision or unit of time?", where=rows.place(most), path=whole)
     if best < LEAST_OF_PEAK:
         fact = f"every product of {rows.precision} takes {1 / best:.0f} times as long as the part's peak and memory let it, or longer"
         raise InputError(f"{fact}: another unit of time?", path=rows.source)
+    longer = rows.seconds / (np.maximum(multiplying, moving) + HOST_S)
+    if longer.max() > MOST_LONGER:
+        slowest = int(np.argmax(longer))
+        size = f"{rows.m[slowest]:.0f}x{rows.n[slowest]:.0f}x{rows.k[slowest]:.0f}"
+        fact = f"{size} takes {longer[slowest]:.0f} times as long as its operations or bytes and a host's call"
+        raise InputError(f"{fact}: another unit of time?", where=rows.place(slowest), path=whole)
 
 
 def nearest(rows: ProductRows, machine: Machine, forms: Sequence[Form]) -> Products:

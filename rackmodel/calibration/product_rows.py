@@ -20,7 +20,8 @@ WORDS = {"bfloat16": "bf16", "float16": "bf16", "fp16": "bf16", "half": "bf16", 
 
 @dataclass(frozen=True, kw_only=True)
 class ProductRows:
-    """Products of one GPU at one precision. m, n, k: sizes [rows] · seconds: [rows] · source: the file · where: the first of them."""
+    """Products of one GPU at one precision. m, n, k: sizes [rows] · seconds: [rows] · source: the file · where: the first of them ·
+    lines: [rows] of the file, where they are known."""
 
     gpu: str
     precision: str
@@ -30,13 +31,21 @@ class ProductRows:
     seconds: Array
     source: str
     where: Where | None = None
+    lines: Array | None = None
 
     def __len__(self) -> int:
         return len(self.seconds)
 
     def only(self, which: Bools) -> ProductRows:
         """Some of the rows."""
-        return replace(self, m=self.m[which], n=self.n[which], k=self.k[which], seconds=self.seconds[which])
+        lines = None if self.lines is None else self.lines[which]
+        return replace(self, m=self.m[which], n=self.n[which], k=self.k[which], seconds=self.seconds[which], lines=lines)
+
+    def place(self, row: int) -> Where | None:
+        """Of one of them in its file."""
+        if self.where is None or self.lines is None:
+            return self.where
+        return Where(self.where.file, int(self.lines[row]), 1)
 
     @property
     def whose(self) -> str:
@@ -66,7 +75,9 @@ def read_products(path: Path) -> list[ProductRows]:
     for wanted in (("m",), ("n",), ("k",), tuple(TIMES)):
         if not set(wanted) & set(names):
             raise no_column(wanted, names, str(path))
-    time = next(name for name in TIMES if name in names)
+    time, *others = (name for name in TIMES if name in names)
+    if others:
+        raise InputError(f"columns '{time}' and '{others[0]}' both say a time: keep one", where=Where(str(path), 1, 1))
     found: dict[tuple[str, str], tuple[Where, list[tuple[float, ...]]]] = {}
     empty = True
     for row in table:
@@ -77,13 +88,14 @@ def read_products(path: Path) -> list[ProductRows]:
         values = [_number(cells.get(name), name, where) for name in ("m", "n", "k", time)]
         gpu, precision = (next((cell for c in columns if (cell := cells.get(c))), "") for columns in (GPUS, PRECISIONS))
         _, rows = found.setdefault((gpu, WORDS.get(precision.lower(), precision.lower())), (where, []))
-        rows.append((*values[:3], values[3] * TIMES[time]))
+        rows.append((*values[:3], values[3] * TIMES[time], row[0]))
     if empty:
         raise InputError("no rows below the names of columns", where=Where(str(path), 1, 1))
     made = []
     for (gpu, precision), (where, rows) in found.items():
-        m, n, k, seconds = np.array(rows).T
-        made.append(ProductRows(gpu=gpu, precision=precision, m=m, n=n, k=k, seconds=seconds, source=path.name, where=where))
+        m, n, k, seconds, lines = np.array(rows).T
+        sizes = {"m": m, "n": n, "k": k, "seconds": seconds, "lines": lines}
+        made.append(ProductRows(gpu=gpu, precision=precision, source=path.name, where=where, **sizes))
     return made
 
 

@@ -45,7 +45,7 @@ def run() -> int:
 
 def _command() -> int:
     from rackmodel.cli.app import command
-    from rackmodel.errors import RackmodelError
+    from rackmodel.errors import InputError, RackmodelError
 
     try:
         command()(standalone_mode=True)
@@ -60,8 +60,9 @@ def _command() -> int:
     except OSError as problem:
         return _failed(problem)
     except (OverflowError, ZeroDivisionError, FloatingPointError) as problem:
-        _say(f"no answer: a number of the input is too large or too small to be meant ({problem})")
-        return BAD_INPUT
+        fact = f"no answer: a number of the input is too large or too small to be meant ({problem})"
+        _say(fact)
+        return _as_json(InputError(fact))
     except MemoryError as problem:
         why = f" ({problem})" if str(problem) else ""
         _say(f"no answer: it takes more memory than this computer has{why}; ask for fewer accelerators or mappings")
@@ -89,7 +90,14 @@ def _left(leaving: SystemExit) -> int:
     code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     if code == INTERRUPTED:
         _say("interrupted")
-    return code
+    told = getattr(leaving.__context__, "format_message", None)  # of words that make no command: said already
+    return _unmeant(told()) if code == BAD_INPUT and told is not None else code
+
+
+def _unmeant(fact: str) -> int:
+    from rackmodel.errors import InputError
+
+    return _as_json(InputError(fact))
 
 
 def _failed(problem: OSError | ValueError) -> int:

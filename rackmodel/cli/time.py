@@ -24,7 +24,7 @@ def time(
         typer.Argument(
             metavar="SHAPE",
             help="MxNxK of a product (BxMxNxK of a batch), SEQUENCESxHEADSxKEY_HEADSxHEAD_SIZExNEW_TOKENSxKEYS of attention, "
-            "TOKENSxHIDDENxINTERxCHOSENxEXPERTS of experts, ROWSxCOLUMNS of a kernel, bytes of a message.",
+            "TOKENSxHIDDENxINTERxCHOSENxEXPERTS of experts, ROWSxCOLUMNS of a kernel, the message of a collective ('64 MiB').",
         ),
     ],
     precision: Annotated[

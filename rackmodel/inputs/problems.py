@@ -99,6 +99,7 @@ def _unconvertible(root: Marked, node: Marked, allowed: Sequence[Any], path: tup
 
 def _unknown(root: Marked, path: Sequence[Step], where: Where, known: Sequence[str]) -> InputError:
     key = short(path[-1])
+    known = (*known, "part") if tuple(path[:-1]) in levels_of(root) else known  # (which is read before: what it says stands under the level)
     meant = next((word for word in _MEANT.get(key, ()) if word in known), key)
     return InputError(f"unknown key '{key}'", where=where, path=dotted(root, path), known=known, given=meant)
 
@@ -153,6 +154,8 @@ def _one(model: type[BaseModel], raw: Marked, path: tuple[Step, ...], rest: tupl
         prefix, colon, tail = fact.partition(": ")
         said = f"{name}.".startswith(f"{prefix}.") or f".{name}".endswith(f".{prefix}")
         return InputError(tail if colon and said else fact, where=where, path=name)
+    if kind == "literal_error" and rest == ("[key]",):
+        return _unknown(raw, path, _key_place(raw, path), re.findall(r"'([^']*)'", str(context.get("expected", ""))))
     words = schema.literals(allowed)
     if kind == "literal_error" or (words and len(schema.wanted(allowed).split(", or ")) == 1):
         return InputError(f"'{_written(node)}' is not allowed", where=node.where, path=name, known=words, given=_written(node))

@@ -354,12 +354,13 @@ class Architecture(Spec):
 
 
 def _check_same_links(tiers: Sequence[Tier]) -> None:
-    """Raise ValueError for links into a network that are to lead into another where one of the two is no switch. tiers: innermost first."""
+    """Raise ValueError for links that are said to lead into the network below, or not to, where there is none, and for those that do where
+    one of the two is no switch. tiers: innermost first."""
     for below, tier in zip((None, *tiers), tiers, strict=False):
-        if not tier.network.same_links:
-            continue
-        if below is None:
+        if tier.network.same_links is not None and below is None:
             raise ValueError(f"same_links: '{tier.level}' joins the accelerators: there is no network below")
+        if not tier.network.same_links or below is None:
+            continue
         for one in (tier, below):
             if {one.network.topology}.isdisjoint(MEETING):
                 raise ValueError(f"same_links of '{tier.level}': '{one.level}' is a {one.network.topology}, no {' or '.join(MEETING)}")

@@ -480,6 +480,10 @@ class ProfileSpec(Spec):
                 raise InputError(f"no kind of operation called '{name}'", path=f"composites.{name}", known=list(KINDS)[1:], given=name)
         if self.merged.apart and not self.merged.projections:
             raise InputError("no products are merged: `projections` is false", path="merged.apart")
+        for number, name in enumerate(self.merged.apart):
+            if not name.isidentifier() or name in self.merged.apart[:number]:
+                fact = "is there twice: keep one" if name.isidentifier() else "is no name of a tensor"
+                raise InputError(f"'{name}' {fact}", path=f"merged.apart.{number}")
         for name in self.merged.rows:
             if name not in KINDS or name == "einsum":
                 raise InputError(f"no kind of operation called '{name}'", path="merged.rows", known=list(KINDS)[1:], given=name)

@@ -42,6 +42,8 @@ LATENT_PHASES = {
 LOOPED = "looped"
 Way = Literal["", "forward", "backward"]
 WAYS: dict[str, Way] = {way: way for way in get_args(Way)}
+MASKS = {"": True, "causal": True, "none": False, "full": False}
+"""What a row says of its mask → whether keys behind a query are hidden from it."""
 MICRO = 1e-6
 
 
@@ -278,18 +280,31 @@ def attention_case(row: PublishedRow) -> AttentionCase:
     if heads % kv_heads:
         raise Refused("key heads do not divide the heads")
     context = (row.number("past_kv_len") or 0.0) + queries
-    hidden, way = row.text("mask") != "none", WAYS.get(row.text("pass"))
-    if way is None:
-        raise Refused(f"no pass '{row.text('pass')}' of attention")
+    hidden, way = MASKS.get(row.text("mask").lower()), WAYS.get(row.text("pass"))
+    if way is None or hidden is None:
+        word = "pass" if way is None else "mask"
+        raise Refused(f"no {word} '{row.text(word)[:40]}' of attention; known: {', '.join(filter(None, WAYS if way is None else MASKS))}")
     keys = seen_keys(queries, context, row.number("sliding_window") or 0.0) if hidden else context
-    cached = row.text("kv_cache_dtype")
-    precision = look_up(said.precisions, "precision", (row.text("attn_dtype") if cached.lower() == "auto" else cached) or "bf16")
+    precision = _precision(row)
     word = row.text("kernel_source")
     kernel = said.attention_kernel(word, machine.machine, head) if word else ""
     sliding = bool(row.number("sliding_window"))
     own = HeadSizes(head, row.number("value_dim") or head, width(precision.width), sliding=sliding)
     sizes = (batch, kv_heads, heads / kv_heads, queries, context, keys)
     return AttentionCase(machine, kernel, own, sizes, way=way)
+
+
+def _precision(row: PublishedRow) -> PrecisionWords:
+    """At which a call's keys and values are: as its cache, else as its operands. Raises Refused, also for operands that are neither 16 bit
+    wide nor as the cache."""
+    table, cached, operands = words().precisions, row.text("kv_cache_dtype"), row.text("attn_dtype")
+    own = look_up(table, "precision", operands or "bf16")
+    if not cached or cached.lower() == "auto":
+        return own
+    found = look_up(table, "precision", cached)
+    if width(own.width) not in (16, width(found.width)):
+        raise Refused(f"attention of {operands} over a cache of {cached}: want operands of 16 bit, or as the cache")
+    return found
 
 
 def seen_keys(queries: float, context: float, window: float) -> float:

@@ -44,6 +44,9 @@ OPERATIONS = {
 NCCL = ("ring", "tree", "in_network")
 """Algorithms of the library that rows without a word were measured with; the fastest counts (RECALLED: its tuner)."""
 
+ALGORITHMS = {"nvls": "in_network", "collnet": "in_network", "sharp": "in_network", "tree": "tree"}
+"""What rows call an algorithm, beside rings → the engine's."""
+
 LEAST_NVLS = 2
 """Members up to which NCCL does without NVLS, whatever it is told (NVIDIA/nccl 178b6b759074, src/transport/nvls.cc, ncclNvlsInit)."""
 
@@ -51,7 +54,7 @@ SHARE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_al
 """Bus bandwidth x time = share x (p - 1) / p x message (nccl-tests, its page on performance, RECALLED)."""
 
 
-LIBRARIES = {"nccl": "nccl", "vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "tensorrt-llm": "trtllm"}
+LIBRARIES = {"nccl": "nccl", "nccl-tests": "nccl", "vllm": "vllm", "sglang": "sglang", "trtllm": "trtllm", "tensorrt-llm": "trtllm"}
 """What rows call a library → what `calls` of a network do."""
 
 
@@ -171,9 +174,8 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
     operation = _meant(OPERATIONS, "collective", word)
     said = row.number("n_gpus", "num_gpus", "num_workers") or 0
     members = int(min(said, 1e9))
-    each = row.number("devices_per_node")
-    nodes = int(row.number("nodes") or (members // each if each and each < members else 1))
-    if members != said or members < 2 or nodes < 1 or members % nodes:
+    nodes = _nodes(row, members)
+    if members != said or members < 2 or nodes < 1 or nodes % 1 or members % nodes:
         raise Refused("fewer than two members, or nodes that do not divide them")
     size = row.number("size_bytes", "message_bytes")
     if not size:
@@ -183,10 +185,18 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
         operation=operation,
         bits=_bits(row),
         members=members,
-        nodes=nodes,
+        nodes=int(nodes),
         bytes=size,
         seconds=_seconds(row, operation, members, size),
     )
+
+
+def _nodes(row: PublishedRow, members: int) -> float:
+    """Nodes of a row's members: as it says them, else by how many of them a node holds; one where it says neither."""
+    told, each = row.number("nodes"), row.number("devices_per_node")
+    if told is not None:
+        return told
+    return members / each if each and each < members else 1.0
 
 
 def _library(row: PublishedRow) -> LibraryCall | None:
@@ -217,10 +227,18 @@ def _bits(row: PublishedRow) -> int:
 
 
 def _algorithms(row: PublishedRow, members: int) -> tuple[str, ...]:
+    """Those that a row may have run; the fastest counts. Raises Refused for one that is not known."""
     said = row.text("algo").lower()
     if "ring" in said:
         return ("ring",)
-    return ("in_network",) if said == "nvls" and members > LEAST_NVLS else NCCL
+    if not said or "auto" in said or said in ("default", "nccl"):
+        return NCCL
+    found = next((meant for word, meant in ALGORITHMS.items() if word in said), None)
+    if found is None:
+        close = nearest(said, list(ALGORITHMS))
+        hint = f"(nearest: {close})" if close else f"(known: ring, {', '.join(ALGORITHMS)}, auto)"
+        raise Refused(f"no algorithm called '{said[:40]}' {hint}")
+    return NCCL if found == "in_network" and members <= LEAST_NVLS else (found,)
 
 
 def _seconds(row: PublishedRow, operation: str, members: int, size: float) -> float:

@@ -48,7 +48,7 @@ def stated_sizes(name: str, sizes: Mapping[str, int | str]) -> dict[str, int]:
     found = {"layers": depth_of(spec, sizes)} | {column: own[size] for column, size in (("hidden", "d"), ("ffn", "f")) if size in own}
     if {"g", "q"} <= set(own):
         return found | {"heads": own["g"] * own["q"], "kv_heads": own["g"]}
-    return found | ({"heads": own["h"]} if "h" in own else {})
+    return found | ({"heads": own["h"], "kv_heads": own["h"]} if "h" in own else {})
 
 
 def is_gated(name: str) -> bool:

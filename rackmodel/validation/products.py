@@ -21,7 +21,7 @@ from rackmodel.model.opkinds import KINDS
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.compiled import LAYOUTS, compiled_first
-from rackmodel.validation.machine_files import machine_of
+from rackmodel.validation.machine_files import machine_of, not_multiplied
 from rackmodel.validation.meter import Loop, readings
 from rackmodel.validation.rows import PRECISIONS, TIMES, PublishedRow
 from rackmodel.validation.score import ScoredRow, bins_of, kernel_row
@@ -221,6 +221,9 @@ def _case(row: PublishedRow) -> _Asked:
         width_bits = width(precision.width)
     except ValueError:
         raise Refused(f"no width of '{precision.width}'")
+    units = machine_of(*machine.named), machine.machine, precision.words[0], precision.unit, precision.width
+    if op not in VECTORS and (why := not_multiplied(*units)):
+        raise Refused(why)
     case = LocalCase(machine, form, width_bits, precision.family, timed, tuple(sizes.items()))
     return case, _seconds(row, sizes), precision
 

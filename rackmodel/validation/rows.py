@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 from rackmodel.csv_file import Row, csv_table, text_of
-from rackmodel.errors import InputError, Where, nearest
+from rackmodel.errors import InputError, RackmodelError, Where, nearest
 
 Cells = Mapping[str, str]
 
@@ -56,6 +57,31 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
 """(kind, columns that tell it, why it cannot be priced: '' where it is). The first that fits."""
 
 
+LEAST, MOST = 1e-18, 1e18
+"""What a figure of a table lies between, where it is not 0: sizes of beyond an exabyte, or steps of less than an attosecond, are none."""
+
+
+class NoNumber(RackmodelError):
+    """A cell that is filled with no number of anything. Neither an InputError nor a refusal, so that no other row is refused with its own.
+
+    column, text: of the cell · where: of its row.
+    """
+
+    def __init__(self, column: str, text: str, where: Where) -> None:
+        self.column, self.text, self.where = column, text, where
+        super().__init__(column, text, where)  # (as it was made: processes hand it on by that)
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without its place."""
+        beyond = number_of(self.text) is not None and not self.text.startswith("-")
+        allowed = f" between {LEAST:g} and {MOST:g}" if beyond else ""
+        return f"{self.column}: '{self.text[:40]}' is no number{allowed}"
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}"
+
+
 @dataclass(frozen=True)
 class PublishedRow:
     """One measurement. id: as the file says it, else the file's name and line · kind: of KINDS · file, line: where it is."""
@@ -72,7 +98,7 @@ class PublishedRow:
         return next((text for column in columns if (text := (self.cells.get(column) or "").strip())), "")
 
     def number(self, *columns: str) -> float | None:
-        """The first of some cells that is filled, as a number. Raises InputError where it is none, or not positive."""
+        """The first of some cells that is filled, as a number. Raises NoNumber where it is none, negative, or beyond all."""
         for column in columns:
             text = self.text(column)
             if text:
@@ -80,13 +106,19 @@ class PublishedRow:
         return None
 
     def _number(self, column: str, text: str) -> float:
-        try:
-            found = float(text)
-        except ValueError:
-            found = -1.0
-        if not 0 <= found < float("inf"):
-            raise InputError(f"'{text[:40]}' is no number of {column}", where=Where(self.file, self.line, 1), path=column)
+        found = number_of(text)
+        if found is None or not (found == 0.0 or LEAST <= found <= MOST):
+            raise NoNumber(column, text, Where(self.file, self.line, 1))
         return found
+
+
+def number_of(text: str) -> float | None:
+    """A number as a table has it; None where a text is none, or no finite one. (Python reads 1_6 as 16; a table does not.)"""
+    try:
+        found = float(text) if "_" not in text else float("nan")
+    except ValueError:
+        return None
+    return found if isfinite(found) else None
 
 
 def read_rows(path: Path) -> list[PublishedRow]:

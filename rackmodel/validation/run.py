@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rackmodel.validation.experts import expert_rows
 from rackmodel.validation.layer_ops import layer_rows
 from rackmodel.validation.mixed_attention import mixed_rows
 from rackmodel.validation.products import product_rows
-from rackmodel.validation.rows import KINDS, PublishedRow, read_rows
+from rackmodel.validation.rows import KINDS, NoNumber, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
 from rackmodel.validation.served_batches import batch_rows
@@ -156,13 +157,45 @@ def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, 
     for kind in dict.fromkeys(row.kind for row in published):
         own = [row for row in published if row.kind == kind]
         if kind == "training":
-            found += training_rows(own, sets, intervals=intervals, bins=bins, crew=crew)
+            found += _but_no_numbers(own, partial(training_rows, sets=sets, intervals=intervals, bins=bins, crew=crew))
         elif kind in PRICERS:
-            parts = _engines(own) if kind in SERVED else [own]
-            found += [row for part in crew.all(PRICERS[kind], parts, "rows") for row in part]
+            found += _but_no_numbers(own, partial(_of_kind, kind, crew))
         else:
             found += [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
     return found
+
+
+def _of_kind(kind: str, crew: Crew, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+    """Rows of a kind that is no training run, priced by a crew."""
+    parts = _engines(rows) if kind in SERVED else [list(rows)]
+    return [row for part in crew.all(PRICERS[kind], parts, "rows") for row in part]
+
+
+def _but_no_numbers(rows: Sequence[PublishedRow], price: Callable[[Sequence[PublishedRow]], list[ScoredRow]]) -> list[ScoredRow]:
+    """Rows of a kind priced, but those that have a word where a number is read: they alone are refused."""
+    kept, refused = list(rows), list[ScoredRow]()
+    while True:
+        try:
+            return price(kept) + refused
+        except NoNumber as problem:
+            wrong = {number: why for number, row in enumerate(kept) if (why := _no_number(row, problem))}
+            if not wrong:
+                raise
+            refused += [ScoredRow(kept[number].id, kept[number].dataset, refused=why) for number, why in wrong.items()]
+            kept = [row for number, row in enumerate(kept) if number not in wrong]
+
+
+def _no_number(row: PublishedRow, found: NoNumber) -> str:
+    """Why a cell of a row is refused as one that was found to be no number: it says the same, or another that has digits ('7 us'; a word
+    may mean something there, as true does in some columns). '' where it is not."""
+    text = row.text(found.column)
+    if text != found.text and not any(sign.isdigit() for sign in text):
+        return ""
+    try:
+        row.number(found.column)
+    except NoNumber as problem:
+        return problem.message
+    return ""
 
 
 def _engines(rows: Sequence[PublishedRow]) -> list[list[PublishedRow]]:

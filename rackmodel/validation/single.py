@@ -49,8 +49,8 @@ LOOPED = (*KERNEL, "looped")
 
 @dataclass(frozen=True)
 class OneCall:
-    """What is timed; what is not said has a default. shape: sizes joined by x, of a collective its message as a quantity or a number of
-    bytes · precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · looped: over and
+    """What is timed; what is not said has a default. shape: sizes joined by x, of a collective its message as a quantity ('64 MiB') ·
+    precision: width of operands (16 bit), of experts their kernel · alone: started by the host and waited for · looped: over and
     over, by what was fitted to products in loops · kernel: of attention, one of the part's · way: the pass of training · members: of a
     collective (8; of a send always two) · nodes: that they are spread over; absent = as few as hold them · library: whose measured calls
     a collective is, of what precision says; absent = the fastest algorithm over the links."""
@@ -110,10 +110,7 @@ def time_of(machine: Architecture, what: str, call: OneCall) -> OneTime:
 
 def _collective(machine: Architecture, what: str, call: OneCall) -> OneTime:
     call.check(what, SENT if what == "send" else (*COLLECTIVE, *(("precision",) if call.library else ())))
-    try:
-        size = float(call.shape)
-    except ValueError:
-        size = _quantity(call.shape)
+    size = _quantity(call.shape)
     if not 0 < size < math.inf:
         raise InputError("a message has more than 0 bytes", path="SHAPE")
     members, nodes = call.members or (2 if what == "send" else 8), call.nodes or 1

@@ -19,10 +19,9 @@ from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.given import GivenShape, given_columns
 from rackmodel.mapper.listed_choices import laid_out
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.formats import multiplied
 from rackmodel.model.mapping import Copy, HomeSpec, MapperSpec
 from rackmodel.model.workload import Workload
-from rackmodel.validation.machine_files import machine_of
+from rackmodel.validation.machine_files import machine_of, not_multiplied
 from rackmodel.validation.priced_columns import priced_columns
 from rackmodel.validation.profile_columns import alike, profile_of
 from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, joined
@@ -147,10 +146,8 @@ def _alike(
 
 def _without_unit(key: StepKey, machine: Architecture, cases: Sequence[TrainingCase]) -> dict[int, str]:
     """Why cases are refused whose operands their machine cannot multiply as they are."""
-    compute = machine.computing[0].compute
-    rates = compute.precisions if compute is not None else {}
-    asked = {number: case.unit for number, case in enumerate(cases) if case.unit and not multiplied(machine, case.unit)}
-    return {number: f"{key.machine} multiplies no {unit} (it has {', '.join(rates)})" for number, unit in asked.items()}
+    said = (not_multiplied(machine, key.machine, case.precision, case.unit, case.key.model.width) for case in cases)
+    return {number: why for number, why in enumerate(said) if why}
 
 
 def _priced(

@@ -9,6 +9,8 @@ from rackmodel.validation.run import DatasetReport, ValidationReport
 from rackmodel.validation.score import Score
 
 HEADS = ("rows", "mean %", "median %", "p90 %", "max %", "bias %", "rank", "inside %", "width %", "bar %")
+MOST_WRITTEN_OUT = 1e6
+"""Per cent from which a figure has an exponent: of a row in another unit it may have hundreds of digits."""
 Line = tuple[str, Score, str]
 
 
@@ -60,7 +62,7 @@ def _figures(score: Score) -> list[str]:
     rank = "" if score.rank_correlation is None else f"{score.rank_correlation:.3f}"
     inside = None if score.coverage is None else 100.0 * score.coverage
     interval = ["" if share is None else f"{share:.0f}" for share in (inside, score.width)]
-    return [str(score.n), *(f"{value:.1f}" for value in figures), rank, *interval]
+    return [str(score.n), *(f"{value:.1f}" if abs(value) < MOST_WRITTEN_OUT else f"{value:.1e}" for value in figures), rank, *interval]
 
 
 def _assumed(report: ValidationReport) -> list[str]:

@@ -16,7 +16,7 @@ from rackmodel.model.mapping import Copy
 from rackmodel.model.schedules import FOLDED, FOLDS, SCHEDULES, TABLE
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.model_files import is_gated, own_vocabulary, stated_sizes
-from rackmodel.validation.rows import PublishedRow
+from rackmodel.validation.rows import PublishedRow, number_of
 from rackmodel.validation.training_columns import left_alone
 from rackmodel.validation.words import DatasetWords, MachineWords, ModelWords, Refused, SaidOfSome, ShardingWords, Words, look_up
 
@@ -197,9 +197,8 @@ class _CaseReader:
         text = self.cell(column)
         if not text:
             return None
-        try:
-            found = float(text)
-        except ValueError:
+        found = number_of(text)
+        if found is None:
             raise Refused(f"{column}: '{text[:40]}' is no whole number")
         if not 1 <= found < 1e12 or found != int(found):
             raise Refused(f"{column}: '{text[:40]}' is no whole number from 1")
@@ -265,6 +264,7 @@ class _CaseReader:
         )
 
     def _measured(self) -> Measured:
+        self.row.number("memory_gib")  # looked at when all is priced: a word there is told before
         for column, quantity in QUANTITIES:
             value = self.row.number(column)
             if value:
@@ -415,8 +415,8 @@ class _CaseReader:
 
     def _folded(self, degrees: Mapping[str, int]) -> dict[str, int]:
         """Degrees of the folded schedule that runs what DualPipe runs: half of the stages, two copies of each made one."""
-        if degrees["pp"] % 2:
-            raise Refused(f"schedule {BOTH_WAYS} on {degrees['pp']} stages, which are no pairs")
+        if degrees["pp"] % 2 or degrees["pp"] < 4:
+            raise Refused(f"schedule {BOTH_WAYS} on {degrees['pp']} stages: want 4 or more, in pairs")
         return {**degrees, "pp": degrees["pp"] // 2, "dp": degrees["dp"] * 2}
 
     def _schedule(self, said: str, layers: int, chunks: int, mesh: GivenMesh) -> str:
@@ -451,7 +451,7 @@ class _CaseReader:
         else:
             self._compare(found)
         sizes["s"] = self.needed("seq_len")
-        vocabulary = sizes.get("v") or self.whole("vocab") or own_vocabulary(found.workload)
+        vocabulary = self.whole("vocab") or sizes.get("v") or own_vocabulary(found.workload)
         if vocabulary % tp or "v" in sizes or self.whole("vocab"):
             sizes["v"] = self._padded(vocabulary, tp)
         layers = sizes.pop("layers", 0)

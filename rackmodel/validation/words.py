@@ -33,7 +33,7 @@ from rackmodel.validation.kernel_words import (
     LimitedExperts,
     UngatedExperts,
 )
-from rackmodel.validation.model_names import name_and_format
+from rackmodel.validation.model_names import name_and_format, nearest_name
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
     BenchmarkedWords,
@@ -467,7 +467,7 @@ def look_up(table: Mapping[str, Said], what: str, word: str, *columns: str) -> S
     if found is None and not word.strip():
         raise Refused(f"no {what} is said" + (f" (column {' or '.join(columns)})" if columns else ""))
     if found is None:
-        close = nearest(word.strip().lower(), list(table))
+        close = nearest_name(word.strip().lower(), table)
         known = dict.fromkeys(said.words[0] for said in table.values() if not getattr(said, "refused", None))
         hint = f"; known: {', '.join(known)}" if len(known) <= MOST_KNOWN else f"; {INSTEAD[what]}" if what in INSTEAD and not close else ""
         raise Refused(f"no {what} called '{word}'" + (f" (nearest: {close})" if close else "") + hint)
