@@ -160,6 +160,25 @@ PUBLISHED = {
     "cerebras_gpt_13b": 12_853_454_848,
     "nemotron4_15b": 15.6e9,
     "nemotron4_340b": 341e9,
+    # RECALLED: totals of the safetensors index; where a number has no more than four digits, the model's card or paper
+    "apertus_8b": 8_053_338_176,
+    "apertus_70b": 70.6e9,
+    "falcon_h1_0_5b": 521_411_104,
+    "falcon_h1_7b": 7.59e9,  # Falcon-H1 (arXiv 2507.22448), table 3
+    "falcon_h1_34b": 33.6e9,
+    "lfm2_1_2b": 1_170_340_608,
+    "lfm2_8b_a1b": 8_339_929_856,
+    "longcat_flash": 560e9,  # LongCat-Flash (arXiv 2509.01322), abstract
+    "kimi_linear_48b": 49_122_681_728,  # its name says 48
+    "mimo_v2_flash": 309e9,  # MiMo-V2-Flash (arXiv 2601.02780), abstract
+    "step3": 316e9,  # Step-3 (arXiv 2507.19427), table 1: 321 with its encoder of images
+    "step35_flash": 196.81e9,  # its model card
+    "qwen35_27b": 26.9e9,  # 27.8 with its encoder of images and its prediction layer
+    "k_exaone_236b": 236e9,  # K-EXAONE (arXiv 2601.01739), table 1
+    "trinity_mini": 26.12e9,
+    "solar_open_100b": 102.6e9,  # its model card
+    "flex_olmo_33b": 33.27e9,
+    "cwm_32b": 32.6e9,
 }
 
 CACHED = {
@@ -188,6 +207,18 @@ CACHED = {
     "nemotron_nano2_12b": 6 * 8 * 128 * 2 * 2,
     "palm_540b": 118 * 1 * 256 * 2 * 2,  # one head of keys and values
     "opt_175b": 96 * 96 * 128 * 2 * 2,
+    "apertus_70b": 80 * 8 * 128 * 2 * 2,
+    "falcon_h1_34b": 72 * 4 * 128 * 2 * 2,  # attention stands beside the mixer of every layer
+    "lfm2_1_2b": 6 * 8 * 64 * 2 * 2,  # 10 of 16 layers keep two tokens
+    "lfm2_8b_a1b": 6 * 8 * 64 * 2 * 2,
+    "longcat_flash": 56 * 576 * 2,  # a layer has two of attention
+    "kimi_linear_48b": 7 * 576 * 2,  # 20 of 27 layers keep states
+    "mimo_v2_flash": 9 * 4 * (192 + 128) * 2,  # 39 of 48 layers have windows
+    "step3": 61 * 256 * 2 * 2,  # one head of keys and values
+    "step35_flash": 12 * 8 * 128 * 2 * 2,
+    "qwen35_27b": 16 * 4 * 256 * 2 * 2,
+    "k_exaone_236b": 12 * 8 * 128 * 2 * 2,
+    "trinity_mini": 8 * 4 * 128 * 2 * 2,
 }
 
 SHIPPED = ["deepseek_v3", "glm5", "gpt_oss_120b", "kimi_k2", "llama2_70b", "llama3_405b", "llama3_70b", "llama3_8b", "minimax_m2"]
@@ -226,7 +257,10 @@ def test_a_token_is_multiplied_by_as_many_weights_as_a_model_card_counts(name: s
 
 @pytest.mark.parametrize(
     ("name", "billions"),
-    [("deepseek_v3", 37), ("deepseek_v2", 21), ("qwen3_235b", 22), ("kimi_k2", 32), ("mixtral_8x22b", 39), ("hunyuan_a13b", 13)],
+    [
+        *[("deepseek_v3", 37), ("deepseek_v2", 21), ("qwen3_235b", 22), ("kimi_k2", 32), ("mixtral_8x22b", 39), ("hunyuan_a13b", 13)],
+        *[("longcat_flash", 27), ("mimo_v2_flash", 15), ("step3", 38), ("k_exaone_236b", 23)],
+    ],
 )
 def test_active_weights_published_in_whole_billions(name: str, billions: int) -> None:
     """Names of the models and their cards: with or without a table of embeddings, they do not say."""
@@ -258,12 +292,22 @@ def test_a_window_keeps_no_more_than_it_is_wide(tmp_path: Path) -> None:
     assert model.cache_bytes(64) == (36_864 + windows) * 64
 
 
+def test_a_window_keeps_the_heads_that_its_layers_have(tmp_path: Path) -> None:
+    """MiMo-V2-Flash: 39 layers with 8 heads of keys and values and a window of 128, beside 9 with 4 heads; keys of 192, values of 128."""
+    model = served(imported("mimo_v2_flash", tmp_path))
+    assert model.cache_bytes(4096) == 23_040 * 4096 + 39 * 8 * (192 + 128) * 2 * 128
+
+
 @pytest.mark.parametrize(
     ("name", "tokens", "kept"),
     [
         ("mistral_7b_v01", 10_000, 131_072 * 4096),
         ("mistral_7b_v01", 1000, 131_072 * 1008),  # pages of 16 tokens
         ("gemma3_1b", 4000, 4096 * 4000 + 22 * 1024 * 512),
+        # layers x (heads x 128 x 256 of fp32 + the last three tokens of values, keys and queries), pages of 16 tokens
+        ("falcon_h1_7b", 16, 45_056 * 16 + 44 * (24 * 128 * 256 * 4 + (3072 + 2 * 256) * 3 * 2)),
+        ("lfm2_1_2b", 4000, 12_288 * 4000 + 10 * 2048 * 2 * 2),
+        ("kimi_linear_48b", 64, 8064 * 64 + 20 * (32 * 128 * 128 * 4 + 3 * 32 * 128 * 3 * 2)),
         ("mamba2_2_7b", 4000, 64 * (80 * 64 * 128 * 4 + (5120 + 2 * 128) * 3 * 2)),  # states in fp32, the last three tokens in bf16
         ("llama3_8b", 1000.5, 131_072 * 1008),
     ],
