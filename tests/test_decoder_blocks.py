@@ -71,7 +71,7 @@ ATTENTION = [
     "gqa_gated_window",
 ]
 FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
-FEED_FORWARD += ["plain_rms", "moe_zero"]
+FEED_FORWARD += ["plain_xielu", "moe_zero"]
 ALONE = ["gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 

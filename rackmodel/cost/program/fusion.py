@@ -27,7 +27,7 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Op, Workload
 
 NORMS = ("rmsnorm", "layernorm")
-POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
+POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu", "xielu", "swiglu", "dropout")
 
 
 def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
