@@ -23,6 +23,9 @@ class BlockSpec(Spec):
     prompts: dict[str, str | None] = Field(
         default_factory=dict, description="operations that several new tokens of a sequence run in the place of those of `einsums`, or none"
     )
+    training: dict[str, str | None] = Field(
+        default_factory=dict, description="operations that steps of training run in the place of both, or none (inputs/trained)"
+    )
     tensors: dict[str, TensorSpec] = Field(default_factory=dict, description="what a workload says of tensors")
 
 
