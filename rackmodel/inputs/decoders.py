@@ -46,13 +46,14 @@ class LayerCount:
 
 @dataclass
 class _Workload:
-    """What is put together. stream: the residual stream as it stands."""
+    """What is put together. stream: the residual stream as it stands · training: whether for a step of training."""
 
     sizes: dict[str, Any]
     sections: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Any] = field(default_factory=dict)
     stream: str = "X"
     module: dict[str, Any] = field(default_factory=dict)
+    training: bool = False
 
     def add(
         self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None, shared: Mapping[str, str] | None = None
@@ -65,13 +66,14 @@ class _Workload:
         for spec in map(block, blocks):
             mine = {op: text for op, text in spec.einsums.items() if text is not None}
             einsums |= {f"{op}{suffix}": _renamed(text, renames, suffix) for op, text in mine.items()}
-            other = {op: text for op, text in spec.prompts.items() if text != spec.einsums.get(op)}
+            instead = spec.prompts | (spec.training if self.training else {})
+            other = {op: text for op, text in instead.items() if text != spec.einsums.get(op)}
             prompts |= {f"{op}{suffix}": None if text is None else _renamed(text, renames, suffix) for op, text in other.items()}
             self.sizes |= spec.sizes
             used = {access.tensor: access.names for text in (*mine.values(), *filter(None, other.values())) for access in accesses(text)}
             for tensor, said in spec.tensors.items():
                 if tensor in used:
-                    words = said.model_dump(exclude_unset=True, exclude_none=True)
+                    words = said.model_dump(exclude_unset=True, exclude_none=True, exclude=set() if self.training else {"detached"})
                     if "page" in words:  # a window's cache walks another rank than that of the block it extends
                         words["page"] = {rank: size for rank, size in words["page"].items() if rank in used[tensor]}
                     self.tensors.setdefault(_name(tensor, renames, suffix), {}).update(words)
@@ -119,7 +121,7 @@ def compose_decoder(
     """A workload file's `serving`, `sizes`, `sections`, `tensors` and `mtp`, as plain data. sizes: of the family's indices · tied:
     whether the table of embeddings is the head's · module: the layer of what predicts one token further · ends: what the name of the
     head's block begins with."""
-    made = _Workload({**STEP, **sizes})
+    made = _Workload({**STEP, **sizes}, training=bool(ends))
     made.add("embed", [family.embedding], "")
     for number, kind in enumerate(layers, 1):
         made.add(kind.name, kind.blocks, "" if number == 1 else f"_{number}", kind.count)

@@ -20,6 +20,7 @@ from rackmodel.inputs.hf_precision import Quantised, quantised
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.trained import PRECISION, trained_step
 from rackmodel.inputs.yaml_marks import compose, read_text
+from rackmodel.model.sizes import size_names
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,14 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
 def _layers(config: Config) -> list[LayerCount]:
     """Layers of each kind that there are. Raises InputError where they are not as many as the config says."""
     layers = [LayerCount(kind.name, kind.blocks, config.whole(kind.count, f"layers.{kind.name}")) for kind in config.family.layers]
-    total, said = sum(kind.count for kind in layers), next((key for key in LAYERS if key in config.numbers), None)
+    total, said = sum(kind.count for kind in layers), config.family.total or next((key for key in LAYERS if key in config.numbers), None)
     if not total:
         raise InputError("has no layers", where=config.node.where)
-    if said is not None and total != config.numbers[said]:
+    if said is not None and config.knows(said) and total != (whole := config.whole(said, "total")):
         kinds = " and ".join(f"{kind.count} {kind.name}" for kind in layers if kind.count)
-        fact = f"{config.numbers[said]:g}, and its kinds of layers are {total}: {kinds}"
-        raise InputError(fact, where=place_of(config.node, [said]), path=said)
+        key = next(iter(sorted(size_names(said))))
+        fact = f"{whole:g}, and its kinds of layers are {total}: {kinds}"
+        raise InputError(fact, where=place_of(config.node, [key]), path=key)
     return [kind for kind in layers if kind.count]
 
 

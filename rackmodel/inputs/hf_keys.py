@@ -40,7 +40,7 @@ POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")
 """Keys of a config, of which the first that it has counts."""
 
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
-"""Keys that say how many layers a model has."""
+"""Keys that say how many layers a model has: the first counts, with or without an expression of a family."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Config:
     family: FamilySpec
     node: Marked
     numbers: dict[str, float]
+
+    @property
+    def layers(self) -> int:
+        """How many it has, as it says; 0: it does not."""
+        return next((int(self.numbers[key]) for key in LAYERS if key in self.numbers), 0)
 
     def knows(self, said: Expression | list[Expression]) -> bool:
         """Whether the config says what an index needs; one that no block uses may be missing."""
@@ -99,6 +104,7 @@ def read_config(root: Marked) -> Config:
     if problems:
         raise together(problems)
     config = Config(family, node, dict(_numbers(node, family)))
+    config.numbers.update(_crossed(config))
     for name, said in family.counts.items():
         config.numbers[name] = config.whole(said, name)
     return config
@@ -119,7 +125,7 @@ def _decoder(root: Marked, family: FamilySpec) -> tuple[Marked, list[InputError]
     """A decoder's own config, with what its model says of it (whether embeddings are tied), and what is wrong beside it."""
     inner = root.child(family.inside) if family.inside else None
     if family.inside is None or inner is None or inner.value is None:
-        return root, []
+        return _spread(root, family), []
     if not inner.mapping:
         return root, [InputError("want the decoder's own config, a mapping", where=inner.where, path=family.inside)]
     node, problems, read = inner, [], _read_keys(family)
@@ -134,7 +140,17 @@ def _decoder(root: Marked, family: FamilySpec) -> tuple[Marked, list[InputError]
                 problems.append(InputError(fact, where=where, path=key))
         elif not (_inert(child) or key in read or HARMLESS.fullmatch(key) or OUTSIDE.fullmatch(key)):
             problems.append(_unknown_key(key, where, family))
-    return node, problems
+    return _spread(node, family), problems
+
+
+def _spread(node: Marked, family: FamilySpec) -> Marked:
+    """A config whose nested mappings stand beside its own keys, as KEY__ENTRY."""
+    for key in family.nested:
+        inner = node.child(key)
+        for entry, child in inner.mapping.items() if inner is not None else ():
+            node = node.having(f"{key}__{entry}", child, inner.keys.get(entry, child.where))  # type: ignore[union-attr]
+        node = node.without(key) if inner is not None and inner.mapping else node
+    return node
 
 
 def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
@@ -142,11 +158,11 @@ def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
     named = _named(family)
     yield from ((f"{key}__{word}", 0.0) for key, words in family.words.items() for word in words if f"{key}__{word}" in named)
     for key, child in node.mapping.items():
-        if key in family.listed and child.items:
-            yield f"{key}__length", float(len(child.items))
+        if key in family.listed and (layers := _layer_numbers(child)):
+            yield f"{key}__length", float(len(layers))
         elif key in family.counted or key in family.letters:
-            if words := Counter(_words_of_layers(family, key, child)):
-                yield from ((name, float(words[name.removeprefix(f"{key}__")])) for name in named if name.startswith(f"{key}__"))
+            if words := Counter(_words_of_layers(node, family, key, child)):
+                yield from ((f"{key}__{word}", float(words[word])) for word in _layer_words(family, key))
         elif (number := _number(child)) is not None:
             yield key, number
         if key in family.words:
@@ -161,31 +177,90 @@ def _number(child: Marked) -> float | None:
     return float(value) if isinstance(value, bool | int | float) else None
 
 
-def _named(family: FamilySpec) -> set[str]:
-    """What the expressions of a family name."""
+BOTH = "__and__"
+"""Between words of a layer that are both counted."""
+
+
+def _crossed(config: Config) -> dict[str, float]:
+    """Layers that are of several sorts at once: KEY__WORD__and__OTHER__WORD → how many."""
+    crossed = {name for name in _expressed(config.family) if BOTH in name}
+    kinds = dict(_kinds_of_layers(config)) if crossed else {}
+    parts = {name: [_parted(part, config.family) for part in name.split(BOTH)] for name in crossed}
+    return {
+        name: float(sum(map(all, zip(*([kind == word for kind in kinds[key]] for key, word in said), strict=True))))
+        for name, said in parts.items()
+        if all(key in kinds for key, _ in said)
+    }
+
+
+def _kinds_of_layers(config: Config) -> Iterator[tuple[str, list[str]]]:
+    """Key, or name of `first` → a word for each layer, where the config says it."""
+    family, layers = config.family, config.layers
+    for key in (*family.counted, *family.letters):
+        child = config.node.child(key)
+        if child is not None and (words := list(_words_of_layers(config.node, family, key, child))):
+            yield key, words
+    for key in family.listed:
+        child = config.node.child(key)
+        if child is not None and child.value is not None:
+            numbers = {number - (key in family.from_one) for number in _layer_numbers(child)}
+            yield key, ["in" if number in numbers else "out" for number in range(layers)]
+    for name, said in family.first.items():
+        if config.knows(said):
+            count = config.whole(said, name)
+            yield name, ["first" if number < count else "rest" for number in range(layers)]
+
+
+def _expressed(family: FamilySpec) -> set[str]:
+    """What the expressions of a family name, but for names of its own."""
     kinds = (*family.layers, *([family.mtp] if family.mtp else []))
-    said = [*family.sizes.values(), *family.counts.values(), *(kind.count for kind in kinds)]
+    said = [*family.sizes.values(), *family.counts.values(), *family.first.values(), *(kind.count for kind in kinds)]
     return {name for one in said for text in options(one) for name in size_names(text)} - set(family.counts)
+
+
+def _named(family: FamilySpec) -> set[str]:
+    """The same, of layers that are of several sorts each by its own."""
+    return {part for name in _expressed(family) for part in name.split(BOTH)}
+
+
+def _parted(name: str, family: FamilySpec) -> tuple[str, str]:
+    """Key and word of KEY__WORD; a number has no word."""
+    keys = (*family.words, *family.counted, *family.letters, *family.listed, *family.first)
+    key = next((key for key in sorted(keys, key=len, reverse=True) if name.startswith(f"{key}__")), None)
+    return (name, "") if key is None else (key, name.removeprefix(f"{key}__"))
+
+
+def _layer_words(family: FamilySpec, key: str) -> list[str]:
+    """Words of layers that a family's expressions know by a key."""
+    return sorted(word for name in _named(family) for own, word in [_parted(name, family)] if own == key)
 
 
 def _number_keys(family: FamilySpec) -> set[str]:
     """Keys whose values are read as numbers."""
     words = {*family.words, *family.counted, *family.letters, *family.listed}
-    return {name for name in _named(family) if "__" not in name}.union(family.defaults) - words
+    return {key for key, word in (_parted(name, family) for name in _named(family)) if not word}.union(family.defaults) - words
 
 
 def _read_keys(family: FamilySpec) -> set[str]:
-    read = {name.partition("__")[0] for name in _named(family)}
+    read = {_parted(name, family)[0] for name in _named(family)} - set(family.first)
     said = {*family.defaults, *family.words, *family.counted, *family.letters, *family.listed, *family.same, *family.ignored}
-    return {*read, *said, family.inside or "model_type"}
+    return {*read, *said, *family.nested, family.inside or "model_type"}
 
 
-def _words_of_layers(family: FamilySpec, key: str, child: Marked) -> Iterator[str]:
-    """A word for each layer: of a list, or of a text's letters."""
+def _layer_numbers(child: Marked) -> list[int]:
+    """Layers by their numbers, of a list or of a text."""
+    said = str(child.value).split(",") if isinstance(child.value, str) else [str(item.value) for item in child.items]
+    return [int(one) for one in said if one.strip().isdecimal()]
+
+
+def _words_of_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> list[str]:
+    """A word for each layer: of a list, or of a text's letters. Those that follow are of modules that predict tokens further."""
+    words = [str(item.value) for item in child.items]
     if key in family.letters:
-        yield from (family.letters[key].get(letter, letter) for letter in str(child.value or ""))
-    else:
-        yield from (str(item.value) for item in child.items)
+        words = [family.letters[key].get(letter, letter) for letter in str(child.value or "")]
+    layers, modules = (node.child(name) for name in ("num_hidden_layers", str(family.mtp.count) if family.mtp else ""))
+    said = [one.value if one is not None and isinstance(one.value, int) else -1 for one in (layers, modules)]
+    return words[: said[0]] if min(said) >= 0 and len(words) == sum(said) else words
 
 
 def _inert(child: Marked) -> bool:
@@ -217,14 +292,14 @@ def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
             yield InputError(fact, where=child.where, path=key)
         elif key in family.ones and value != 1:
             yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)
-        elif not (_inert(child) or key in known or key in family.empty or key in family.ones or HARMLESS.fullmatch(key)):
+        elif not (_inert(child) or key in known or key in (*family.empty, *family.ones, LAYERS[0]) or HARMLESS.fullmatch(key)):
             yield _unknown_key(key, where, family)
 
 
 def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> Iterator[InputError]:
     """Layers of kinds that the family does not have, and a list that is not of all layers."""
-    words = list(_words_of_layers(family, key, child))
-    known = sorted(name.removeprefix(f"{key}__") for name in _named(family) if name.startswith(f"{key}__"))
+    words = _words_of_layers(node, family, key, child)
+    known = _layer_words(family, key)
     for word in dict.fromkeys(words):
         if word not in known:
             fact = f"family {family.name} has no layers such as '{short(word)}'"

@@ -1,8 +1,9 @@
 """A decoder's step as a server takes it → the step that trains the model: whole sequences, forward, backward and update.
 
-cache of keys and values    what wrote it is read in its place, every token by every other of its sequence (t = s)
+cache of keys and values    what wrote it is read in its place, every token by every other of its sequence (t = s), or of a window (u = s)
 state of a mixer            a sequence begins with none: its scan and convolutions read the sequence alone
 prompts' operations         in the place of those of single tokens: latents are expanded
+a block's own of training   in the place of both: an indexer has a loss of its own
 experts                     tokens are counted by b and s there, too, and experts by x alone, as mappers of training split them
 module                      what predicts one token further ends the model beside its head, from what the last layer made (MTP)
 widths                      of weights and activations those of mixed precision, whatever a checkpoint was quantised to afterwards
@@ -22,17 +23,18 @@ from rackmodel.model.opkinds import APPEND
 SIZES: dict[str, str | int] = {"b": 512, "s": 4096, "t": "s"}
 PRECISION = {"activation": "bf16", "weight": "bf16", "gradient": "32 bit", "state": "96 bit"}
 PHASES = ["forward", "backward", "optimizer"]
-CARRYING, CHOOSING = ("scan", "convolve"), ("topk", "quantise")
-"""Operations that carry a state along a sequence, and those by which tokens choose what they attend to."""
-KEPT = ("density", "read")
+CARRYING = ("scan", "convolve")
+"""Operations that carry a state along a sequence."""
+KEPT = ("density", "read", "detached")
 WIDTHS = {"y": "fx", "p": "fs"}
 """Columns of experts and of those that every token takes, as mappers of training call them."""
 
 
 def trained_step(step: Mapping[str, Any], *, most_tokens: int | None = None) -> dict[str, Any]:
     """The workload file of a training step as plain data, from that of a decoder's step (`compose_decoder`). most_tokens: of a sequence,
-    where a model has no more positions. Raises InputError for layers that share another's cache, or choose what they attend to."""
+    where a model has no more positions. Raises InputError for layers that share another's cache."""
     step = _module_at_the_end(step)
+    step = {**step, "sizes": step["sizes"] | _kept_tokens(step)}
     aliases = _aliases(step)
     renames = aliases | {index: name for index, name in WIDTHS.items() if index in step["sizes"]}
     caches = {name for name, said in step["tensors"].items() if said.get("kind") == "kv_cache"}
@@ -48,6 +50,13 @@ def trained_step(step: Mapping[str, Any], *, most_tokens: int | None = None) -> 
         "sections": sections,
         "tensors": tensors,
     }
+
+
+def _kept_tokens(step: Mapping[str, Any]) -> dict[str, str]:
+    """Indices that walk what a cache keeps of a sequence, all or what a window sees: in training they walk the sequence."""
+    written = [parse_statement(text) for text in texts_of(step["sections"].values()) if f" {APPEND}(" in text]
+    pairs = [(one.out.names, one.ins[0].names) for one in written]
+    return {kept: "s" for out, tokens in pairs for kept, index in zip(out, tokens, strict=True) if kept != index == "s"}
 
 
 def _module_at_the_end(step: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -95,18 +104,12 @@ def _in_order(statements: Mapping[str, Statement]) -> list[str]:
     return list(found)
 
 
-def _refuse(section: str, op: str, one: Statement, tensor: str = "") -> None:
-    what = f"read {tensor}, another layer's cache" if tensor else f"have a {one.kind} ({op}), by which tokens choose what they attend to"
-    raise InputError(f"layers of '{section}' {what}: their training is not put together here", path=f"sections.{section}.einsums.{op}")
-
-
 def _reading(section: str, op: str, one: Statement, caches: Collection[str], written: Mapping[str, str]) -> Statement:
-    """The operation, of caches what wrote them. Raises InputError where it has no such form."""
-    if one.kind in CHOOSING:
-        _refuse(section, op, one)
+    """The operation, of caches what wrote them. Raises InputError where another layer did."""
     left = [access for access in one.ins if access.tensor in caches and access.tensor not in written]
     if left and one.kind not in CARRYING:
-        _refuse(section, op, one, left[0].tensor)
+        fact = f"layers of '{section}' read {left[0].tensor}, another layer's cache: their training is not put together here"
+        raise InputError(fact, path=f"sections.{section}.einsums.{op}")
     return replace(
         one, ins=tuple(replace(access, tensor=written.get(access.tensor, access.tensor)) for access in one.ins if access not in left)
     )
@@ -115,7 +118,8 @@ def _reading(section: str, op: str, one: Statement, caches: Collection[str], wri
 def _walked(one: Statement, renames: Mapping[str, str]) -> Statement:
     """The operation by the indices of training: tokens are s where they are not attended to by others."""
     every = {index for access in (one.out, *one.ins) for index in access.names}
-    own = dict(renames) | ({index: "s" for index in ("t", "u") if index in every} if "s" not in every else {})
+    walked = ("t",) if one.kind == "lookup" else ("t", "u")  # (what is picked of a sequence is not all of it)
+    own = dict(renames) | ({index: "s" for index in walked if index in every} if "s" not in every else {})
 
     def walk(access: Access) -> Access:
         return Access(access.tensor, tuple(tuple((stride, own.get(index, index)) for stride, index in affine) for affine in access.indices))

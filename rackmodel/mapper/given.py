@@ -16,6 +16,7 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.listed_choices import strides_of
 from rackmodel.mapper.mapspace import MeshBuilder, splits_of
+from rackmodel.mapper.rules import run_of
 from rackmodel.mapper.shared_out import SharedOut, uneven_share
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan
@@ -90,7 +91,7 @@ def _shape(builder: MeshBuilder, mesh: GivenMesh) -> GivenShape:
     """What the meshes that factor as this one share."""
     subs = builder.subs(dict(mesh.degrees))
     axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
-    flat = {sub: index for sub, index, _ in subs if len(index) > 1}
+    flat = {sub: run for sub, index, _ in subs if len(run := run_of(index)) > 1}
     variants = builder.variants(axes, parents, [index for _, index, _ in subs], flat)
     if len(variants) != 1:
         raise InputError(f"{len(variants)} plans where one is meant: the mapper leaves a choice open", path="layouts")

@@ -25,11 +25,13 @@ from rackmodel.mapper.relevance import check_mapper
 from rackmodel.mapper.replicas import with_replicas
 from rackmodel.mapper.rules import (
     Factors,
+    Flat,
     axis_factors,
     divisors,
     domain,
     left_free,
     of_any_degree,
+    run_of,
     saves_of,
     stages_of,
     stream_layout,
@@ -209,14 +211,14 @@ class MeshBuilder:
 
     # -- fixed choices ---------------------------------------------------------------------------------------------------
 
-    def subs(self, degrees: dict[str, int]) -> list[tuple[str, tuple[str, ...], str]]:
+    def subs(self, degrees: dict[str, int]) -> list[tuple[str, Flat, str]]:
         return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
 
     def _groups(self, meshes: Sequence[Placed], pattern: int) -> Iterator[Group]:
         """Meshes of one pattern, by the layouts that divide on them and by the axes that those split the batch over."""
         subs = self.subs(meshes[0][0])
         axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
-        flat = {sub: index for sub, index, _ in subs if len(index) > 1}
+        flat = {sub: run for sub, index, _ in subs if len(run := run_of(index)) > 1}
         variants = self.variants(axes, parents, [index for _, index, _ in subs], flat)
         kinds = self._kinds(variants, axes, flat)
         rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
@@ -310,7 +312,7 @@ class MeshBuilder:
         return list(found.values())
 
     def variants(
-        self, axes: tuple[str, ...], parents: tuple[str, ...], indices: Sequence[tuple[str, ...]], flat: dict[str, tuple[str, ...]]
+        self, axes: tuple[str, ...], parents: tuple[str, ...], indices: Sequence[Flat], flat: dict[str, tuple[str, ...]]
     ) -> tuple[Variant, ...]:
         mapper, workload = self.mapper, self.workload
         layouts = {name: laid_out(mapper, said) for name, said in mapper.layouts.items()} or {"": mapper}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from math import gcd
 
 from rackmodel.errors import InputError
 from rackmodel.mapper.shared_out import begins_inside
@@ -28,7 +29,9 @@ from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
-Factors = list[tuple[str, int, tuple[str, ...]]]
+Flat = tuple[str, ...] | frozenset[str]
+"""What a sub-axis splits of a flattening: the indices that it stands for, in their order, or, of several flattenings, an index of each."""
+Factors = list[tuple[str, int, Flat]]
 PARKED = ("weights", "activations", "optimizer")
 """What may live at a level of which each instance serves the accelerators below it."""
 
@@ -96,35 +99,54 @@ def _wrongly_parked(name: str, said: HomeSpec | list[HomeSpec] | str) -> Iterato
         yield InputError(f"a home of {name} is a level: {{at: …}}, or {{}} for here", path=f"homes.{name}")
 
 
-def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> list[tuple[str, int, tuple[str, ...]]]:
+def axis_factors(mapper: MapperSpec, workload: Workload, axis: str, degree: int) -> Factors:
     """Sub-axes of an axis: (name, degree, indices of the flattening it stands for; () = it splits whatever is asked).
 
-    [g, q] with g = 8 and degree 16 becomes 8 along g and 2 along q. Where the degree neither fits g nor fills it, one
-    axis stays and stands for the whole flattening.
+    [g, q] with g = 8 and degree 16 becomes 8 along g and 2 along q. Where the degree neither fits g nor fills it, one axis stays and stands
+    for the whole flattening. Heads of several numbers ([g, q], [a2, a3]) are cut alike: where degree 4 is 2 along g and 2 along q, and 4
+    along a3, it becomes 2 along g or a3 and 2 along q or a3. Raises InputError where that cannot be.
     """
-    flats = _flattenings(mapper, workload, axis)
+    found = _flattenings(mapper, workload, axis)
+    flats = [flat for flat in found if not any(flat == other[: len(flat)] != other for other in found)]
     if not flats:
         return [(axis, degree, ())]
-    flat = max(flats, key=len)
-    for other in flats:
-        if other != flat[: len(other)]:
-            raise InputError(f"axis {axis} is flattened two ways, {list(flat)} and {list(other)}", path=f"split.{axis}")
-    parts: list[tuple[str, int, tuple[str, ...]]] = []
+    cuts = [_cut(flat, workload, degree) for flat in flats]
+    parts = cuts[0] if len(cuts) == 1 else _alike(cuts)
+    if parts is None:
+        raise InputError(f"axis {axis} is flattened two ways, {list(flats[0])} and {list(flats[1])}", path=f"split.{axis}")
+    if len(parts) == 1:
+        return [(axis, degree, parts[0][1])]
+    return [(f"{axis}_{'_'.join(index if isinstance(index, tuple) else sorted(index))}", part, index) for part, index in parts]
+
+
+def _cut(flat: tuple[str, ...], workload: Workload, degree: int) -> list[tuple[int, Flat]]:
+    """(degree, indices that it stands for) of the parts of a flattening."""
+    parts: list[tuple[int, Flat]] = []
     left = degree
     for position, index in enumerate(flat):
         size = workload.sizes[index]
         if left <= size and size % left == 0:
-            parts.append((f"{axis}_{index}", left, (index,)))
-            left = 1
-            break
+            return [*parts, (left, (index,))]
         if left > size and left % size == 0 and position < len(flat) - 1:
-            parts.append((f"{axis}_{index}", size, (index,)))
+            parts.append((size, (index,)))
             left //= size
             continue
-        parts.append((f"{axis}_{index}", left, flat[position:]))
-        break
-    if len(parts) == 1:
-        return [(axis, degree, parts[0][2])]
+        return [*parts, (left, flat[position:])]
+    return parts
+
+
+def _alike(cuts: Sequence[list[tuple[int, Flat]]]) -> list[tuple[int, Flat]] | None:
+    """Parts that are parts of each of several flattenings; None where one of them is not cut along its indices, or they do not meet."""
+    if any(len(index) > 1 for cut in cuts for _, index in cut):
+        return None
+    rests = [[(part, next(iter(index))) for part, index in cut if part > 1] or [(1, next(iter(cut[0][1])))] for cut in cuts]
+    parts: list[tuple[int, Flat]] = []
+    while all(rests):
+        step = gcd(*(rest[0][0] for rest in rests))
+        if step == 1 and any(rest[0][0] > 1 for rest in rests):
+            return None
+        parts.append((step, frozenset(rest[0][1] for rest in rests)))
+        rests = [([(part // step, index)] if part > step else []) + rest for (part, index), *rest in rests]
     return parts
 
 
@@ -156,7 +178,7 @@ def columns(op: Op, workload: Workload) -> tuple[str, ...]:
     return op.out.names[-1:]
 
 
-def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tuple[str, ...], degree: int) -> tuple[Choice, ...]:
+def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: Flat, degree: int) -> tuple[Choice, ...]:
     """Choices of one operation over one sub-axis."""
     if degree == 1:
         return (None,)  # nothing to split; a choice would only disturb which copies look cheap
@@ -176,17 +198,23 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: tup
         raise InputError(
             f"{op.name} ({op.kind.name}) cannot split '{choice}' over axis {axis}: it neither keeps nor sums it", path=f"split.{axis}"
         )
-    if choice in index[:1] and mapper.uneven != "ceil" and workload.sizes[choice] % degree:
-        others = [i for i in index if i not in op.indices and workload.sizes[i] > 1]
+    run = run_of(index)
+    if choice in run[:1] and mapper.uneven != "ceil" and workload.sizes[choice] % degree:
+        others = [i for i in run if i not in op.indices and workload.sizes[i] > 1]
         if others:
-            fact = f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} ({begins_inside(index)})"
+            fact = f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} ({begins_inside(run)})"
             raise InputError(fact, path=f"axes.{axis}.degree")
-    if choice is not None and not _fits(mapper, workload, choice, degree) and len(index) < 2:
+    if choice is not None and not _fits(mapper, workload, choice, degree) and len(run) < 2:
         raise InputError(
             f"axis {axis}: degree {degree} does not divide {choice} = {workload.sizes[choice]} of {op.name} (uneven: fullest allows it)",
             path=f"axes.{axis}.degree",
         )
     return (choice,)
+
+
+def run_of(index: Flat) -> tuple[str, ...]:
+    """Indices of one flattening that a sub-axis stands for; of several flattenings none."""
+    return index if isinstance(index, tuple) else ()
 
 
 def of_any_degree(mapper: MapperSpec) -> MapperSpec:
@@ -213,7 +241,7 @@ def _passes_partial(pref: str) -> bool:
     return passes_partial(split(pref))
 
 
-def _pick(op: Op, workload: Workload, prefs: list[RankChoice], index: tuple[str, ...]) -> Choice:
+def _pick(op: Op, workload: Workload, prefs: list[RankChoice], index: Flat) -> Choice:
     whole = op.whole(workload)
     for pref in prefs:
         if pref == "none":
@@ -225,7 +253,8 @@ def _pick(op: Op, workload: Workload, prefs: list[RankChoice], index: tuple[str,
             continue
         if isinstance(pref, str) or len(pref) == 1:
             return split(words[0])
-        wanted = index[0] if index else next(word for word in words if word in op.indices)
+        wanted = next((word for word in index if isinstance(index, tuple) or word in words), "")
+        wanted = wanted or next(word for word in words if word in op.indices)
         return split(wanted) if wanted in op.indices else None
     return None
 

@@ -23,6 +23,9 @@ class BlockSpec(Spec):
     prompts: dict[str, str | None] = Field(
         default_factory=dict, description="operations that several new tokens of a sequence run in the place of those of `einsums`, or none"
     )
+    training: dict[str, str | None] = Field(
+        default_factory=dict, description="operations that steps of training run in the place of both, or none (inputs/trained)"
+    )
     tensors: dict[str, TensorSpec] = Field(default_factory=dict, description="what a workload says of tensors")
 
 
@@ -49,6 +52,9 @@ class FamilySpec(Spec):
         default_factory=dict, description="name → layers of a sort, in the same way: what other expressions may name, after their keys"
     )
     layers: list[LayerKind] = Field(description="kinds of layers; those that count none are left out")
+    total: Expression | None = Field(
+        default=None, description="how many layers those of all kinds are together; absent = num_hidden_layers, n_layer or num_layers"
+    )
     mtp: LayerKind | None = Field(
         default=None, description="layer of the module that predicts one token further, where its count is there and above 0"
     )
@@ -62,7 +68,20 @@ class FamilySpec(Spec):
     letters: dict[str, dict[str, str]] = Field(
         default_factory=dict, description="key whose text has a letter a layer → letter → WORD: KEY__WORD is how often"
     )
-    listed: list[str] = Field(default_factory=list, description="keys that list layers by their numbers: KEY__length is how many")
+    listed: list[str] = Field(
+        default_factory=list,
+        description="keys that list layers by their numbers, from 0, or in a text (`3,4,5`): KEY__length is how many, KEY__in and KEY__out "
+        "are layers that it lists or not",
+    )
+    from_one: list[str] = Field(default_factory=list, description="of those `listed`, keys whose first layer is 1")
+    first: dict[str, Expression | list[Expression]] = Field(
+        default_factory=dict,
+        description="name → how many of the first layers are of a sort: NAME__first and NAME__rest, to be crossed with words of a layer "
+        "(`layer_types__conv__and__dense__first` counts layers that are both)",
+    )
+    nested: list[str] = Field(
+        default_factory=list, description="keys with a mapping of their own, whose entries are read as KEY__ENTRY: the others are refused"
+    )
     empty: list[str] = Field(default_factory=list, description="keys that must be absent, empty or 0: the blocks do not say what they do")
     same: dict[str, str] = Field(
         default_factory=dict,

@@ -14,11 +14,12 @@ from rackmodel.model.workload import Op, Section, Tensor, Workload
 
 def has_gradient(op: Op, position: int, tensors: Mapping[str, Tensor]) -> bool:
     """Whether operand number `position` has a gradient: not a mask, not positions at which a table is read, not a tensor that costs
-    nothing, not what is frozen."""
+    nothing, not what is frozen, and of what is detached the weights alone."""
     if (op.kind.name == "dispatch" and position > 0) or (op.kind.name == "lookup" and position == 0):
         return False
     tensor = tensors[op.ins[position].tensor]
-    return tensor.bits > 0 and tensor.trained
+    detached = tensors[op.out.tensor].detached and tensor.kind != "weight"
+    return tensor.bits > 0 and tensor.trained and not detached
 
 
 def with_gradients(sections: Sequence[Section]) -> Iterator[Section]:

@@ -20,7 +20,7 @@ from rackmodel.errors import InputError, together
 from rackmodel.model.mapping import LayoutSpec, MapperSpec, RankChoice
 from rackmodel.model.workload import Workload
 
-FAMILY = frozenset("abdefghijkmnpqstvxyz") | {"a2", "c1", "fs", "fx"}
+FAMILY = frozenset("abdefghijkmnpqstvxyz") | {"a2", "a3", "c1", "fs", "fx", "g2", "q2"}
 """Indices of the library's workloads and of imported ones (inputs/trained), which mappers list for one another."""
 
 LIKENESS = 0.7

@@ -123,6 +123,13 @@ _ROWS = (
     OpKind("relu", False, "first", meaning="max(x, 0)"),
     OpKind("gelu", False, "first", flops=(8, 12), meaning="x times the share of a normal distribution below x"),
     OpKind("silu", False, "first", flops=(4, 6), meaning="x / (1 + exp(-x)), also called swish"),
+    OpKind(
+        "xielu",
+        False,
+        "first",
+        flops=(10, 12),
+        meaning="a x^2 + x / 2 above 0, c (exp(x) - 1 - x) + x / 2 below it, by two trained numbers of a layer",
+    ),
     OpKind("swiglu", False, "inputs", flops=(5, 9), operands=(2, 2), meaning="silu of the first, times the second"),
     OpKind("clamp", False, "first", flops=(2, 2), meaning="x between two bounds"),
     OpKind("bias", False, "nothing", flops=(2, 2), operands=(2, 3), meaning="a vector that is added to every row"),

@@ -32,6 +32,7 @@ class Tensor:
     model does, not one that it is a module of ·
     trained: of a weight, whether it has a gradient and an optimizer's state, of others, whether it has a gradient (model/gradients) ·
     gradient_bits: of an element of an activation's gradient, 0 = as the activation's own ·
+    detached: of an activation, whether its gradient goes to the weights that it is made with alone ·
     crowded: of what tokens are sent to, rank of experts that are chosen unevenly → tokens of those of the accelerator that has most, over
     the mean ·
     access: as its writer, else its first reader, walks it · said: its density as the file says it · numbers: the precision of its elements
@@ -53,6 +54,7 @@ class Tensor:
     said: str | float = 1
     gradient_bits: int = 0
     crowded: tuple[tuple[str, float], ...] = ()
+    detached: bool = False
     numbers: str = field(default="", compare=False)
 
     @property

@@ -440,6 +440,8 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         raise InputError(f"another layer may hold a kv_cache, not {_a(kind)}", path=f"tensors.{name}.held")
     if said.gradient is not None and kind != "activation":
         raise InputError(f"an activation's gradient may be wider than it is, not that of {_a(kind)}", path=f"tensors.{name}.gradient")
+    if said.detached and kind not in ("activation", "output"):
+        raise InputError(f"what is made may be detached from what it is made of, not {_a(kind)}", path=f"tensors.{name}.detached")
     if not said.trained and kind not in ("weight", "input"):
         raise InputError(f"weights and inputs are trained or frozen, not {_a(kind)}", path=f"tensors.{name}.trained")
     return Tensor(
@@ -459,6 +461,7 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
         said.density,
         width(said.gradient) if said.gradient is not None else 0,
         _crowded(spec, kind, ranks, density),
+        said.detached,
         numbers,
     )
 

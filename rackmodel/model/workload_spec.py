@@ -97,6 +97,10 @@ class TensorSpec(Spec):
         description="of a weight: false = frozen, as beside adapters: no gradient, no optimizer state, no update; of an input: false = "
         "nobody wants its gradient. What follows frozen weights and such inputs alone has no backward pass",
     )
+    detached: bool = Field(
+        default=False,
+        description="of what is made: true = what makes it hands no gradient on to what it is made of, but to its weights alone",
+    )
     page: dict[str, PositiveInt] = Field(
         default_factory=dict, description="of a kv_cache: rank → positions kept together; it holds whole pages"
     )

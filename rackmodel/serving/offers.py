@@ -35,10 +35,9 @@ from rackmodel.serving.shared_prompts import check_shared_out
 from rackmodel.serving.steady import closed_loop, closed_loop_as_run, open_arrivals
 from rackmodel.serving.steps import DEGREES, Deployment, Served
 
-HEADS = ("q", "h")
-"""Indices of decoders' heads that share a cache: of grouped queries, of latent attention."""
-GROUPS = "g"
-"""Index of heads of keys and values, each of which q heads of queries share."""
+HEADS = (("g", "q"), ("g2", "q2"), ("", "h"))
+"""Indices of decoders' heads: of keys and values (none: one latent of all), and of queries that share each; of layers over a window where
+they have others."""
 SHARES = np.array([0.25, 0.5, 0.8, 0.9, 0.95, 1.0])
 """Of the rate at which clients that wait for their answers are served, those that are tried for requests that come at random."""
 MOST_CLIENTS = 2.0**14
@@ -282,9 +281,8 @@ def check_stages(workload: Workload, drafter: Workload | None, stages: int) -> N
 def check_tensor(workload: Workload, ranks: int) -> None:
     """Raise InfeasibleError where ranks of tensor parallelism do not share out the heads alike, without which engines do not start: as
     many heads of queries each, and as many of keys and values or each of these to as many (vLLM, models/llama.py: LlamaAttention)."""
-    sizes = workload.sizes
-    grouped, latent = (sizes.get(GROUPS, 1) * sizes.get(HEADS[0], 1), sizes.get(GROUPS, 1)), (sizes.get(HEADS[1], 1), 1)
-    kinds = [(heads, groups) for heads, groups in (grouped, latent) if heads > 1]
+    pairs = [(workload.sizes.get(groups, 1), workload.sizes.get(queries, 1)) for groups, queries in HEADS]
+    kinds = [(groups * queries, groups) for groups, queries in pairs if groups * queries > 1]
 
     def alike(count: int) -> bool:
         return all(heads % count == 0 and (groups % count == 0 or count % groups == 0) for heads, groups in kinds)
@@ -298,9 +296,8 @@ def check_tensor(workload: Workload, ranks: int) -> None:
 
 def check_context(workload: Workload, ranks: int) -> None:
     """Raise InfeasibleError where so many ranks of context do not divide the heads that share a cache, whose queries they have."""
-    own = HEADS[0] if HEADS[0] in workload.sizes else HEADS[1]
-    caches = [tensor for tensor in workload.tensors.values() if tensor.kind == "kv_cache"]
-    heads = 1 if any(own in tensor.ranks for tensor in caches) else workload.sizes.get(own, 1)
+    caches = {rank for tensor in workload.tensors.values() if tensor.kind == "kv_cache" for rank in tensor.ranks}
+    heads = gcd(*(workload.sizes[own] for _, own in HEADS if own in workload.sizes and own not in caches)) or 1
     if heads % ranks:
         fact = f"{ranks} ranks of context do not divide the {heads} heads of {workload.name} that share a cache"
         change = f"--context {gcd(heads, ranks)}"

@@ -54,6 +54,7 @@ WORKLOADS = {
     "TensorSpec.read": Flip("layers", "work.tensors.W1.read", "routed", refused="tensors.W1.read"),
     "TensorSpec.held": Flip("layers", "work.tensors.W1.held", False, refused="tensors.W1.held"),
     "TensorSpec.trained": Flip("layers", "work.tensors.W1.trained", False),
+    "TensorSpec.detached": Flip("layers", "work.tensors.H.detached", True),
     "TensorSpec.page": Flip("layers", "work.tensors.W1.page", {"d": 16}, refused="tensors.W1.page"),
     "TensorSpec.format": Flip("layers", "work.tensors.W1.format", "mask", _SPARSE),
 }

@@ -55,7 +55,7 @@ WIDE_BYTES = 2.0
 """Of an element before it is quantised."""
 STREAMS = ("", "add", "scale", "multiply", "dropout", "repeat")
 """Kinds of vector operations that stream; '' are casts, sums of gradients and the optimizer's."""
-POINTWISE = ("relu", "gelu", "silu", "swiglu", "clamp")
+POINTWISE = ("relu", "gelu", "silu", "xielu", "swiglu", "clamp")
 """Kinds whose elements are made alone."""
 
 

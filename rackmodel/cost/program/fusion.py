@@ -27,7 +27,7 @@ from rackmodel.model.resources import width
 from rackmodel.model.workload import Op, Workload
 
 NORMS = ("rmsnorm", "layernorm")
-POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu", "swiglu", "dropout")
+POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu", "xielu", "swiglu", "dropout")
 
 
 def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
@@ -126,7 +126,7 @@ def _picks(workload: Workload, flash: frozenset[str]) -> set[str]:
     for op in workload.ops.values():
         readers = [workload.ops[name] for name in workload.readers[op.out.tensor]]
         fused = all(any(access.tensor in flash for access in (one.out, *one.ins)) for one in readers)
-        if op.kind.inner == "selects" and workload.tensors[op.ins[0].tensor].kind == "kv_cache" and readers and fused:
+        if op.kind.inner == "selects" and workload.tensors[op.ins[-1].tensor].kind == "kv_cache" and readers and fused:
             found.add(op.name)
     return found
 
@@ -175,9 +175,9 @@ def _last_sum(workload: Workload, read: str) -> str | None:
 
 def scores(workload: Workload) -> set[str]:
     """Attention's scores: tensors that hold a rank twice, once by an index that walks the same size (s and t), or what a step's tokens
-    make of all that a cache holds."""
+    make of all that a cache holds, or of what is picked of a sequence."""
     new = workload.new_tokens
-    return {
+    return _of_picks(workload) | {
         name
         for name, tensor in workload.tensors.items()
         if name in workload.producer
@@ -187,6 +187,31 @@ def scores(workload: Workload) -> set[str]:
             or (workload.attended & set(tensor.ranks) and new & set(tensor.ranks))
         )
     }
+
+
+def _of_picks(workload: Workload) -> set[str]:
+    """Scores of a sequence's tokens by those that are picked of it, where values are weighed by them: what becomes of others, as the loss
+    of an indexer, is no part of attention's kernel."""
+    pairs = [
+        ({*op.out.names} - {*table.names}, {*table.names} - {*op.out.names})
+        for op in workload.ops.values()
+        if op.kind.name == "lookup" and workload.tensors[(table := op.ins[-1]).tensor].kind == "activation"
+    ]
+
+    def scored(name: str) -> bool:
+        ranks = set(workload.tensors[name].ranks)
+        return name in workload.producer and any(picked & ranks and walked & ranks for picked, walked in pairs)
+
+    found: set[str] = set()
+    for op in workload.ops.values() if pairs else ():
+        read = [access.tensor for access in op.ins]
+        if op.kind.name == "einsum" and not scored(op.out.tensor) and sum(map(scored, read)) == 1:
+            found |= {name for name in read if scored(name)}
+    while (
+        makers := {access.tensor for name in found for access in workload.ops[workload.producer[name]].ins if scored(access.tensor)} - found
+    ):
+        found |= makers
+    return found
 
 
 def loosest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:

@@ -22,7 +22,7 @@ from rackmodel.cost.program.local_ops import backward_reads, has_backward
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
 
-POINTWISE = ("rmsnorm", "layernorm", "relu", "gelu", "silu", "swiglu", "multiply", "clamp")
+POINTWISE = ("rmsnorm", "layernorm", "relu", "gelu", "silu", "xielu", "swiglu", "multiply", "clamp")
 """Kinds of operations whose results `pointwise` drops: norms and activations."""
 
 

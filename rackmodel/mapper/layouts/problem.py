@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from rackmodel.cost.step.columns import Columns
-from rackmodel.mapper.rules import boundary_of, domain, saveable, saves_of
+from rackmodel.mapper.rules import Flat, boundary_of, domain, run_of, saveable, saves_of
 from rackmodel.model.layout import Choice, Layout, batch_choice
 from rackmodel.model.mapping import HomeSpec, MapperSpec
 from rackmodel.model.plan import MICRO, Plan
@@ -35,7 +35,7 @@ class OpenMesh:
         cls,
         mapper: MapperSpec,
         workload: Workload,
-        subs: Sequence[tuple[str, tuple[str, ...], str]],
+        subs: Sequence[tuple[str, Flat, str]],
         degrees: Sequence[int],
         strides: Sequence[int],
         micro_batches: int,
@@ -55,7 +55,7 @@ class OpenMesh:
             strides=(*strides, 1),
             parents=(*(name for *_, name in subs), MICRO),
             domains=domains,
-            flat={sub: index for sub, index, _ in subs if len(index) > 1},
+            flat={sub: run for sub, index, _ in subs if len(run := run_of(index)) > 1},
         )
 
     @property

@@ -20,7 +20,7 @@ from rackmodel.model.workload import Op, Workload
 from rackmodel.nests.region_loops import Span
 
 MEMBERS = 3  # contractions of a region that is found
-ELEMENTWISE = ("scale", "relu", "gelu", "silu", "swiglu", "multiply", "add", "dropout")
+ELEMENTWISE = ("scale", "relu", "gelu", "silu", "xielu", "swiglu", "multiply", "add", "dropout")
 SURE = 1e-9  # of what a region would have to undercut: it is taken not to where it was not solved
 CARRIED = ("softmax",)  # whose rows may be cut: a running maximum and sum go on from tile to tile
 

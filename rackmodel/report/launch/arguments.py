@@ -53,6 +53,7 @@ def size_arguments(shape: Shape, found: Meaning) -> list[str]:
         "--make-vocab-size-divisible-by 1",
         *said_if(not shape.tied, "--untie-embeddings-and-output-weights"),
         *said_if(shape.gated, "--swiglu"),
+        *said_if(shape.features.squared, "--squared-relu"),
         *said_if(not shape.biased, "--disable-bias-linear"),
         *said_if(not shape.dropout, "--attention-dropout 0", "--hidden-dropout 0"),
         f"--micro-batch-size {found.step.micro_batch}",

@@ -71,6 +71,10 @@ def _unsaid(shape: Shape, found: Meaning) -> list[str]:
     cannot: list[str] = []
     if shape.normed:
         cannot.append("norms of queries and keys have no argument in DeepSpeed")
+    if shape.features.window:
+        cannot.append(f"windows of {shape.features.window} tokens have no argument in DeepSpeed")
+    if shape.features.gate:
+        cannot.append("gates on the result of attention have no argument in DeepSpeed")
     if shape.dense:
         cannot.append(f"the first {shape.dense} of {shape.layers} layers without experts: --expert-interval takes every n-th layer")
     if shape.shared:

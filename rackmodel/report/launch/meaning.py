@@ -94,8 +94,9 @@ def _choices(mapping: MappingSpec, axis: str, shape: Shape) -> dict[str, str | N
 
 
 def _kinds_unsaid(shape: Shape) -> list[str]:
-    """Kinds of layers whose sizes no argument says beside those of the kind of which there are most."""
-    return [f"layers of {', '.join(shape.unlike)} have other sizes than most: arguments are of one kind"] if shape.unlike else []
+    """Kinds of layers whose sizes no argument says beside those of the most frequent kind, and what they compute that none says."""
+    unlike = [f"layers of {', '.join(shape.unlike)} have other sizes than most: arguments are of one kind"] if shape.unlike else []
+    return [*unlike, *(f"{odd}: no argument says it" for odd in shape.features.odd)]
 
 
 def _notes(mapping: MappingSpec, shape: Shape, workload: Workload) -> list[str]:

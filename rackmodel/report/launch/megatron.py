@@ -30,6 +30,9 @@ def _arguments(shape: Shape, found: Meaning, pipeline: list[str]) -> list[str]:
         *said_if(shape.groups < shape.heads, "--group-query-attention", f"--num-query-groups {shape.groups}"),
         f"--normalization {'RMSNorm' if shape.rms else 'LayerNorm'}",
         *said_if(shape.normed == "heads", "--qk-layernorm"),
+        *said_if(shape.features.gate == "elements", "--attention-output-gate"),
+        *said_if(shape.features.window > 0, f"--window-size {shape.features.window - 1},0"),
+        *said_if(0 < shape.features.windowed < shape.layers, f"--window-attn-skip-freq {_skipped(shape)}"),
         f"--position-embedding-type {'rope' if shape.rope else 'learned_absolute'}",
         *said_if(
             shape.experts > 0,
@@ -70,6 +73,11 @@ def _arguments(shape: Shape, found: Meaning, pipeline: list[str]) -> list[str]:
     ]
 
 
+def _skipped(shape: Shape) -> int:
+    """Of so many layers the last has no window."""
+    return shape.layers // max(shape.layers - shape.features.windowed, 1)
+
+
 def _order(found: Meaning, cannot: list[str]) -> list[str]:
     """In which order ranks lie."""
     known = [order for order in ORDERS if list(found.order) == sorted(found.order, key=lambda role: (*order, role).index(role))]
@@ -97,6 +105,12 @@ def _limits(shape: Shape, found: Meaning, notes: list[str], cannot: list[str]) -
     degrees, step = found.degrees, found.step
     if shape.normed == "whole":
         cannot.append("queries and keys normalised over all heads together: --qk-layernorm takes each head")
+    if shape.features.gate == "heads":
+        cannot.append("attention gated by a number a head: --attention-output-gate takes one of each element")
+    if shape.features.window and (full := shape.layers - shape.features.windowed) and shape.layers // _skipped(shape) != full:
+        cannot.append(f"{full} of {shape.layers} layers without a window: --window-attn-skip-freq takes the last of every so many")
+    if shape.features.window:
+        notes.append("a window counts the token itself; which layers have it is taken to be all but the last of every so many")
     if shape.groups % degrees["tensor"]:
         cannot.append(f"Megatron wants the {shape.groups} query groups to be a multiple of tensor parallelism {degrees['tensor']}")
     if degrees["context"] > 1 and shape.sequence % (2 * degrees["context"]):

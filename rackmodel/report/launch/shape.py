@@ -10,6 +10,9 @@ from typing import Literal
 from rackmodel.errors import InputError
 from rackmodel.model.einsum import Access
 from rackmodel.model.workload import Op, Section, Workload
+from rackmodel.report.launch.features import STATES, Features, features, value_ranks
+
+ATTENTION = "no layer with attention (a softmax over a product of two activations)"
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Shape:
 
     groups: key-value heads · ffn: of one expert, where there are any · shared: of experts that every token passes, together · dense,
     dense_ffn: layers without experts that come before those with them · unlike: other kinds of layers whose sizes differ · normed: whether
-    each head of queries and keys is normalised, or all of them together ('whole')."""
+    each head of queries and keys is normalised, or all of them together ('whole') · features: what its layers compute beside."""
 
     layers: int
     hidden: int
@@ -41,6 +44,7 @@ class Shape:
     tied: bool
     biased: bool
     dropout: bool
+    features: Features
     body: Workload
     position: str
     head_ranks: tuple[str, ...]
@@ -74,7 +78,8 @@ def model_shape(workload: Workload) -> Shape:
     kinds = [section for section in workload.sections if section.layer]
     most = max(kinds, key=lambda section: section.repeat, default=None)
     if most is None:
-        raise InputError("no layer with attention (a softmax over a product of two activations)", path="--flags")
+        raise InputError(ATTENTION, path="--flags")
+    ordered = [most, *(section for section in kinds if section is not most)]
     layer, body, size = _layer(most, workload.batch), most.workload, workload.sizes
     first, last = workload.sections[0].workload, workload.sections[-1].workload
     vocab = [rank for weight in last.weights for rank in last.tensors[weight].ranks if rank not in layer.width]
@@ -97,6 +102,7 @@ def model_shape(workload: Workload) -> Shape:
         tied=bool(set(first.weights) & set(last.weights)),
         biased=any(len(op.ins) > 2 for op in norms),
         dropout="dropout" in words,
+        features=features(ordered, [_scores(section.workload) for section in ordered], layer.ffn, layer.heads),
         body=body,
         position=layer.position,
         head_ranks=layer.heads,
@@ -125,8 +131,12 @@ def _chosen(layer: _Layer, body: Workload, size: Mapping[str, int]) -> int:
 def _layer(section: Section, batch: str) -> _Layer:
     """The ranks of a section of layers. Raises InputError where it has no attention or feed-forward."""
     body, scores = section.workload, _scores(section.workload)
+    states = [f"{op.name}, {op.kind.name}" for op in body.ops.values() if op.kind.name in STATES]
+    if states:
+        fact = f"layers of '{section.name}' carry a state along the sequence ({states[-1]}): no arguments are known here for them"
+        raise InputError(fact, path="--flags")
     if not section.stream_in or scores is None:
-        raise InputError("no layer with attention (a softmax over a product of two activations)", path="--flags")
+        raise InputError(ATTENTION, path="--flags")
     carried = {rank for weight in body.weights for rank in body.tensors[weight].ranks}
     stream = body.tensors[section.stream_in].ranks
     width = tuple(rank for rank in stream if rank in carried)
@@ -135,7 +145,9 @@ def _layer(section: Section, batch: str) -> _Layer:
     heads = tuple(rank for rank in maker.out.names if rank not in (batch, position, key))
     spread = next((op for op in body.ops.values() if op.statement.kind == "dispatch"), None)
     experts = [rank for rank in spread.out.names if rank not in spread.ins[0].names] if spread is not None else []
-    inner = [rank for rank in sorted(carried) if rank not in (*width, *heads, *maker.contracted, *experts)]
+    inner = [
+        rank for rank in sorted(carried) if rank not in (*width, *heads, *maker.contracted, *experts, *value_ranks(body, maker, heads))
+    ]
     own = {rank for weight in body.weights if set(experts) & set(body.tensors[weight].ranks) for rank in body.tensors[weight].ranks}
     ffn, shared = ([rank for rank in inner if (not experts or rank in own) == routed] for routed in (True, False))
     if len(ffn) != 1 or len(shared) > 1 or len(experts) > 1 or not position:

@@ -49,6 +49,10 @@ def _feed_forward(shape: Shape) -> str:
     parts = [f"ffn {shape.ffn}", *([f"{shape.experts} experts of it"] if shape.experts else [])]
     parts += [f"shared experts of {shape.shared}"] if shape.shared else []
     parts += ["queries and keys normalised"] if shape.normed else []
+    found = shape.features
+    parts += [f"windows of {found.window} tokens in {found.windowed} layers"] if found.window else []
+    parts += [f"attention gated by {found.gate}"] if found.gate else []
+    parts += ["a squared ReLU"] if found.squared else []
     return ", ".join([*parts, *([f"the first {shape.dense} dense with ffn {shape.dense_ffn}"] if shape.dense else [])])
 
 

@@ -1,0 +1,202 @@
+"""Layers of published configs that are of several sorts at once, numbered or nested; and what their kinds are split by where they serve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rackmodel.errors import InfeasibleError, InputError
+from rackmodel.inputs import read_mapper, read_workload
+from rackmodel.inputs.decoders import LayerCount, compose_decoder
+from rackmodel.inputs.hf_config import import_config, render
+from rackmodel.inputs.hf_keys import family_called
+from rackmodel.mapper.rules import axis_factors
+from rackmodel.serving.offers import check_context, check_tensor
+from rackmodel.serving.served_model import ServedModel
+from rackmodel.serving.steps import Steps
+from tests.serving_models import served_on
+
+CONFIGS = Path(__file__).parents[1] / "workloads" / "configs"
+
+
+def changed(name: str, tmp_path: Path, **changes: Any) -> Path:
+    """A published config, changed. A change of a nested mapping is added to it."""
+    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    both = {key: {**config[key], **value} if isinstance(value, dict) else value for key, value in changes.items()}
+    path.write_text(json.dumps(config | both), encoding="utf-8")
+    return path
+
+
+def layers(name: str, tmp_path: Path, **changes: Any) -> dict[str, int]:
+    """Layers of each kind."""
+    made = tmp_path / "made.yaml"
+    made.write_text(import_config(changed(name, tmp_path, **changes)).text, encoding="utf-8")
+    return {one.name: one.repeat for one in read_workload(made).sections if one.name not in ("embed", "head")}
+
+
+def test_a_layer_is_of_the_sorts_that_a_config_says_of_it(tmp_path: Path) -> None:
+    """LFM2's third layer is the first of attention, Kimi Linear's fourth; Step's first two of a window have no experts."""
+    lfm, kimi, step, mimo = "lfm2_8b_a1b", "kimi_linear_48b", "step35_flash", "mimo_v2_flash"
+    assert layers(lfm, tmp_path) == {"convolution_dense": 2, "convolution": 16, "attention": 6}
+    assert layers(lfm, tmp_path, num_dense_layers=3) == {"convolution_dense": 2, "attention_dense": 1, "convolution": 16, "attention": 5}
+    assert layers(kimi, tmp_path) == {"linear_dense": 1, "linear": 19, "full": 7}
+    full = {"full_attn_layers": [1, 5, 9]}
+    assert layers(kimi, tmp_path, linear_attn_config=full) == {"full_dense": 1, "linear": 24, "full": 2}
+    assert layers(step, tmp_path) == {"dense": 1, "window_dense": 2, "window": 31, "full": 11}
+    assert layers(step, tmp_path, moe_layers_enum="44") == {"dense": 11, "window_dense": 33, "full": 1}
+    assert layers(mimo, tmp_path) == {"dense": 1, "window": 39, "full": 8}
+    assert layers(mimo, tmp_path, moe_layer_freq=[0, 0] + [1] * 46) == {"dense": 1, "window_dense": 1, "window": 38, "full": 8}
+    assert layers("longcat_flash", tmp_path) == {"first": 28, "second": 28}
+    assert (
+        layers("trinity_mini", tmp_path)
+        == layers("trinity_mini", tmp_path, layer_types=None)
+        == {"window_dense": 2, "window": 22, "full": 8}
+    )
+    assert layers("trinity_mini", tmp_path, layer_types=None, num_dense_layers=5) == {
+        "dense": 1,
+        "window_dense": 4,
+        "window": 20,
+        "full": 7,
+    }
+    sparse = {"mlp_layer_types": ["dense"] * 2 + ["sparse"] * 46}
+    assert layers("k_exaone_236b", tmp_path, **sparse) == {"window_dense": 2, "window": 34, "full": 12}
+    assert layers("k_exaone_236b", tmp_path, is_moe_layer=None, first_k_dense_replace=4) == {
+        "dense": 1,
+        "window_dense": 3,
+        "window": 33,
+        "full": 11,
+    }
+
+
+def test_layers_that_follow_the_models_are_those_of_its_modules(tmp_path: Path) -> None:
+    """Step 3.5 lists 48 layers: 45, and three that predict tokens further."""
+    types = json.loads((CONFIGS / "step35_flash.json").read_text(encoding="utf-8"))["layer_types"]
+    assert layers("step35_flash", tmp_path, layer_types=types[:45]) == layers("step35_flash", tmp_path)
+    with pytest.raises(InputError, match="says 47 layers, num_hidden_layers 45"):
+        import_config(changed("step35_flash", tmp_path, layer_types=types[:47]))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "fact"),
+    [
+        ("kimi_linear_48b", {"linear_attn_config": {"gate_rank": 64}}, "linear_attn_config__gate_rank: unknown key"),
+        ("kimi_linear_48b", {"attn_res_block_size": 12}, "no layers such as attn_res_block_size"),  # Kimi K3's
+        ("kimi_linear_48b", {"mla_use_nope": False}, "knows no other mla_use_nope than 1"),
+        ("mimo_v2_flash", {"swa_head_dim": 128}, "swa_head_dim: 128 where head_dim is 192"),
+        ("mimo_v2_flash", {"n_shared_experts": 1}, "no layers such as n_shared_experts"),
+        ("mimo_v2_flash", {"hybrid_layer_pattern": [0, 2] * 24}, "no layers such as '2'"),
+        ("falcon_h1_7b", {"mamba_rms_norm": True}, "no layers such as mamba_rms_norm"),
+        ("falcon_h1_7b", {"attn_layer_indices": [1]}, "no layers such as attn_layer_indices"),
+        ("step35_flash", {"attention_other_setting": {"head_dim": 64}}, "attention_other_setting__head_dim: 64 where head_dim is 128"),
+        ("step35_flash", {"use_head_wise_attn_gate": False}, "knows no other use_head_wise_attn_gate than 1"),
+        ("longcat_flash", {"zero_expert_type": "copy"}, "zero_expert_type: 'copy' is not what the blocks"),
+        ("longcat_flash", {"emb_neighbor_num": 4}, "emb_neighbor_num: unknown key"),  # LongCat-Flash-Lite's embeddings of n-grams
+        ("apertus_8b", {"hidden_act": "silu"}, "hidden_act: 'silu' is not what the blocks of family apertus"),
+        ("lfm2_1_2b", {"conv_bias": True}, "no layers such as conv_bias"),
+        ("lfm2_1_2b", {"layer_types": ["conv"] * 15 + ["full_attention", "conv"]}, "says 17 layers, num_hidden_layers 16"),
+    ],
+)
+def test_what_these_layers_do_not_say_is_refused_by_its_key(name: str, changes: dict[str, Any], fact: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        import_config(changed(name, tmp_path, **changes))
+    assert fact in str(caught.value)
+
+
+def test_a_feed_forward_layer_is_as_wide_as_the_config_adjusts_it(tmp_path: Path) -> None:
+    """LFM2: 12,288 x 2 / 3 = 8,192; 10,000 x 2 / 3 = 6,666, and 26 x 256 = 6,656 < 6,666 <= 6,912; as it is where nothing is adjusted."""
+
+    def width(**changes: Any) -> int:
+        text = import_config(changed("lfm2_1_2b", tmp_path, **changes)).text
+        return int(text.partition(" f: ")[2].partition(",")[0])
+
+    assert width() == 8192
+    assert width(block_ff_dim=10_000) == 6912
+    assert width(block_ff_dim=10_000, block_auto_adjust_ff_dim=False) == 10_000
+
+
+SIZES = {
+    "d": 256,
+    "g": 4,
+    "q": 2,
+    "e": 32,
+    "f": 512,
+    "v": 1000,
+    "a2": 2,
+    "a3": 4,
+    "p1": 32,
+    "n2": 16,
+    "w1": 4,
+    "w2": 3,
+    "c1": 512,
+    "r1": 16,
+}
+served = served_on("dgx_h100", profile="torchtitan")
+
+
+def decoder(tmp_path: Path, blocks: Sequence[str], **sizes: int) -> Any:
+    """Three layers of some blocks."""
+    data = compose_decoder(family_called("llama"), {**SIZES, **sizes}, [LayerCount("layer", blocks, 3)], tied=False)
+    path = tmp_path / "made.yaml"
+    path.write_text(render("made", data, {"weight": "bf16"}, "a test", None), encoding="utf-8")
+    return read_workload(path)
+
+
+STATE, LAST, SHARED = 8 * 32 * 16 * 4, 8 * 32 * 3 * 2, 2 * 16 * 3 * 2
+"""Bytes of a layer: matrices of 8 heads in fp32, the last three tokens of their values in bf16, and those of a group's keys and queries."""
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("block", ["mamba2", "mamba2_gqa"])
+def test_ranks_of_a_server_share_out_the_heads_of_a_state_space_mixer(block: str, groups: int, tmp_path: Path) -> None:
+    """Each of four ranks scans two of eight heads, of one group or two, and keeps their state: each scanned and kept all of them.
+    (vLLM, layers/mamba/mamba_mixer2.py: num_heads // tp_size; a group that several ranks need each has.)"""
+    workload = decoder(tmp_path, [block, "gated"], a2=groups, a3=8 // groups)
+    kept = 16 * 4 * 32 * 2 * 2 if block == "mamba2_gqa" else 0  # keys and values of 16 tokens
+    one, four = (served(workload, tensor=tensor) for tensor in (1, 4))
+    assert one.cache_bytes(16) == 3 * (STATE + LAST + groups * SHARED + kept)
+    assert four.cache_bytes(16) == 3 * ((STATE + LAST + kept) / 4 + SHARED)
+    assert scanned(four) == scanned(one) == 3 * 8 * STATE
+
+
+def test_ranks_of_a_server_share_out_the_channels_of_a_selective_mixer(tmp_path: Path) -> None:
+    one, four = (served(decoder(tmp_path, ["mamba", "gated"]), tensor=tensor) for tensor in (1, 4))
+    assert four.cache_bytes(16) == one.cache_bytes(16) / 4 == 3 * 512 * (16 * 4 + 3 * 2) / 4
+    assert scanned(four) == scanned(one) == 3 * 8 * 512 * 16 * 4
+
+
+def scanned(model: ServedModel) -> float:
+    """Bytes of states that a step of eight sequences reads, on all accelerators together."""
+    rows = model.price(Steps.of(decodes=8, context=100)).ledger.where(einsum="space", tensor="SM", level="gpu", action="read").rows
+    return sum(float(np.sum(row.amount)) for row in rows)
+
+
+def test_an_axis_is_cut_along_heads_of_several_numbers_at_once() -> None:
+    """Falcon-H1 7B: 2 groups of 6 heads, 1 group of 24. Four ranks are 2 along g and 2 along q, and both 2 along a3."""
+    serving = read_mapper("serving")
+    heads = read_workload("falcon_h1_7b_decoder")
+    assert axis_factors(serving, heads, "te", 2) == [("te", 2, frozenset({"g", "a3"}))]
+    assert axis_factors(serving, heads, "te", 4) == [("te_a3_g", 2, frozenset({"g", "a3"})), ("te_a3_q", 2, frozenset({"q", "a3"}))]
+    assert axis_factors(serving, heads, "te", 1) == [("te", 1, frozenset({"g", "a2"}))]
+    mimo = read_workload("mimo_v2_flash_decoder")  # 4 groups of 16, and 8 of 8 over a window
+    cut = [("te_g_g2", 4, frozenset({"g", "g2"})), ("te_g2_q", 2, frozenset({"q", "g2"}))]
+    assert axis_factors(serving, mimo, "te", 8) == cut
+    with pytest.raises(InputError, match="axis te is flattened two ways"):
+        axis_factors(serving, heads, "te", 5)
+
+
+def test_heads_of_both_kinds_of_layers_are_shared_out_alike() -> None:
+    """Step 3.5: 64 heads, and 96 over a window; MiMo V2: 16 and 8 queries of a head of keys."""
+    step = read_workload("step35_flash_decoder")
+    check_tensor(step, 8)
+    with pytest.raises(InfeasibleError, match=r"64 ranks .* do not share out 64 heads, 8 of keys and values, and 96 heads"):
+        check_tensor(step, 64)
+    mimo = read_workload("mimo_v2_flash_decoder")
+    check_context(mimo, 8)
+    with pytest.raises(InfeasibleError, match="16 ranks of context do not divide the 8 heads"):
+        check_context(mimo, 16)
