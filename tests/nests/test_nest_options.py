@@ -91,6 +91,29 @@ def test_fixed_tiles(tensor):
         solve_nest(p, m, factors="perfect", constraints=NestConstraints(tiles=(FixedTile("RegFile", "k", 7),)))
 
 
+def test_a_tile_fixed_twice_is_refused():
+    two = NestConstraints(tiles=(FixedTile("GlobalBuffer", "m", 16), FixedTile("GlobalBuffer", "m", 32)))
+    with pytest.raises(RackmodelError, match="fixed tile m at GlobalBuffer: both 16 and 32"):
+        solve_nest(gemm(64, 64, 64), edge3(), constraints=two)
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        {"order": {"GlobalBuffer": ("A", "B")}},
+        {"stationary": {"GlobalBuffer": "B"}},
+        {"bypass": {"GlobalBuffer": ("B",)}},
+        {"tiles": (FixedTile("GlobalBuffer", "k", 8),)},
+        {"tiles": (FixedTile("GlobalBuffer", "k", 8, "B"),)},
+    ],
+)
+def test_nothing_is_demanded_of_a_tensor_that_stays_whole_on_chip(demand):
+    with pytest.raises(RackmodelError, match="GlobalBuffer keeps B whole"):
+        solve_nest(gemm(64, 64, 64), edge3(), factors="perfect", constraints=NestConstraints(**demand), resident=("B",))
+    elsewhere = NestConstraints(tiles=(FixedTile("GlobalBuffer", "m", 8, "A"),), stationary={"RegFile": "B"})
+    assert solve_nest(gemm(64, 64, 64), edge3(), factors="perfect", constraints=elsewhere, resident=("B",)).certificate.proven
+
+
 def test_infeasible_names_level_need_and_capacity():
     with pytest.raises(InfeasibleError, match="RegFile") as caught:
         solve_nest(gemm(8, 8, 8), edge3(rf_bits=40), factors="perfect")
