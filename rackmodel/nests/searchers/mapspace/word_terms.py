@@ -126,8 +126,11 @@ def _extents(index: Sum, counts: Mapping[int, Number], sizes: tuple[int, ...]) -
 
 
 def _fewest(index: Sum, counts: Mapping[int, Number], sizes: tuple[int, ...]) -> Number:
-    """The least extents of these or more tiles, up to one an element. More tiles of a rank without a stride are no fewer extents; with one they
-    may be, as nothing is fetched of a gap between two tiles. In each rank extents are linear, so that they are least at an end."""
+    """The least extents of these or more tiles, up to one an element.
+
+    More tiles of a rank without a stride are no fewer extents; with one they may be, as nothing is fetched of a gap between two tiles. In
+    each rank extents are linear, so that they are least at an end.
+    """
     strided = [r for c, r in index if c > 1]
     ends = product(*((counts[r], float(sizes[r])) for r in strided))
     return reduce(np.minimum, (_extents(index, {**counts, **dict(zip(strided, end, strict=True))}, sizes) for end in ends))
