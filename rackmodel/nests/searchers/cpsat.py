@@ -195,7 +195,7 @@ def solve_cpsat(q: NestQuestion) -> NestSolution:
         if best is None or cost.energy_j < best[1].energy_j * (1 - TIE):
             best = mapping, cost
     if best is None:
-        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+        raise infeasible(q)
     mapping, cost = best
     bound = min(min(bounds), cost.energy_j)
     gap = gap_of(cost.energy_j, bound)
