@@ -1,6 +1,8 @@
 """What a mapper file may demand of a loop nest; every entry is obeyed or refused, never dropped."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from rackmodel.errors import RackmodelError
 from rackmodel.nests.problem import NestMachine, NestProblem
@@ -55,10 +57,21 @@ class NestConstraints:
                 raise RackmodelError(f"fixed tile {t.rank} = {t.size} at {t.level}: the rank has {problem.sizes[t.rank]}")
             if t.tensor and t.rank not in problem.tensor(t.tensor).ranks:
                 raise RackmodelError(f"fixed tile at {t.level}: {t.tensor} has no rank {t.rank}")
+        for one, other in combinations(self.tiles, 2):
+            if (one.level, one.rank, one.tensor) == (other.level, other.rank, other.tensor) and one.size != other.size:
+                raise RackmodelError(f"fixed tile {one.rank} at {one.level}: both {one.size} and {other.size}")
         for level in set(self.keep) & set(self.bypass):
             both = set(self.keep[level]) & set(self.bypass[level])
             if both:
                 raise RackmodelError(f"{level}: {', '.join(sorted(both))} both kept and bypassed")
+
+    def check_resident(self, level: str, resident: Collection[str], problem: NestProblem) -> None:
+        """RackmodelError where something is demanded, at the level that keeps them whole, of tensors that lie there as they are."""
+        named = {*self.order.get(level, ()), *self.bypass.get(level, ()), *([self.stationary[level]] if level in self.stationary else ())}
+        fixed = [t for t in self.tiles if t.level == level]
+        named |= {name for t in fixed for name in resident if t.tensor in (None, name) and t.rank in problem.tensor(name).ranks}
+        if stuck := sorted(named.intersection(resident)):
+            raise RackmodelError(f"{level} keeps {', '.join(stuck)} whole: no order, tile or bypass of theirs can be demanded there")
 
     def named_ranks(self) -> set[str]:
         """Ranks a constraint names: they may not be merged with others."""

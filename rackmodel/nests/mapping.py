@@ -97,11 +97,11 @@ def print_nest(mapping: NestMapping, sizes: dict[str, int], leaf: dict[str, int]
     lines: list[str] = []
     depth, now = 0, dict(sizes)
 
-    def loops(target: dict[str, int], note: str = "") -> None:
+    def loops(target: dict[str, int]) -> None:
         nonlocal depth
         for r in sizes:
             if now[r] > target[r]:
-                lines.append("  " * depth + f"for {r} in 0..{-(-now[r] // target[r])}  (tile {target[r]}){note}")
+                lines.append("  " * depth + f"for {r} in 0..{-(-now[r] // target[r])}  (tile {target[r]})")
                 depth += 1
                 now[r] = target[r]
 

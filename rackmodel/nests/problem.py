@@ -14,7 +14,6 @@ from rackmodel.errors import RackmodelError
 
 
 @cache
-@cache
 def index_term(term: str) -> tuple[int, str]:
     """(coefficient, rank) of one term of an affine index: "p" is (1, "p"), "2*p" is (2, "p") (a stride)."""
     match = re.fullmatch(r"(?:(\d+)\*)?(\w+)", term)

@@ -51,6 +51,8 @@ def solve_nest(
         raise RackmodelError(f"solver {solver!r}: expected {', '.join(SOLVERS)}")
     for name in resident:
         problem.tensor(name)
+    for level in machine.levels[1:2]:
+        limits.check_resident(level.name, resident, problem)
     began = process_time()
     check_homes(problem, machine, frozenset(home))
     masks = keep_masks(problem, machine, limits)

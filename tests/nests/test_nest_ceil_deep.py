@@ -8,9 +8,10 @@ import pytest
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests import solve_nest
 from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
 from rackmodel.nests.problem import NestCompute, NestFan, NestMachine
 from tests import samples
-from tests.nests.machines import edge3, gemm, level
+from tests.nests.machines import edge3, einsum, gemm, level
 from tests.nests.random_nests import divisible_mapping, machine, mapping, problem
 
 
@@ -33,6 +34,19 @@ def test_ceil_is_never_above_perfect():
     for objective in ("energy", "latency", "edp"):
         ceil, perfect = (solve_nest(p, edge3(), objective=objective, factors=f) for f in ("ceil", "perfect"))
         assert ceil.certificate.objective[0] <= perfect.certificate.objective[0] * (1 + 1e-12)
+
+
+def test_a_ragged_tile_may_skip_more_of_a_strided_tensor_than_even_ones():
+    """C[p] = A[2 p] B[p], p = 9 by atoms of 3: cut to 4 for C, then to 3, A's tiles are 3, 1, 3, 1, 1, which span 13 words, not 3 x 5."""
+    p = einsum("strided", ("C", "p"), [("A", "2*p"), ("B", "p")], {"p": 9})
+    m = NestMachine("atoms", (level("memory", None, 8, 1e9), level("buffer", 16 * 14, 8, 1e9)), NestCompute(1e9, 0.0, {"p": 3}))
+    outer = LevelMapping("memory", tuple(StorageNode(t, {"p": 9}) for t in "ABC"))
+    inner = LevelMapping("buffer", tuple(StorageNode(t, {"p": n}) for t, n in (("C", 4), ("A", 3), ("B", 3))))
+    ragged = evaluate(p, m, NestMapping("strided", "atoms", (outer, inner)))
+    assert {a.tensor: a.read_bits for a in ragged.accesses if a.level == "memory"} == {"A": 16 * 13, "B": 16 * 9, "C": 0}
+    found = solve_nest(p, m)
+    assert found.certificate.bound <= ragged.energy_j < found.cost.energy_j
+    assert not found.certificate.proven
 
 
 @pytest.mark.parametrize("seed", samples.some(range(6), 6))

@@ -91,6 +91,29 @@ def test_fixed_tiles(tensor):
         solve_nest(p, m, factors="perfect", constraints=NestConstraints(tiles=(FixedTile("RegFile", "k", 7),)))
 
 
+def test_a_tile_fixed_twice_is_refused():
+    two = NestConstraints(tiles=(FixedTile("GlobalBuffer", "m", 16), FixedTile("GlobalBuffer", "m", 32)))
+    with pytest.raises(RackmodelError, match="fixed tile m at GlobalBuffer: both 16 and 32"):
+        solve_nest(gemm(64, 64, 64), edge3(), constraints=two)
+
+
+@pytest.mark.parametrize(
+    "demand",
+    [
+        {"order": {"GlobalBuffer": ("A", "B")}},
+        {"stationary": {"GlobalBuffer": "B"}},
+        {"bypass": {"GlobalBuffer": ("B",)}},
+        {"tiles": (FixedTile("GlobalBuffer", "k", 8),)},
+        {"tiles": (FixedTile("GlobalBuffer", "k", 8, "B"),)},
+    ],
+)
+def test_nothing_is_demanded_of_a_tensor_that_stays_whole_on_chip(demand):
+    with pytest.raises(RackmodelError, match="GlobalBuffer keeps B whole"):
+        solve_nest(gemm(64, 64, 64), edge3(), factors="perfect", constraints=NestConstraints(**demand), resident=("B",))
+    elsewhere = NestConstraints(tiles=(FixedTile("GlobalBuffer", "m", 8, "A"),), stationary={"RegFile": "B"})
+    assert solve_nest(gemm(64, 64, 64), edge3(), factors="perfect", constraints=elsewhere, resident=("B",)).certificate.proven
+
+
 def test_infeasible_names_level_need_and_capacity():
     with pytest.raises(InfeasibleError, match="RegFile") as caught:
         solve_nest(gemm(8, 8, 8), edge3(rf_bits=40), factors="perfect")
@@ -99,6 +122,27 @@ def test_infeasible_names_level_need_and_capacity():
         solve_nest(gemm(8, 8, 8), edge3(rf_bits=40))
     with pytest.raises(InfeasibleError):
         solve_nest(gemm(8, 8, 8), tiny(glb_bits=40))
+
+
+def test_room_for_a_tile_that_is_fixed_further_in_is_said():
+    """A[m, k] fixed at 5 of k in the file: tiles around it have 5 of k, so the buffer holds 5 words of A, 5 of B[k, n] and one of C."""
+    levels = NestLevel("memory", None, 8.0, 8.0), NestLevel("buffer", 100, 1.0, 1.0), NestLevel("file", 16 * 20, 0.1, 0.1)
+    m, five = NestMachine("small", levels, NestCompute(1.0)), NestConstraints(tiles=(FixedTile("file", "k", 5, "A"),))
+    for factors in ("perfect", "ceil"):
+        with pytest.raises(InfeasibleError, match="buffer needs 176 bits") as caught:
+            solve_nest(gemm(7, 5, 4), m, factors=factors, constraints=five)
+        assert (caught.value.need, caught.value.have) == (16 * 11, 100)
+        roomy = replace(m, levels=(levels[0], replace(levels[1], capacity_bits=16 * 11), levels[2]))
+        assert solve_nest(gemm(7, 5, 4), roomy, factors=factors, constraints=five).cost.used_bits["buffer"] == 16 * 11
+
+
+def test_room_beside_what_stays_whole_is_said():
+    """B[k, n] of 8 x 8 stays whole: 64 words, and one each of A and C."""
+    m = glb_pe()
+    small = replace(m, levels=(m.levels[0], replace(m.levels[1], capacity_bits=16 * 65)))
+    with pytest.raises(InfeasibleError, match="GlobalBuffer needs 1056 bits") as caught:
+        solve_nest(gemm(8, 8, 8), small, factors="perfect", resident=("B",))
+    assert (caught.value.need, caught.value.have) == (16 * 66, 16 * 65)
 
 
 def streaming(units):

@@ -32,6 +32,22 @@ def test_a_sum_of_indices_counts_its_halo():
     assert term.room({0: 2.0, 1: 3.0}.__getitem__) == 4.0
 
 
+def test_more_tiles_of_a_strided_rank_may_be_fewer_words():
+    """A[2 p], p = 9: three tiles of 3 span 5 words each, 15; tiles of 3, 1, 3, 1, 1 span 13; nine of one element 9, and no tiles fewer.
+    Beside a kernel of r = 3 that is whole they overlap, and fewer tiles are fewer words: 2 x 9 + (3 - 2) n; r cut in 3 leaves gaps."""
+    lone, kernel = (((2, 0),),), (((2, 0), (1, 1)),)
+
+    def words(sums, counts, sizes, least):
+        return TensorTerm(1.0, (), (), sums, least).words(lambda r: 1.0, counts.__getitem__, sizes)
+
+    assert words(lone, {0: 3.0}, (9,), False) == 15.0
+    assert words(lone, {0: 5.0}, (9,), False) == 13.0
+    assert words(lone, {0: 3.0}, (9,), True) == 9.0
+    assert words(kernel, {0: 3.0, 1: 1.0}, (9, 3), True) == words(kernel, {0: 3.0, 1: 1.0}, (9, 3), False) == 21.0
+    assert words(kernel, {0: 3.0, 1: 3.0}, (9, 3), False) == 3 * 15.0
+    assert words(kernel, {0: 3.0, 1: 3.0}, (9, 3), True) == 3 * 9.0
+
+
 def test_an_output_is_written_read_drained_and_refilled_but_for_its_fresh_words():
     """16-bit words above, 32-bit words below: each tally carries the bits and prices of its actions."""
     up = NestLevel("up", read_j_per_bit=2.0, write_j_per_bit=3.0, fan=NestFan(4))

@@ -165,7 +165,7 @@ def _searched(q: NestQuestion) -> NestSolution:
             pruned[name] = pruned.get(name, 0) + n
         searched.append(kept)
     if best is None:
-        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+        raise infeasible(q)
     if joined := None if q.effort.over else join_chains(q, best):
         best, cells = joined.best, cells + joined.cells
         if joined.closed:

@@ -16,10 +16,11 @@ from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE
 from rackmodel.nests.problem import NestTensor
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
-from rackmodel.nests.searchers.cpsat_space import Exponents, Index, SpaceModel, Words
+from rackmodel.nests.searchers.cpsat_space import Exponents, SpaceModel, Words
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.mapspace.mapping_steps import LevelChoice, build_mapping
 from rackmodel.nests.searchers.mapspace.space import Space
+from rackmodel.nests.searchers.mapspace.word_terms import Sum
 from rackmodel.nests.searchers.perfect import space_size
 from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
 
@@ -32,7 +33,7 @@ class EnergyModel(SpaceModel):
 
     def __init__(self, space: Space) -> None:
         super().__init__(space)
-        self.whole = [prod(space.problem.sizes[r] for r in t.ranks if r not in t.affine_ranks) for t in space.tensors]
+        self.whole = [int(term.whole) for term in space.terms]
         self.terms: list[tuple[Fraction, Any, int]] = []  # price a unit, variable or 1, largest value
         self._footprints()
         self._traffic()
@@ -47,10 +48,10 @@ class EnergyModel(SpaceModel):
             group = [e + sum(self.parts[f][r][k] for f in fans) for k, e in enumerate(tile[r])]
             size = space.divisor_axes[r].size
             factors.append(self._lookup([group], [r], lambda v, size=size: size // v, f"n{r}"))
-        for index in self._sums(t):
+        for index in space.terms[t].sums:
             sizes = {r: space.divisor_axes[r].size for _, r in index}
 
-            def covered(*tiles: int, index: Index = index, sizes: dict[int, int] = sizes) -> int:
+            def covered(*tiles: int, index: Sum = index, sizes: dict[int, int] = sizes) -> int:
                 counts = prod(sizes[r] // v for (_, r), v in zip(index, tiles, strict=True))
                 return counts * (1 + sum(c * (v - 1) for (c, _), v in zip(index, tiles, strict=True)))
 
@@ -71,14 +72,14 @@ class EnergyModel(SpaceModel):
                     for r in self.ranks
                     if space.has[t, r] and not space.affine[t, r]
                 ]
-                for index in self._sums(t):
+                for index in space.terms[t].sums:
 
-                    def extent(*tiles: int, index: Index = index) -> int:
+                    def extent(*tiles: int, index: Sum = index) -> int:
                         return 1 + sum(c * (x - 1) for (c, _), x in zip(index, tiles, strict=True))
 
                     ranks = [r for _, r in index]
                     factors.append(self._lookup([self.tile[level, t][r] for r in ranks], ranks, extent, "x"))
-                words, _ = self._product(factors, v.capacity_bits // width + 0)
+                words, _ = self._product(factors, v.capacity_bits // width)
                 used.append(width * words)
             self.model.add(sum(used) <= int(v.capacity_bits))
 
@@ -194,7 +195,7 @@ def solve_cpsat(q: NestQuestion) -> NestSolution:
         if best is None or cost.energy_j < best[1].energy_j * (1 - TIE):
             best = mapping, cost
     if best is None:
-        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+        raise infeasible(q)
     mapping, cost = best
     bound = min(min(bounds), cost.energy_j)
     gap = gap_of(cost.energy_j, bound)

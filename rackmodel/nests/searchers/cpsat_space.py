@@ -11,13 +11,11 @@ from math import inf
 from typing import Any
 
 from rackmodel.errors import RackmodelError
-from rackmodel.nests.problem import index_term
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.spatial_vectors import vectors
 
 Exponents = list[Any]  # of one rank, one a prime: variables, linear expressions or whole numbers
 Words = tuple[Any, int]  # (variable or 1, largest value)
-Index = list[tuple[int, int]]  # an affine index: (stride, rank)
 
 
 class SpaceModel:
@@ -35,12 +33,6 @@ class SpaceModel:
         self._make_fans()
         self._make_tiles()
         self._chain()
-
-    def _sums(self, t: int) -> list[Index]:
-        """The tensor's affine indices."""
-        tensor, ranks = self.space.tensors[t], self.space.ranks
-        indices = [[(c, ranks.index(r)) for c, r in map(index_term, i)] for i in tensor.indices]
-        return [index for index in indices if any(self.space.affine[t, r] for _, r in index)]
 
     def _constant(self, r: int, value: int) -> list[int]:
         axis = self.space.divisor_axes[r]

@@ -1,30 +1,30 @@
 """Why nothing fits: the level whose smallest legal tiles overflow, what they need and what there is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from itertools import permutations
+from math import inf
 
 from rackmodel.errors import InfeasibleError
-from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.problem import NestLevel, NestMachine, NestProblem, NestTensor
+from rackmodel.nests.problem import NestLevel
+from rackmodel.nests.searchers.contract import NestQuestion
+from rackmodel.nests.searchers.mapspace.space import OnChip
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
 
 
-def infeasible(problem: NestProblem, machine: NestMachine, masks: Sequence[Stored], constraints: NestConstraints) -> InfeasibleError:
-    """InfeasibleError of the tightest level: it needs the smallest tile of every tensor it must store."""
+def infeasible(q: NestQuestion) -> InfeasibleError:
+    """InfeasibleError of the tightest level: it needs the smallest tile of every tensor it must store, around those that are fixed further
+    in, beside what stays there whole."""
     worst: tuple[float, NestLevel, float, float] | None = None
-    for level, v in enumerate(machine.levels[1:], start=1):
-        if v.capacity_bits is None:
-            continue
-        need: float = min(
-            sum(v.buffers * v.bits(t) * _least_words(t, v.name, machine, constraints) for t in problem.tensors if t.name in kept[level])
-            for kept in masks
-        )
-        if need > v.capacity_bits and (worst is None or need / v.capacity_bits > worst[0]):
-            worst = need / v.capacity_bits, v, need, v.capacity_bits
+    for level, v in enumerate(q.machine.levels[1:], start=1):
+        have = v.capacity_bits
+        need = inf if have is None else min(_least_bits(q, level, kept) for kept in q.masks)
+        if have is not None and have < need < inf and (worst is None or need / have > worst[0]):
+            worst = need / have, v, need, have
     if worst is None:
-        return InfeasibleError(f"{problem.name} on {machine.name}: the constraints leave no mapping")
+        return InfeasibleError(f"{q.problem.name} on {q.machine.name}: the constraints leave no mapping")
     _, v, need, have = worst
     return InfeasibleError(
-        f"{problem.name} on {machine.name}: {v.name} needs {need:g} bits for its smallest tiles, has {have:g}",
+        f"{q.problem.name} on {q.machine.name}: {v.name} needs {need:g} bits for its smallest tiles, has {have:g}",
         resource=v.name,
         need=need,
         have=have,
@@ -33,9 +33,35 @@ def infeasible(problem: NestProblem, machine: NestMachine, masks: Sequence[Store
     )
 
 
-def _least_words(tensor: NestTensor, level: str, machine: NestMachine, constraints: NestConstraints) -> int:
-    tile = {r: machine.compute.atom.get(r, 1) for r in tensor.ranks}
-    for f in constraints.tiles:
-        if f.level == level and f.rank in tile and f.tensor in (None, tensor.name):
-            tile[f.rank] = f.size
-    return tensor.tile_words(tile)
+def _least_bits(q: NestQuestion, level: int, kept: Stored) -> float:
+    """Bits of a level for its smallest tiles in any order of its nodes; inf where none obeys the fixed tiles."""
+    resident = q.resident if level == 1 else frozenset[str]()
+    whole = OnChip.of(q.problem, q.machine, resident).bits
+    names = [t.name for t in q.problem.tensors if t.name in kept[level] and t.name not in resident]
+    allowed = [o for o in permutations(names) if q.constraints.allows_order(q.machine.levels[level].name, o)]
+    return whole + min((_bits_of(q, level, order, _held_within(q, level, kept)) for order in allowed), default=inf)
+
+
+def _held_within(q: NestQuestion, level: int, kept: Stored) -> dict[str, int]:
+    """Of every rank the size that tiles of a level have at least: an instruction's, and those fixed further in."""
+    p, inner = q.problem, q.machine.levels[level + 1 :]
+    held = {r: min(q.machine.compute.atom.get(r, 1), n) for r, n in p.sizes.items()}
+    for v, names in zip(inner, kept[level + 1 :], strict=True):
+        for f in q.constraints.tiles:
+            if f.level == v.name and any(f.tensor in (None, t.name) and f.rank in t.ranks for t in p.tensors if t.name in names):
+                held[f.rank] = max(held[f.rank], f.size)
+    return held
+
+
+def _bits_of(q: NestQuestion, level: int, order: tuple[str, ...], held: Mapping[str, int]) -> float:
+    """Bits of the smallest tiles of one order of nodes around others; inf where a tile is fixed below what it must hold."""
+    v, tile, total = q.machine.levels[level], dict(held), 0.0
+    for name in reversed(order):
+        tensor = q.problem.tensor(name)
+        for f in q.constraints.tiles:
+            if f.level == v.name and f.tensor in (None, name) and f.rank in tensor.ranks:
+                if tile[f.rank] > f.size:
+                    return inf
+                tile[f.rank] = f.size
+        total += v.buffers * v.bits(tensor) * tensor.tile_words(tile)
+    return total

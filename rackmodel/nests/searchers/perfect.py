@@ -3,8 +3,7 @@
 from contextlib import suppress
 from math import comb, factorial, inf, prod
 
-from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.problem import NestMachine, NestProblem
+from rackmodel.errors import InfeasibleError
 from rackmodel.nests.searchers.bounds.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher, all_but
 from rackmodel.nests.searchers.effort import Effort, Exhausted
@@ -25,7 +24,7 @@ NOTE = "the work or the time that a nest may take was spent: bound over tiles of
 def solve_perfect(q: NestQuestion, best: Best | None = None) -> NestSolution:
     """NestSolution over all masks; InfeasibleError naming the tightest level if no mask has a mapping. best: a mapping of any tiles that is
     to be undercut, and stands where none does."""
-    on_chip = OnChip(q.resident, resident_bits(q.problem, q.machine, q.resident))
+    on_chip = OnChip.of(q.problem, q.machine, q.resident)
     evaluated, size, slices = 0, 0.0, 0
     pruned: dict[str, int] = {}
     bounds: list[float] = []  # of masks that were not searched to the end
@@ -52,7 +51,7 @@ def solve_perfect(q: NestQuestion, best: Best | None = None) -> NestSolution:
         for name, n in search.pruned.items():
             pruned[name] = pruned.get(name, 0) + n
     if best is None:
-        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+        raise infeasible(q)
     key, mapping, cost = best
     bound = min([key[0], *bounds])
     spent = [NOTE] if bound < key[0] * (1 - CLOSE) else []
@@ -84,17 +83,6 @@ def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
             search.run()
         q.effort.late |= search.energy.effort.late
     return search
-
-
-def resident_bits(problem: NestProblem, machine: NestMachine, resident: frozenset[str]) -> float:
-    """Bits of level 1 that whole resident tensors take; RackmodelError where residents make no sense."""
-    if not resident:
-        return 0.0
-    if len(machine.levels) < 2 or machine.levels[0].fan.size > 1 or machine.levels[0].fan.linear:
-        raise RackmodelError("resident tensors need a level below the outermost and no fanout between")
-    level = machine.levels[1]
-    tensors = [problem.tensor(n) for n in sorted(resident)]
-    return float(sum(level.buffers * level.bits(t) * t.tile_words(problem.sizes) for t in tensors))
 
 
 def space_size(space: Space) -> float:

@@ -5,6 +5,7 @@ nests with its low end and is counted with its high end: every real mapping has 
 and every time are relaxed alone, so F(least energy, least time) bounds the objective (docs/nest_theory.md, section 6).
 """
 
+from dataclasses import replace
 from math import ceil, factorial, inf, prod
 
 import numpy as np
@@ -21,6 +22,7 @@ from rackmodel.nests.searchers.mapspace.list_axes import BucketAxis, ListAxis
 from rackmodel.nests.searchers.mapspace.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
+from rackmodel.nests.searchers.mapspace.word_terms import TensorTerm
 from rackmodel.nests.searchers.tables.backtrack import optimum
 from rackmodel.nests.searchers.tables.cost_table import CostTable
 
@@ -51,6 +53,9 @@ class RelaxedSpace(Space):
         self.high: list[Ints] = []
         lows = [self._bucket_vectors(i) for i in range(self.depth)]
         self.__dict__["vectors"] = lows
+
+    def _term(self, t: int) -> TensorTerm:
+        return replace(super()._term(t), least=True)
 
     def _bucket_vectors(self, fan: int) -> Ints:
         f = self.machine.levels[fan].fan

@@ -19,7 +19,7 @@ from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally
 from rackmodel.nests.searchers.ragged.ragged_costs import RaggedCosts
 
-FRESH = frozenset({Tally.FRESH_CHILD, Tally.FRESH_PARENT, Tally.FRESH_CROSSED})
+FRESH = frozenset({Tally.FRESH_CHILD, Tally.FRESH_PARENT})
 
 
 class Figure(NamedTuple):
@@ -73,8 +73,8 @@ class ChainCosts(RaggedCosts):
     def pieces(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> AnyArray:
         return self._figure(r, self._named("pieces", depth, frozenset(first), first_time))
 
-    def cover(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> AnyArray:
-        return self._figure(r, self._named("cover", depth, frozenset(first), first_time))
+    def cover(self, r: int, depth: int, first: Collection[int] = ()) -> AnyArray:
+        return self._figure(r, self._named("cover", depth, frozenset(first), False))
 
     def wide(self, t: int, fan: int, width: int) -> Number | None:
         """The width: parts at work are no more than the copies, so that where there are fewer copies it does not count."""
@@ -83,12 +83,6 @@ class ChainCosts(RaggedCosts):
     def _tally(self, tally: Tally, t: int, parent: int, child: int, fullest: bool) -> Number:
         self.side = MOST if tally in FRESH else LEAST
         found = super()._tally(tally, t, parent, child, fullest)
-        self.side = LEAST
-        return found
-
-    def _hops(self, tally: Tally, t: int, f: int, child: int, fullest: bool) -> Number:
-        self.side = MOST if tally in FRESH else LEAST
-        found = super()._hops(tally, t, f, child, fullest)
         self.side = LEAST
         return found
 

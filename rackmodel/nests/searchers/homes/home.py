@@ -53,7 +53,7 @@ def solve_home(q: NestQuestion) -> NestSolution:
         why = f"{q.problem.name} on {q.machine.name}: no mapping was found with {', '.join(sorted(q.home))} at home; "
         raise InfeasibleError(why + "that there is none is not proven", resource="mapping", need=1.0, have=0.0, unit="mapping")
     if search.best is None:
-        raise search.infeasible() or infeasible(q.problem, q.machine, q.masks, q.constraints)
+        raise search.infeasible() or infeasible(q)
     key, mapping, cost = search.best
     bound = min(key[0], search.apart, inf if search.exact else search.least)
     pruned = {"bound of the spatial vector": search.number - search.tried}

@@ -31,6 +31,16 @@ class OnChip(NamedTuple):
     tensors: frozenset[str] = frozenset()
     bits: float = 0.0
 
+    @staticmethod
+    def of(problem: NestProblem, machine: NestMachine, resident: frozenset[str]) -> "OnChip":
+        """Tensors that stay whole; RackmodelError where that makes no sense."""
+        if not resident:
+            return OnChip()
+        if len(machine.levels) < 2 or machine.levels[0].fan.size > 1 or machine.levels[0].fan.linear:
+            raise RackmodelError("resident tensors need a level below the outermost and no fanout between")
+        level, tensors = machine.levels[1], [problem.tensor(name) for name in sorted(resident)]
+        return OnChip(resident, float(sum(level.buffers * level.bits(t) * t.tile_words(problem.sizes) for t in tensors)))
+
 
 class Space:
     """Perfect factors by default; `axes` of another kind make the ceil spaces (ceil_deep.py).

@@ -11,6 +11,11 @@ definition and the oracle that this is tested against. Derivation: docs/nest_the
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import reduce
+from itertools import product
+from math import prod
+
+import numpy as np
 
 from rackmodel.arrays import Number
 from rackmodel.nests.problem import NestMachine, NestTensor
@@ -105,18 +110,45 @@ def tally_prices(
     return TallyPrices(words, hops)
 
 
+Sum = tuple[tuple[int, int], ...]  # an affine index: (stride, rank) of every term
+
+
+def _extents(index: Sum, counts: Mapping[int, Number], sizes: tuple[int, ...]) -> Number:
+    """The extents 1 + sum_i c_i (e_i - 1) of all tiles, n_i of rank i: n (1 - sum_i c_i) + sum_i c_i D_i n / n_i, n = prod n_i.
+
+    Neighbouring tiles overlap, the halo; a stride leaves gaps between them.
+    """
+    every: Number = prod(counts.values(), start=1.0)
+    extent = every * (1.0 - sum(c for c, _ in index))
+    for c, r in index:
+        extent = extent + c * sizes[r] * every / counts[r]
+    return extent
+
+
+def _fewest(index: Sum, counts: Mapping[int, Number], sizes: tuple[int, ...]) -> Number:
+    """The least extents of these or more tiles, up to one an element.
+
+    More tiles of a rank without a stride are no fewer extents; with one they may be, as nothing is fetched of a gap between two tiles. In
+    each rank extents are linear, so that they are least at an end.
+    """
+    strided = [r for c, r in index if c > 1]
+    ends = product(*((counts[r], float(sizes[r])) for r in strided))
+    return reduce(np.minimum, (_extents(index, {**counts, **dict(zip(strided, end, strict=True))}, sizes) for end in ends))
+
+
 @dataclass(frozen=True)
 class TensorTerm:
     """A tensor's counts as products over numbered ranks (or classes of ranks that index the same tensors).
 
     whole: words of all of it, ranks in sums apart · has: its ranks outside sums · lacks: ranks it lacks · sums: its affine
-    indices, each [(stride, rank), ...].
+    indices, each [(stride, rank), ...] · least: counts of tiles are the fewest there may be, and words are to be, too.
     """
 
     whole: float
     has: tuple[int, ...]
     lacks: tuple[int, ...]
-    sums: tuple[tuple[tuple[int, int], ...], ...] = ()
+    sums: tuple[Sum, ...] = ()
+    least: bool = False
 
     @staticmethod
     def of(whole: float, has: Iterable[bool]) -> "TensorTerm":
@@ -127,8 +159,7 @@ class TensorTerm:
     def words(self, count: Callable[[int], Number], tiles: Callable[[int], Number] | None = None, sizes: tuple[int, ...] = ()) -> Number:
         """Words moved: whole x prod over lacked ranks of count(r), and for every sum the extents of all its tiles.
 
-        tiles: tiles of a rank in a sum, `sizes` of them by rank. A sum over tiles of extents 1 + sum_i c_i (e_i - 1) is
-        n (1 - sum_i c_i) + sum_i c_i D_i n / n_i, n = prod n_i: neighbouring tiles overlap, the halo.
+        tiles: tiles of a rank in a sum, `sizes` of them by rank.
         """
         total: Number = self.whole
         for r in self.lacks:
@@ -136,13 +167,7 @@ class TensorTerm:
         for index in self.sums:
             assert tiles is not None
             counts = {r: tiles(r) for _, r in index}
-            every: Number = 1.0
-            for n in counts.values():
-                every = every * n
-            extent = every * (1.0 - sum(c for c, _ in index))
-            for c, r in index:
-                extent = extent + c * sizes[r] * every / counts[r]
-            total = total * extent
+            total = total * (_fewest(index, counts, sizes) if self.least else _extents(index, counts, sizes))
         return total
 
     def room(self, extent: Callable[[int], Number], each: float = 1.0) -> Number:

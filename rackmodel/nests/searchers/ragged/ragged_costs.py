@@ -21,6 +21,7 @@ from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.word_terms import Tally, TallyPrices, tally_prices
 
 CHILDS = frozenset({Tally.ENTERED, Tally.FRESH_CHILD})  # tallies of the child; the others are the parent's
+OVER_A_FAN = {Tally.CROSSED: Tally.SERVED, Tally.FRESH_CROSSED: Tally.FRESH_PARENT}  # what crosses it as if the level below were the parent
 Charges = list[list[tuple[int, int, int, TallyPrices, tuple[float, ...]]]]
 """Of the energy, then of every port: (tensor, parent, child, prices of its words, of hops below every level)."""
 
@@ -72,7 +73,7 @@ class RaggedCosts(ABC):
         """[rows] pieces of a rank after so many splits; fans of `first` keep their largest piece, so do loops if first_time."""
 
     @abstractmethod
-    def cover(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Number:
+    def cover(self, r: int, depth: int, first: Collection[int] = ()) -> Number:
         """[rows] what those pieces cover."""
 
     @abstractmethod
@@ -168,7 +169,7 @@ class RaggedCosts(ABC):
                 total = total + price * self._tally(tally, t, parent, child, charge > 0 and level > self.dealt)
             for f in range(parent, child):
                 for tally, price in each.hops.items() if hop[f] else ():
-                    total = total + hop[f] * price * self._hops(tally, t, f, child, charge > 0)
+                    total = total + hop[f] * price * self._tally(OVER_A_FAN[tally], t, f + 1, child, charge > 0 and f >= self.dealt)
         return total
 
     def _tally(self, tally: Tally, t: int, parent: int, child: int, fullest: bool) -> Number:
@@ -180,10 +181,3 @@ class RaggedCosts(ABC):
         if tally is Tally.SERVED:
             return self.served(t, parent, child, first) * waves
         return self.fresh(self.space.tensors[t], level, first) * waves
-
-    def _hops(self, tally: Tally, t: int, f: int, child: int, fullest: bool) -> Number:
-        """Words of a tally that cross a fan."""
-        first, waves = (frozenset(range(f + 1)), self.waves(f + 1)) if fullest else (frozenset[int](), 1)
-        if tally is Tally.CROSSED:
-            return self.served(t, f + 1, child, first) * waves
-        return self.fresh(self.space.tensors[t], f + 1, first) * waves

@@ -53,11 +53,9 @@ class RaggedCounts(RaggedCosts):
         """[rows] pieces of a rank after so many splits."""
         return self._after(r, depth, first, first_time, False)
 
-    def cover(self, r: int, depth: int, first: Collection[int] = (), first_time: bool = False) -> Number:
+    def cover(self, r: int, depth: int, first: Collection[int] = ()) -> Number:
         """[rows] what they cover: all there is, unless some of them are left out."""
-        if not first_time and not first:
-            return float(self.space.sizes[r])
-        return self._after(r, depth, first, first_time, True)
+        return self._after(r, depth, first, False, True) if first else float(self.space.sizes[r])
 
     def wide(self, t: int, fan: int, width: int) -> Number | None:
         """[rows] the width where a tensor has more copies."""

@@ -353,7 +353,7 @@ def solve_two_level(q: NestQuestion) -> NestSolution:
     search = TwoLevel(q)
     search.run()
     if search.best is None:
-        raise infeasible(q.problem, q.machine, q.masks, q.constraints)
+        raise infeasible(q)
     key, mapping, cost = search.best
     pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
     note = "every spatial vector" if search.complete else "spatial parts ceil(D/n)"
