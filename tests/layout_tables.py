@@ -15,6 +15,7 @@ from rackmodel.errors import InputError
 from rackmodel.mapper.layouts.solve import tables_of
 from rackmodel.mapper.layouts.weights import total
 from rackmodel.mapper.mapspace import build_mapspace
+from rackmodel.model.architecture import Architecture
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
@@ -70,7 +71,7 @@ def check(seed: int, layouts: int = 8) -> int:
     names = EXACT if pick.random() < 0.7 else tuple(FACTS)
     facts = {name: FACTS[name] for name in names if pick.random() < 0.25}
     profile = ProfileSpec.model_validate({"profile": "tables", **facts})
-    place = machine(racks=2, gpus=2, inside=pick.choice(["1 GB/s", "100 GB/s"]), static=pick.choice(["0 W", "100 W"]))
+    place = _place(pick)
     load = _workload(graph, pick)
     try:
         problem = pick.choice(build_mapspace(_mapper(load, pick), load, place.used).problems)
@@ -88,6 +89,17 @@ def check(seed: int, layouts: int = 8) -> int:
             assert said <= found * (1 + CLOSE), about
             assert said >= found * (1 - CLOSE) or serial is not least, about
     return layouts
+
+
+def _place(pick: random.Random) -> Architecture:
+    """Four accelerators, and in some a memory above them, with rates of its own for a home's optimizer."""
+    plain = machine(racks=2, gpus=2, inside=pick.choice(["1 GB/s", "100 GB/s"]), static=pick.choice(["0 W", "100 W"]))
+    if pick.random() < 0.6:
+        return plain
+    memory = {"capacity": "1 TB", "bandwidth": "10 GB/s", "read_energy": "9 pJ/bit", "write_energy": "9 pJ/bit", "backing": True}
+    above = {"memory": memory, "compute": {"rate": "1 TFLOP/s", "vector": {"rate": "1 TFLOP/s", "energy": "2 pJ/FLOP"}}}
+    said = plain.model_dump(by_alias=True, exclude_unset=True)
+    return Architecture.model_validate({**said, "tree": {**said["tree"], **above}})
 
 
 def _workload(graph: str, pick: random.Random) -> Workload:

@@ -1,7 +1,8 @@
 """Layouts as integers, so that one numpy operation treats a whole cost table: code = mixed radix of the placement on each axis.
 
 The rules are those of model/conversion.py, copies.py and layout.py, axis by axis, on arrays of codes instead of one layout at
-a time: which copy is made from which, which copy is saved, which gradients are summed before they are converted.
+a time: which copy is made from which, which copy is saved, which gradients are summed before they are converted. They stand twice, as a
+table may have millions of cells: `tests/test_layout_search` holds each rule against the other, `tests/layout_tables` their sums.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from rackmodel.arrays import Array, Bools
 from rackmodel.model.conversion import effort
 from rackmodel.model.copies import before_gather
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout, Placement, is_shard, merge
+from rackmodel.model.layout import PARTIAL, REPLICATE, Layout, Placement, is_shard, merge
 
 Codes = NDArray[np.int32]
 _NEVER = 1000  # more shards, and more of an effort, than any layout has
@@ -26,7 +27,7 @@ class LayoutCodes:
 
     def __init__(self, layouts: Iterable[Layout], axes: int) -> None:
         found = list(layouts)
-        self.placements = [list(dict.fromkeys((REPLICATE, FLAT, *(layout[axis] for layout in found)))) for axis in range(axes)]
+        self.placements = [list(dict.fromkeys((REPLICATE, *(layout[axis] for layout in found)))) for axis in range(axes)]
         self.radix = tuple(len(known) for known in self.placements)
         self.count = int(np.prod(self.radix, initial=1))
         digits = np.array(np.unravel_index(np.arange(self.count), self.radix) if axes else np.zeros((0, 1)), dtype=np.int32)

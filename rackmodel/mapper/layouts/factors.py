@@ -1,8 +1,9 @@
 """Cost tables: what each operation, tensor and weight costs as a function of the choices that touch it.
 
-Serial time, energy and memory of a mapping are sums of such local terms (one an operation, one a tensor), priced by the
-same functions as the mapping itself. That sum is what elimination, CP-SAT and the grid minimise. A table is kept over
-classes of strategies that cost the same in it, which is what keeps two free axes small.
+Serial time, energy and memory of a mapping are sums of such local terms (one an operation, one a tensor). What an operation runs and
+holds, and what a weight does, is asked of derivation for that alone (cost/program/passes, footprint, `derive_weight`) and priced as a
+mapping is, so that a rule of the engine counts here; what copies of activations take, `tensor_tables` says. That sum is what elimination,
+CP-SAT and the grid minimise. A table is kept over classes of strategies that cost the same in it, which is what keeps two free axes small.
 """
 
 from __future__ import annotations
