@@ -11,9 +11,10 @@ import pytest
 
 from rackmodel import api
 from rackmodel.cli.progress import counting
+from rackmodel.cli.ranking import print_ranking, ranking_data
 from rackmodel.cli.search import write_top
 from rackmodel.studies import ranked_cells
-from rackmodel.studies.ranking import RangedNumber, moving, ranking
+from rackmodel.studies.ranking import RangedNumber, RankedPair, moving, ranking
 from rackmodel.studies.varied import Amount
 from tests.commands import invoke
 
@@ -201,3 +202,20 @@ def test_carbon_of_two_machines_is_ranked_in_grams_over_their_sites(tmp_path: Pa
     assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("p: site.pue", ">=", "1.5")]
     refused = invoke([*words, "--minimize", "cdp", "--samples", "4"])
     assert "cdp of several machines wants what each is made of, which p does not say" in str(refused.exception)
+
+
+@pytest.mark.parametrize(
+    ("goal", "kept"),
+    [
+        ("latency", []),
+        ("carbon", ["the carbon tables"]),
+        ("money", ["the machine's life", "its share at work"]),
+        ("total_carbon", ["the carbon tables", "the machine's life", "its share at work"]),
+    ],
+)
+def test_a_ranking_says_which_ranges_no_sample_draws(goal: str, kept: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of HBM, fabs and grids, of a life and of the share of it at work: they move total carbon more than a machine's file does."""
+    pair = RankedPair(first="a", second="b", won=3, even=0, lost=1, flips=())
+    assert ranking_data([pair], [], goal, 1)["at_their_middles"] == kept
+    print_ranking([pair], [], goal, 1)
+    assert ("at their middles" in capsys.readouterr().out) == bool(kept)
