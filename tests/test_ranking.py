@@ -12,9 +12,10 @@ import pytest
 from rackmodel import api
 from rackmodel.carbon.job import Usage
 from rackmodel.cli.progress import counting
+from rackmodel.cli.ranking import print_ranking, ranking_data
 from rackmodel.cli.search import write_top
 from rackmodel.studies import ranked_cells
-from rackmodel.studies.ranking import RangedNumber, moving, ranking
+from rackmodel.studies.ranking import RangedNumber, RankedPair, moving, ranking
 from rackmodel.studies.varied import Amount
 from rackmodel.watch import UNWATCHED
 from tests.commands import invoke
@@ -242,3 +243,20 @@ def test_what_a_machine_is_made_of_and_where_it_stands_is_searched_for_no_second
                 machine = api.read_inputs(side.cell.machine, str(tmp_path / "w.yaml"), sets=changed).architecture
                 alone = search(machine, side.cell.inputs.workload, side.cell.inputs.mapper, minimize=goal).result
                 assert side.searched(own, UNWATCHED) == alone.certificate.objective
+
+
+@pytest.mark.parametrize(
+    ("goal", "kept"),
+    [
+        ("latency", []),
+        ("carbon", ["the carbon tables"]),
+        ("money", ["the machine's life", "its share at work"]),
+        ("total_carbon", ["the carbon tables", "the machine's life", "its share at work"]),
+    ],
+)
+def test_a_ranking_says_which_ranges_no_sample_draws(goal: str, kept: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of HBM, fabs and grids, of a life and of the share of it at work: they move total carbon more than a machine's file does."""
+    pair = RankedPair(first="a", second="b", won=3, even=0, lost=1, flips=())
+    assert ranking_data([pair], [], goal, 1)["at_their_middles"] == kept
+    print_ranking([pair], [], goal, 1)
+    assert ("at their middles" in capsys.readouterr().out) == bool(kept)

@@ -88,7 +88,7 @@ def compare(
         flips = _flips(results, usage)
         pairs, numbers = _ranked(cells, goal, profile, usage, samples, first, seconds)
         if as_json:
-            ranks = {"ranking": ranking_data(pairs, numbers, first)} if pairs else {}
+            ranks = {"ranking": ranking_data(pairs, numbers, results[0].certificate.minimize, first)} if pairs else {}
             print_json({"results": rows, **({"flips": [flip.to_dict() for flip in flips]} if flips else {}), **ranks})
         elif results:
             from rackmodel.report.printing import print_comparison

@@ -33,7 +33,11 @@ KINDS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("layer operation", frozenset({"op", "tokens_or_seqs"}), ""),
     ("kernel", frozenset({"head_config", "shape"}), ""),
     ("memory", frozenset({"metric", "value", "model"}), "memory rows without a parallel configuration"),
-    ("energy", frozenset({"device_hours"}), "energy of whole runs is priced by `search --tokens`"),
+    (
+        "energy",
+        frozenset({"device_hours"}),
+        "energy and carbon of whole runs are priced by `search --tokens`, what machines are made of by `carbon`",
+    ),
     ("power", frozenset({"system", "workload", "value"}), "power of a node is not priced yet"),
     ("energy of an operation", frozenset({"item", "value", "node"}), "energies of operations are inputs of parts"),
     ("another tool's error", frozenset({"tool"}), "an error of another tool is no measurement"),
