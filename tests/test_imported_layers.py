@@ -97,6 +97,13 @@ def test_layers_that_follow_the_models_are_those_of_its_modules(tmp_path: Path) 
         ("step35_flash", {"use_head_wise_attn_gate": False}, "knows no other use_head_wise_attn_gate than 1"),
         ("longcat_flash", {"zero_expert_type": "copy"}, "zero_expert_type: 'copy' is not what the blocks"),
         ("longcat_flash", {"emb_neighbor_num": 4}, "emb_neighbor_num: unknown key"),  # LongCat-Flash-Lite's embeddings of n-grams
+        ("step35_flash", {"moe_layers_enum": "3,4,x"}, "moe_layers_enum: 'x' is no layer of 45, whose first is 0"),
+        (
+            "kimi_linear_48b",
+            {"linear_attn_config": {"full_attn_layers": [0, 4]}},
+            "full_attn_layers: '0' is no layer of 27, whose first is 1",
+        ),
+        ("bamba_9b", {"attn_layer_indices": [9, 32]}, "attn_layer_indices: '32' is no layer of 32"),
         ("apertus_8b", {"hidden_act": "silu"}, "hidden_act: 'silu' is not what the blocks of family apertus"),
         ("lfm2_1_2b", {"conv_bias": True}, "no layers such as conv_bias"),
         ("lfm2_1_2b", {"layer_types": ["conv"] * 15 + ["full_attention", "conv"]}, "says 17 layers, num_hidden_layers 16"),

@@ -249,8 +249,23 @@ def _read_keys(family: FamilySpec) -> set[str]:
 
 def _layer_numbers(child: Marked) -> list[int]:
     """Layers by their numbers, of a list or of a text."""
-    said = str(child.value).split(",") if isinstance(child.value, str) else [str(item.value) for item in child.items]
-    return [int(one) for one in said if one.strip().isdecimal()]
+    return [int(word) for word, _ in _listed(child) if word.isdecimal()]
+
+
+def _listed(child: Marked) -> Iterator[tuple[str, Marked]]:
+    """(word, where it stands) of a list, or of a text with commas."""
+    if isinstance(child.value, str):
+        yield from ((word.strip(), child) for word in child.value.split(",") if word.strip())
+    else:
+        yield from ((str(item.value), item) for item in child.items)
+
+
+def _layers_and_modules(node: Marked, family: FamilySpec) -> tuple[int, int]:
+    """How many layers a config says that it has, and modules that predict tokens further; -1 = it does not say."""
+    keys = next((key for key in LAYERS if node.child(key) is not None), LAYERS[0]), str(family.mtp.count) if family.mtp else ""
+    said = [child.value if child is not None else -1 for child in map(node.child, keys)]
+    layers, modules = (value if isinstance(value, int) and not isinstance(value, bool) else -1 for value in said)
+    return layers, modules
 
 
 def _words_of_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> list[str]:
@@ -258,9 +273,8 @@ def _words_of_layers(node: Marked, family: FamilySpec, key: str, child: Marked) 
     words = [str(item.value) for item in child.items]
     if key in family.letters:
         words = [family.letters[key].get(letter, letter) for letter in str(child.value or "")]
-    layers, modules = (node.child(name) for name in ("num_hidden_layers", str(family.mtp.count) if family.mtp else ""))
-    said = [one.value if one is not None and isinstance(one.value, int) else -1 for one in (layers, modules)]
-    return words[: said[0]] if min(said) >= 0 and len(words) == sum(said) else words
+    layers, modules = _layers_and_modules(node, family)
+    return words[:layers] if min(layers, modules) >= 0 and len(words) == layers + modules else words
 
 
 def _inert(child: Marked) -> bool:
@@ -280,6 +294,8 @@ def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
         value, where = child.value, node.keys.get(key, child.where)
         if key in family.counted or key in family.letters:
             yield from _refused_layers(node, family, key, child)
+        elif key in family.listed:
+            yield from _refused_numbers(node, family, key, child)
         elif key in family.words:
             if value is not None and str(value) not in family.words[key]:
                 fact = f"'{short(str(child.plain()))}' is not what the blocks of family {family.name} compute"
@@ -308,6 +324,17 @@ def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -
     layers = said.value if said is not None and isinstance(said.value, int | float) else len(words)
     if words and len(words) != layers:
         yield InputError(f"says {len(words)} layers, num_hidden_layers {layers:g}", where=child.where, path=key)
+
+
+def _refused_numbers(node: Marked, family: FamilySpec, key: str, child: Marked) -> Iterator[InputError]:
+    """What a list of layers has that is no number of one."""
+    first, (layers, modules) = int(key in family.from_one), _layers_and_modules(node, family)
+    last = first + layers + max(modules, 0) - 1
+    for word, item in _listed(child):
+        number = int(word) if word.isdecimal() else -1
+        if number < first or (layers > 0 and number > last):
+            fact = f"'{short(word)}' is no layer" + (f" of {layers}, whose first is {first}" if layers > 0 else "")
+            yield InputError(fact, where=item.where, path=key)
 
 
 def _no_numbers(node: Marked, family: FamilySpec) -> Iterator[InputError]:
