@@ -115,6 +115,25 @@ def test_what_these_layers_do_not_say_is_refused_by_its_key(name: str, changes: 
     assert fact in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("config", "fact"),
+    [
+        (
+            {"model_type": "gemma3n", "text_config": {"hidden_size_per_layer_input": 256}},
+            "1:43: hidden_size_per_layer_input: layers of gemma3n",
+        ),
+        ({"model_type": "zamba2", "num_mem_blocks": 2}, "1:26: num_mem_blocks: layers of zamba2 are not expressed here: layers that share"),
+        ({"model_type": "bitnet"}, "1:16: model_type: layers of bitnet are not expressed here: weights of 1.58 bits"),
+    ],
+)
+def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[str, Any], fact: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        import_config(path)
+    assert f"config.json:{fact}" in str(caught.value)
+
+
 def test_a_feed_forward_layer_is_as_wide_as_the_config_adjusts_it(tmp_path: Path) -> None:
     """LFM2: 12,288 x 2 / 3 = 8,192; 10,000 x 2 / 3 = 6,666, and 26 x 256 = 6,656 < 6,666 <= 6,912; as it is where nothing is adjusted."""
 

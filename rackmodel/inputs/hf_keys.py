@@ -15,7 +15,7 @@ from functools import cache
 from rackmodel.errors import InputError, Where, together
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
-from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.problems import build
 from rackmodel.model.family import Expression, FamilySpec
 from rackmodel.model.sizes import array_value, size_names
@@ -41,6 +41,18 @@ POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")
 
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 """Keys that say how many layers a model has: the first counts, with or without an expression of a family."""
+
+
+UNEXPRESSED = {
+    "bitnet": ("quantization_config", "weights of 1.58 bits, and products of them"),
+    "deepseek_v4": ("compress_ratios", "attention over compressed tokens, and residual streams of which each layer mixes several"),
+    "gemma3n": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
+    "gemma3n_text": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
+    "kimi_k3": ("attn_res_block_size", "attention over what earlier layers made"),
+    "nemotron-nas": ("block_configs", "layers that differ one by one in width or heads"),
+    "zamba2": ("num_mem_blocks", "layers that share their weights, with adapters of their own"),
+}
+"""model_type that no family expresses → key that asks for what is missing, what that is. RECALLED: their configuration files."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,8 @@ def read_config(root: Marked) -> Config:
     if model_type is None or not model_type.text:
         raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
     families = {word: family for family in map(family_called, names("family")) for word in family.models}
+    if model_type.text in UNEXPRESSED:
+        raise _unexpressed(root, model_type.text)
     if model_type.text not in families:
         fact = f"unknown model_type '{short(model_type.text)}'{_known_inside(root, families)}"
         raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
@@ -108,6 +122,15 @@ def read_config(root: Marked) -> Config:
     for name, said in family.counts.items():
         config.numbers[name] = config.whole(said, name)
     return config
+
+
+def _unexpressed(root: Marked, model_type: str) -> InputError:
+    """What to say of a model whose layers no block computes: at the key that asks for it, else at its model_type."""
+    key, what = UNEXPRESSED[model_type]
+    inner = root.child("text_config")
+    part = next((one for one in (root, inner) if one is not None and one.child(key) is not None), None)
+    where = place_of(root, ["model_type"]) if part is None else part.keys.get(key, part.where)
+    return InputError(f"layers of {model_type} are not expressed here: {what}", where=where, path="model_type" if part is None else key)
 
 
 @cache
