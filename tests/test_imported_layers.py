@@ -134,6 +134,13 @@ def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[
     assert f"config.json:{fact}" in str(caught.value)
 
 
+def test_a_width_that_is_said_of_every_layer_is_one(tmp_path: Path) -> None:
+    """RWKV-7's values are as wide as its layers: its checkpoints list it."""
+    assert layers("rwkv7_2_9b", tmp_path, value_dim=[2560] * 32) == {"block": 32}
+    with pytest.raises(InputError, match=r"value_dim: \[2560.* where hidden_size is 2560"):
+        import_config(changed("rwkv7_2_9b", tmp_path, value_dim=[2560] * 31 + [1280]))
+
+
 def test_a_feed_forward_layer_is_as_wide_as_the_config_adjusts_it(tmp_path: Path) -> None:
     """LFM2: 12,288 x 2 / 3 = 8,192; 10,000 x 2 / 3 = 6,666, and 26 x 256 = 6,656 < 6,666 <= 6,912; as it is where nothing is adjusted."""
 

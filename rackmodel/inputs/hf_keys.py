@@ -325,14 +325,19 @@ def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
                 yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
         elif key in family.empty and not _inert(child):
             yield InputError(f"family {family.name} has no layers such as {key} asks for", where=where, path=key)
-        elif key in family.same and (other := node.child(family.same[key])) is not None and not _inert(child) and value != other.value:
-            said, beside = short(str(value)), f"{family.same[key]} is {short(str(other.value))}"
+        elif key in family.same and (other := node.child(family.same[key])) is not None and not (_inert(child) or _alike(child, other)):
+            said, beside = short(str(child.plain())), f"{family.same[key]} is {short(str(other.plain()))}"
             fact = f"{said} where {beside}: family {family.name} has no projections between"
             yield InputError(fact, where=child.where, path=key)
         elif key in family.ones and value != 1:
             yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)
         elif not (_inert(child) or key in known or key in (*family.empty, *family.ones, LAYERS[0]) or HARMLESS.fullmatch(key)):
             yield _unknown_key(key, where, family)
+
+
+def _alike(one: Marked, other: Marked) -> bool:
+    """Whether two keys say one number, each of all layers or of every one."""
+    return one.plain() == other.plain() or (_number(one) is not None and _number(one) == _number(other))
 
 
 def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> Iterator[InputError]:
