@@ -158,6 +158,7 @@ PUBLISHED = {
     "solar_open_100b": 102.6e9,  # its model card
     "flex_olmo_33b": 33.27e9,
     "cwm_32b": 32.6e9,
+    "rwkv7_2_9b": 2_947_735_040,  # RWKV-7 (arXiv 2503.14456), table 2
 }
 
 CACHED = {
@@ -197,5 +198,6 @@ CACHED = {
     "step35_flash": 12 * 8 * 128 * 2 * 2,
     "qwen35_27b": 16 * 4 * 256 * 2 * 2,
     "k_exaone_236b": 12 * 8 * 128 * 2 * 2,
+    "rwkv7_2_9b": 0,
     "trinity_mini": 8 * 4 * 128 * 2 * 2,
 }

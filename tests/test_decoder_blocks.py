@@ -40,7 +40,7 @@ SIZES = {
     "o": 16,
 }
 SIZES |= {"a3": 4, "p1": 32, "n2": 16, "c1": 512, "r1": 16}
-SIZES |= {"g2": 2, "q2": 4, "x0": 4, "l1": 32}
+SIZES |= {"g2": 2, "q2": 4, "x0": 4, "l1": 32, "l2": 32, "l3": 64, "l4": 16}
 SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "w1": 4, "w2": 3, "h1": 4, "e1": 32, "n1": 1024}
 ATTENTION = [
     "gqa",
@@ -69,9 +69,10 @@ ATTENTION = [
     "gqa_head_gated",
     "gqa_head_gated_window",
     "gqa_gated_window",
+    "rwkv7",
 ]
 FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
-FEED_FORWARD += ["plain_xielu", "moe_zero"]
+FEED_FORWARD += ["plain_xielu", "moe_zero", "rwkv7_channels"]
 ALONE = ["gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 

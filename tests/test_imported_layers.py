@@ -97,6 +97,13 @@ def test_layers_that_follow_the_models_are_those_of_its_modules(tmp_path: Path) 
         ("step35_flash", {"use_head_wise_attn_gate": False}, "knows no other use_head_wise_attn_gate than 1"),
         ("longcat_flash", {"zero_expert_type": "copy"}, "zero_expert_type: 'copy' is not what the blocks"),
         ("longcat_flash", {"emb_neighbor_num": 4}, "emb_neighbor_num: unknown key"),  # LongCat-Flash-Lite's embeddings of n-grams
+        ("step35_flash", {"moe_layers_enum": "3,4,x"}, "moe_layers_enum: 'x' is no layer of 45, whose first is 0"),
+        (
+            "kimi_linear_48b",
+            {"linear_attn_config": {"full_attn_layers": [0, 4]}},
+            "full_attn_layers: '0' is no layer of 27, whose first is 1",
+        ),
+        ("bamba_9b", {"attn_layer_indices": [9, 32]}, "attn_layer_indices: '32' is no layer of 32"),
         ("apertus_8b", {"hidden_act": "silu"}, "hidden_act: 'silu' is not what the blocks of family apertus"),
         ("lfm2_1_2b", {"conv_bias": True}, "no layers such as conv_bias"),
         ("lfm2_1_2b", {"layer_types": ["conv"] * 15 + ["full_attention", "conv"]}, "says 17 layers, num_hidden_layers 16"),
@@ -106,6 +113,32 @@ def test_what_these_layers_do_not_say_is_refused_by_its_key(name: str, changes: 
     with pytest.raises(InputError) as caught:
         import_config(changed(name, tmp_path, **changes))
     assert fact in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("config", "fact"),
+    [
+        (
+            {"model_type": "gemma3n", "text_config": {"hidden_size_per_layer_input": 256}},
+            "1:43: hidden_size_per_layer_input: layers of gemma3n",
+        ),
+        ({"model_type": "zamba2", "num_mem_blocks": 2}, "1:26: num_mem_blocks: layers of zamba2 are not expressed here: layers that share"),
+        ({"model_type": "bitnet"}, "1:16: model_type: layers of bitnet are not expressed here: weights of 1.58 bits"),
+    ],
+)
+def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[str, Any], fact: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        import_config(path)
+    assert f"config.json:{fact}" in str(caught.value)
+
+
+def test_a_width_that_is_said_of_every_layer_is_one(tmp_path: Path) -> None:
+    """RWKV-7's values are as wide as its layers: its checkpoints list it."""
+    assert layers("rwkv7_2_9b", tmp_path, value_dim=[2560] * 32) == {"block": 32}
+    with pytest.raises(InputError, match=r"value_dim: \[2560.* where hidden_size is 2560"):
+        import_config(changed("rwkv7_2_9b", tmp_path, value_dim=[2560] * 31 + [1280]))
 
 
 def test_a_feed_forward_layer_is_as_wide_as_the_config_adjusts_it(tmp_path: Path) -> None:

@@ -87,6 +87,6 @@ def test_a_mapper_of_other_names_says_what_to_write_instead(gated):
 
 def test_a_mapper_is_shown_in_the_words_of_its_file():
     text = "\n".join(mapper_lines(read_mapper("megatron")))
-    assert "splits [h, a, a2, c1, [g, q], f, fx, fs, y, v]" in text
+    assert "splits [h, a, a2, c1, [g, q], [g2, q2], f, fx, fs, y, v]" in text
     assert "state shard over [dp]" in text
     assert "'" not in text

@@ -110,6 +110,7 @@ def test_a_window_keeps_the_heads_that_its_layers_have(tmp_path: Path) -> None:
         # layers x (heads x 128 x 256 of fp32 + the last three tokens of values, keys and queries), pages of 16 tokens
         ("falcon_h1_7b", 16, 45_056 * 16 + 44 * (24 * 128 * 256 * 4 + (3072 + 2 * 256) * 3 * 2)),
         ("lfm2_1_2b", 4000, 12_288 * 4000 + 10 * 2048 * 2 * 2),
+        ("rwkv7_2_9b", 64, 32 * (40 * 64 * 64 * 4 + 2 * 2560 * 2)),  # heads of 64 x 64, and a token for each of the mixings
         ("kimi_linear_48b", 64, 8064 * 64 + 20 * (32 * 128 * 128 * 4 + 3 * 32 * 128 * 3 * 2)),
         ("mamba2_2_7b", 4000, 64 * (80 * 64 * 128 * 4 + (5120 + 2 * 128) * 3 * 2)),  # states in fp32, the last three tokens in bf16
         ("llama3_8b", 1000.5, 131_072 * 1008),

@@ -15,7 +15,7 @@ from functools import cache
 from rackmodel.errors import InputError, Where, together
 from rackmodel.inputs.library import names
 from rackmodel.inputs.load import load
-from rackmodel.inputs.marked import Marked, short
+from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.problems import build
 from rackmodel.model.family import Expression, FamilySpec
 from rackmodel.model.sizes import array_value, size_names
@@ -41,6 +41,18 @@ POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")
 
 LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 """Keys that say how many layers a model has: the first counts, with or without an expression of a family."""
+
+
+UNEXPRESSED = {
+    "bitnet": ("quantization_config", "weights of 1.58 bits, and products of them"),
+    "deepseek_v4": ("compress_ratios", "attention over compressed tokens, and residual streams of which each layer mixes several"),
+    "gemma3n": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
+    "gemma3n_text": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
+    "kimi_k3": ("attn_res_block_size", "attention over what earlier layers made"),
+    "nemotron-nas": ("block_configs", "layers that differ one by one in width or heads"),
+    "zamba2": ("num_mem_blocks", "layers that share their weights, with adapters of their own"),
+}
+"""model_type that no family expresses → key that asks for what is missing, what that is. RECALLED: their configuration files."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,8 @@ def read_config(root: Marked) -> Config:
     if model_type is None or not model_type.text:
         raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
     families = {word: family for family in map(family_called, names("family")) for word in family.models}
+    if model_type.text in UNEXPRESSED:
+        raise _unexpressed(root, model_type.text)
     if model_type.text not in families:
         fact = f"unknown model_type '{short(model_type.text)}'{_known_inside(root, families)}"
         raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
@@ -108,6 +122,15 @@ def read_config(root: Marked) -> Config:
     for name, said in family.counts.items():
         config.numbers[name] = config.whole(said, name)
     return config
+
+
+def _unexpressed(root: Marked, model_type: str) -> InputError:
+    """What to say of a model whose layers no block computes: at the key that asks for it, else at its model_type."""
+    key, what = UNEXPRESSED[model_type]
+    inner = root.child("text_config")
+    part = next((one for one in (root, inner) if one is not None and one.child(key) is not None), None)
+    where = place_of(root, ["model_type"]) if part is None else part.keys.get(key, part.where)
+    return InputError(f"layers of {model_type} are not expressed here: {what}", where=where, path="model_type" if part is None else key)
 
 
 @cache
@@ -249,8 +272,23 @@ def _read_keys(family: FamilySpec) -> set[str]:
 
 def _layer_numbers(child: Marked) -> list[int]:
     """Layers by their numbers, of a list or of a text."""
-    said = str(child.value).split(",") if isinstance(child.value, str) else [str(item.value) for item in child.items]
-    return [int(one) for one in said if one.strip().isdecimal()]
+    return [int(word) for word, _ in _listed(child) if word.isdecimal()]
+
+
+def _listed(child: Marked) -> Iterator[tuple[str, Marked]]:
+    """(word, where it stands) of a list, or of a text with commas."""
+    if isinstance(child.value, str):
+        yield from ((word.strip(), child) for word in child.value.split(",") if word.strip())
+    else:
+        yield from ((str(item.value), item) for item in child.items)
+
+
+def _layers_and_modules(node: Marked, family: FamilySpec) -> tuple[int, int]:
+    """How many layers a config says that it has, and modules that predict tokens further; -1 = it does not say."""
+    keys = next((key for key in LAYERS if node.child(key) is not None), LAYERS[0]), str(family.mtp.count) if family.mtp else ""
+    said = [child.value if child is not None else -1 for child in map(node.child, keys)]
+    layers, modules = (value if isinstance(value, int) and not isinstance(value, bool) else -1 for value in said)
+    return layers, modules
 
 
 def _words_of_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> list[str]:
@@ -258,9 +296,8 @@ def _words_of_layers(node: Marked, family: FamilySpec, key: str, child: Marked) 
     words = [str(item.value) for item in child.items]
     if key in family.letters:
         words = [family.letters[key].get(letter, letter) for letter in str(child.value or "")]
-    layers, modules = (node.child(name) for name in ("num_hidden_layers", str(family.mtp.count) if family.mtp else ""))
-    said = [one.value if one is not None and isinstance(one.value, int) else -1 for one in (layers, modules)]
-    return words[: said[0]] if min(said) >= 0 and len(words) == sum(said) else words
+    layers, modules = _layers_and_modules(node, family)
+    return words[:layers] if min(layers, modules) >= 0 and len(words) == layers + modules else words
 
 
 def _inert(child: Marked) -> bool:
@@ -280,20 +317,27 @@ def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
         value, where = child.value, node.keys.get(key, child.where)
         if key in family.counted or key in family.letters:
             yield from _refused_layers(node, family, key, child)
+        elif key in family.listed:
+            yield from _refused_numbers(node, family, key, child)
         elif key in family.words:
             if value is not None and str(value) not in family.words[key]:
                 fact = f"'{short(str(child.plain()))}' is not what the blocks of family {family.name} compute"
                 yield InputError(fact, where=child.where, path=key, known=family.words[key], given=str(value))
         elif key in family.empty and not _inert(child):
             yield InputError(f"family {family.name} has no layers such as {key} asks for", where=where, path=key)
-        elif key in family.same and (other := node.child(family.same[key])) is not None and not _inert(child) and value != other.value:
-            said, beside = short(str(value)), f"{family.same[key]} is {short(str(other.value))}"
+        elif key in family.same and (other := node.child(family.same[key])) is not None and not (_inert(child) or _alike(child, other)):
+            said, beside = short(str(child.plain())), f"{family.same[key]} is {short(str(other.plain()))}"
             fact = f"{said} where {beside}: family {family.name} has no projections between"
             yield InputError(fact, where=child.where, path=key)
         elif key in family.ones and value != 1:
             yield InputError(f"family {family.name} knows no other {key} than 1", where=where, path=key)
         elif not (_inert(child) or key in known or key in (*family.empty, *family.ones, LAYERS[0]) or HARMLESS.fullmatch(key)):
             yield _unknown_key(key, where, family)
+
+
+def _alike(one: Marked, other: Marked) -> bool:
+    """Whether two keys say one number, each of all layers or of every one."""
+    return one.plain() == other.plain() or (_number(one) is not None and _number(one) == _number(other))
 
 
 def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -> Iterator[InputError]:
@@ -308,6 +352,17 @@ def _refused_layers(node: Marked, family: FamilySpec, key: str, child: Marked) -
     layers = said.value if said is not None and isinstance(said.value, int | float) else len(words)
     if words and len(words) != layers:
         yield InputError(f"says {len(words)} layers, num_hidden_layers {layers:g}", where=child.where, path=key)
+
+
+def _refused_numbers(node: Marked, family: FamilySpec, key: str, child: Marked) -> Iterator[InputError]:
+    """What a list of layers has that is no number of one."""
+    first, (layers, modules) = int(key in family.from_one), _layers_and_modules(node, family)
+    last = first + layers + max(modules, 0) - 1
+    for word, item in _listed(child):
+        number = int(word) if word.isdecimal() else -1
+        if number < first or (layers > 0 and number > last):
+            fact = f"'{short(word)}' is no layer" + (f" of {layers}, whose first is {first}" if layers > 0 else "")
+            yield InputError(fact, where=item.where, path=key)
 
 
 def _no_numbers(node: Marked, family: FamilySpec) -> Iterator[InputError]:
