@@ -64,8 +64,8 @@ def test_fully_sharded_parameters_are_whole_for_two_layers_at_a_time() -> None:
 
 
 def test_the_unit_beside_an_embedding_or_a_head_is_whole_too() -> None:
-    """FSDP gathers the next unit while one computes (Zhao 2023, section 3.3.2): the last layer beside a head that is wider than a layer, and
-    the gradients of both are on their way. Three layers of 4 and a head of 131,072 words, of which the norm is a part."""
+    """FSDP gathers the next unit while one computes (Zhao 2023, section 3.3.2): the last layer beside a head that is wider than a layer,
+    and the gradients of both are on their way. Three layers of 4 and a head of 131,072 words, of which the norm is a part."""
     layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096
     head = 131072 * 4096 + 4096
     assert fsdp(words=131072)["gathered"] == (layer + head) * (2 + 4)

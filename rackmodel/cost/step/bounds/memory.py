@@ -196,9 +196,9 @@ def _under_way(
 
 
 def gathered_at_once(layers: Bytes, ends: Bytes) -> Bytes:
-    """Bytes that two units in a row have gathered at most. layers: of the widest layer on a device · ends: of the wider of embedding and head
-    there; each 0 where there is none."""
-    return layers + np.maximum(layers, ends)  # type: ignore[no-any-return]
+    """Bytes that two units in a row have gathered at most. layers: of the widest layer on a device · ends: of the wider of embedding and
+    head there; each 0 where there is none."""
+    return layers + np.maximum(layers, ends)
 
 
 def _sum(values: Iterable[Array]) -> Array | float:

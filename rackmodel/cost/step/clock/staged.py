@@ -1,7 +1,9 @@
 """The clock of a cut below the layer (docs/clock.md, rule 11): tasks at several stages, hand-overs that are tasks of their own.
 
-Stages run passes in the order of a pipeline; each task waits for its data, wherever that is made, and for its lanes. Every task of
-every micro-batch is visited once, in the order of the waves: exact, in arrays over n mappings.
+Stages run passes in the order of a pipeline; each task waits for its data, wherever that is made, and for its lanes. What a stage runs of a
+pass is a layer to contention and to the host (rules 7 and 8), whose time begins when the stage's device is free and what the pass takes
+from elsewhere is there, and which hands nothing over before it has launched all of it. Every task of every micro-batch is visited once, in
+the order of the waves: exact, in arrays over n mappings.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.arrays import Array
-from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, waves
-from rackmodel.cost.step.tasks.jobs import DEVICE, Lanes, roles_of
+from rackmodel.cost.step.clock.critical_path import HOST, Path
+from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, WEIGHT, waves
+from rackmodel.cost.step.tasks.jobs import DEVICE, Lanes, LayerPass, roles_of
 from rackmodel.cost.step.tasks.timed_task import TimedTask
 from rackmodel.model.schedules import SPLIT
 
@@ -23,9 +26,11 @@ SENDS = ("send forward", "send backward")
 
 @dataclass(frozen=True, kw_only=True)
 class StagedJobs:
-    """timed: tasks of one layer, at their stages · update_s: of each stage, [n] · sends_overlap: sends queue on links, not the device."""
+    """timed: tasks of one layer, at their stages · passes: of each stage, by name · update_s: of each stage, [n] · sends_overlap: sends
+    queue on links, not the device."""
 
     timed: tuple[TimedTask, ...]
+    passes: tuple[dict[str, LayerPass], ...]
     lanes: Lanes
     stages: int
     schedule: str
@@ -41,8 +46,9 @@ def staged_seconds(jobs: StagedJobs) -> Array:
     return clock.seconds()
 
 
-def staged_path(jobs: StagedJobs) -> tuple[float, Counter[int], int]:
-    """Of one mapping: (seconds, times each task is on the critical path, the stage whose optimizer ends it)."""
+def staged_path(jobs: StagedJobs) -> tuple[float, Path, int]:
+    """Of one mapping: (seconds, times each task, of part 0, and each stage's host is on the critical path, the stage whose optimizer ends
+    it)."""
     clock = _Staged(jobs)
     clock.run()
     return clock.path()
@@ -54,14 +60,25 @@ def staged_visits(jobs: StagedJobs) -> list[tuple[int, str, int, float, float, i
     clock.run()
     found = []
     for (number, micro_batch), end in clock.ends.items():
+        if isinstance(number, Host):
+            continue
         one = jobs.timed[number]
         if one.task.kind != "op" or one.task.local_op is not None:
-            seconds = float(np.ravel(one.seconds)[0])
+            seconds = float(np.ravel(clock.seconds_of(number, micro_batch))[0])
             found.append((one.task.stage, clock.lane(number), micro_batch, float(end[0]) - seconds, float(end[0]), number))
     return found
 
 
-Visit = tuple[int, int]  # task, micro-batch
+@dataclass(frozen=True)
+class Host:
+    """What holds a stage's pass until the host has launched it, and (over) the later end of both."""
+
+    stage: int
+    name: str
+    over: bool = False
+
+
+Visit = tuple[int | Host, int]  # task, micro-batch
 
 
 class _Staged:
@@ -74,6 +91,21 @@ class _Staged:
         self.waits: dict[Visit, list[Visit]] = {}
         self.last: dict[tuple[int, str], Visit] = {}  # (stage, lane) → the visit that used it last
         self.passed: dict[int, list[Visit]] = {}  # stage → last device visit of each pass so far
+
+    def name(self, kind: int, micro_batch: int) -> str:
+        """The name of a pass among those of its stage."""
+        last = micro_batch == self.jobs.micro_batches - 1
+        if kind == FORWARD:
+            return "first" if micro_batch == 0 else "forward"
+        return ("last weight" if last else "weight") if kind == WEIGHT else ("last" if last else "backward")
+
+    def seconds_of(self, number: int, micro_batch: int) -> Array:
+        """[n] of a task in the pass that runs it (rule 7)."""
+        one, kind = self.jobs.timed[number], self._kind(number)
+        if one.task.kind == "send" or one.task.joins:
+            return one.seconds
+        where = self.jobs.passes[one.task.stage][self.name(kind, micro_batch)]
+        return np.asarray(one.seconds * where.slowed(self.lane(number), port=one.waits_for_port))
 
     def lane(self, number: int) -> str:
         """The lane of a task at its stage."""
@@ -88,38 +120,66 @@ class _Staged:
         """Visit every task."""
         jobs = self.jobs
         plan = waves(jobs.schedule, jobs.stages, jobs.micro_batches, 1)
-        split = jobs.schedule in SPLIT
         tasks: dict[tuple[int, int], list[int]] = {}
         for number, one in enumerate(jobs.timed):
-            tasks.setdefault((one.task.stage, self._kind(number, split)), []).append(number)
+            tasks.setdefault((one.task.stage, self._kind(number)), []).append(number)
         for device, kind, micro_batch in zip(plan.device, plan.kind, plan.micro_batch, strict=True):
-            self._pass(int(device), tasks.get((int(device), int(kind)), []), int(micro_batch))
+            numbers = tasks.get((int(device), int(kind)), [])
+            if numbers:
+                self._pass(int(device), self.name(int(kind), int(micro_batch)), numbers, int(micro_batch))
 
-    def _kind(self, number: int, split: bool) -> int:
-        one, role = self.jobs.timed[number], self.roles[number]
+    def _kind(self, number: int) -> int:
+        one, role, split = self.jobs.timed[number], self.roles[number], self.jobs.schedule in SPLIT
         if role == "update":
             return -1
         if one.task.phase == "forward" or role == "spread":
             return FORWARD
-        return 2 if split and (one.weight or role in ("reduce", "tail", "up", "home")) else BACKWARD
+        return WEIGHT if split and (one.weight or role in ("reduce", "tail", "up", "home")) else BACKWARD
 
-    def _pass(self, stage: int, numbers: Sequence[int], micro_batch: int) -> None:
+    def _pass(self, stage: int, name: str, numbers: Sequence[int], micro_batch: int) -> None:
         first, last = micro_batch == 0, micro_batch == self.jobs.micro_batches - 1
         early = [n for n in numbers if self.roles[n] in ("gather", "spread") and self.lane(n) != DEVICE]
         passed = self.passed.setdefault(stage, [])
+        host = self._host(stage, name, micro_batch, numbers)
         for n in (*early, *(n for n in numbers if n not in set(early))):
             once = self.jobs.timed[n].task.once
             if once and not (first if self.roles[n] in ("spread", "device") else last):
                 continue
-            waits = [(before, micro_batch) for before in self.jobs.timed[n].task.after if (before, micro_batch) in self.ends]
+            waits: list[Visit] = [(before, micro_batch) for before in self.jobs.timed[n].task.after if (before, micro_batch) in self.ends]
             if n in early and len(passed) > 1:
                 waits.append(passed[-2])
             elif self.roles[n] == "device" and (task := self.jobs.timed[n].task).local_op is not None:
                 read = {flow.tensor for flow in task.local_op.reads if not flow.gradient}
                 waits += [(k, 0) for k, role in enumerate(self.roles) if role == "spread" and self.jobs.timed[k].task.tensor in read]
-            self._visit(stage, n, micro_batch, [wait for wait in waits if wait in self.ends])
+            waits = [wait for wait in waits if wait in self.ends]
+            if host is not None and self.jobs.timed[n].task.kind == "send":
+                waits.append(host)
+            self._visit(stage, n, micro_batch, waits)
+        if host is not None:
+            self._over(stage, host)
         if (stage, DEVICE) in self.last:
             passed.append(self.last[stage, DEVICE])
+
+    def _host(self, stage: int, name: str, micro_batch: int, numbers: Sequence[int]) -> Visit | None:
+        """The host's time of a pass; None where it takes none (rule 8)."""
+        seconds, host = self.jobs.passes[stage][name].host_s, (Host(stage, name), micro_batch)
+        if not np.any(seconds):
+            return None
+        others = {before for n in numbers for before in self.jobs.timed[n].task.after} - set(numbers)
+        arrives = {n for n in others if self.jobs.timed[n].task.kind == "send" or self.jobs.timed[n].task.stage != stage}
+        begins: list[Visit] = [(n, micro_batch) for n in sorted(arrives) if (n, micro_batch) in self.ends]
+        begins += [self.last[stage, DEVICE]] if (stage, DEVICE) in self.last else []
+        self.ends[host] = np.maximum.reduce([self.zero, *(self.ends[wait] for wait in begins)]) + seconds
+        self.waits[host] = begins
+        return host
+
+    def _over(self, stage: int, host: Visit) -> None:
+        """The device is not done with a pass before the host is."""
+        assert isinstance(host[0], Host)
+        over, ended = (Host(stage, host[0].name, over=True), host[1]), self.last[stage, DEVICE]
+        self.ends[over] = np.maximum(self.ends[ended], self.ends[host])
+        self.waits[over] = [ended, host]
+        self.last[stage, DEVICE] = over
 
     def _visit(self, stage: int, number: int, micro_batch: int, waits: list[Visit]) -> None:
         one, here = self.jobs.timed[number], (number, micro_batch)
@@ -133,31 +193,44 @@ class _Staged:
         waits = [*waits, *(self.last[lane] for lane in lanes if lane in self.last)]
         for wait in waits:
             start = np.maximum(start, self.ends[wait])
-        self.ends[here] = start + one.seconds
+        self.ends[here] = start + self.seconds_of(number, micro_batch)
         self.waits[here] = waits
         for lane in lanes:
             self.last[lane] = here
 
+    def _stage(self, visit: Visit) -> int | None:
+        """The stage whose optimizer waits for it; none for a send (rule 10)."""
+        number = visit[0]
+        if isinstance(number, Host):
+            return number.stage
+        task = self.jobs.timed[number].task
+        return None if task.kind == "send" and self.jobs.sends_overlap else task.stage
+
     def _stage_ends(self) -> list[Array]:
         found = [self.zero] * self.jobs.stages
-        for (number, _), end in self.ends.items():
-            stage = self.jobs.timed[number].task.stage
-            found[stage] = np.maximum(found[stage], end)
+        for visit, end in self.ends.items():
+            stage = self._stage(visit)
+            if stage is not None:
+                found[stage] = np.maximum(found[stage], end)
         return found
 
     def seconds(self) -> Array:
         """[n] when the last stage's optimizer ends."""
         return np.asarray(np.maximum.reduce([end + update for end, update in zip(self._stage_ends(), self.jobs.update_s, strict=True)]))
 
-    def path(self) -> tuple[float, Counter[int], int]:
+    def path(self) -> tuple[float, Path, int]:
         """See `staged_path`."""
         totals = [float((end + update)[0]) for end, update in zip(self._stage_ends(), self.jobs.update_s, strict=True)]
         stage = int(np.argmax(totals))
-        found: Counter[int] = Counter()
-        mine = [visit for visit in self.ends if self.jobs.timed[visit[0]].task.stage == stage]
+        found: Path = Counter()
+        mine = [visit for visit in self.ends if self._stage(visit) == stage]
         at: Visit | None = max(mine, key=lambda visit: float(self.ends[visit][0])) if mine else None
         while at is not None:
-            found[at[0]] += 1
+            number, micro_batch = at
+            if not isinstance(number, Host):
+                found[(0, self.name(self._kind(number), micro_batch)), number] += 1
+            elif not number.over:
+                found[(number.stage, number.name), HOST] += 1
             waits = self.waits[at]
             before = max(waits, key=lambda visit: float(self.ends[visit][0])) if waits else None
             at = before if before is not None and float(self.ends[before][0]) > 0 else None

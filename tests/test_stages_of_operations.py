@@ -1,0 +1,106 @@
+"""Stages that hold operations (rule 11 of docs/clock.md) wait for their host and slow beside what moves (rules 7, 8), by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rackmodel import api, face
+from rackmodel.model.result import Result
+
+MACHINE = """
+architecture: mine
+tree:
+  name: system
+  network: {topology: switch, bandwidth: 100 GB/s, latency: 0 s}
+  children:
+  - name: gpu
+    count: 8
+    accelerator: true
+    memory: {capacity: 80 GB, bandwidth: 1 TB/s}
+    compute: {rate: 1 TFLOP/s, energy: 1 pJ/FLOP}
+"""
+MODEL = """
+workload: chain
+phases: [forward, backward, optimizer]
+sizes: {b: 16, d: 8, f: 64}
+einsums:
+  up: 'H[b,f] = X[b,d] * W1[d,f]'
+  act: 'G[b,f] = gelu(H[b,f])'
+  down: 'Y[b,d] = G[b,f] * W2[f,d]'
+"""
+ACTED = """
+workload: acted
+phases: [forward, backward, optimizer]
+sizes: {b: 128, d: 4096, f: 4096}
+einsums:
+  act: 'G[b,f] = gelu(X[b,f])'
+  down: 'Y[b,d] = G[b,f] * W[f,d]'
+"""
+MAPPER = """
+mapper: m
+axes: {{pp: {{stages: {stages}}}, dp: {{degree: {dp}}}}}
+split: {{dp: [b]}}
+micro_batch: {size}
+schedule: {schedule}
+algorithms: ring
+"""
+
+
+def step(folder: Path, profile: str, dp: int = 1, size: int = 2, schedule: str = "1f1b", more: str = "", **sizes: Any) -> Result:
+    """The chain in two stages, its first two operations and its last, of 16 samples on 2 x dp accelerators."""
+    (folder / "mine.yaml").write_text(f"profile: mine\n{profile}\n")
+    mapper = MAPPER.format(stages="[[up, act], [down]]", dp=dp, size=size, schedule=schedule) + more
+    model = face.read(MODEL, set=sizes)
+    machine = face.read(MACHINE, set={"accelerators": 2 * dp})
+    return api.search_mapper(machine, model, face.read(mapper), profile=str(folder / "mine.yaml")).result
+
+
+@pytest.mark.parametrize(("host", "milliseconds"), [("{launch: 1 ms}", 41), ("{layer: 1 ms, backward: 2 ms}", 36), ("{}", 0)])
+def test_stages_of_operations_wait_for_their_host(tmp_path: Path, host: str, milliseconds: int) -> None:
+    """Eight micro-batches. Launched one by one: 2 and 3 kernels of the first stage's passes, 1 and 2 of the second's, so that the first one
+    runs F F, waits 1 ms for what comes back (2 + 1 + 2 = 5), then B and F in turns: 5 + 3 + 6 (2 + 3) + 3. A time for each layer:
+    (8 + 1) (1 + 3) on two stages alike."""
+    result = step(tmp_path, f"host: {host}")
+    assert result.latency_s == pytest.approx(milliseconds * 1e-3, abs=1e-4)
+    assert result.ledger.where(action="host").total("exposed_seconds") == pytest.approx(milliseconds * 1e-3, rel=1e-9)
+    assert result.ledger.total("exposed_seconds") == pytest.approx(result.latency_s, rel=1e-12)
+    assert result.certificate.bound <= result.latency_s * (1 + 1e-12)
+
+
+def test_a_host_costs_a_stage_of_operations_no_less_than_a_layer(tmp_path: Path) -> None:
+    """One stage that holds all and two that share it: the host launches as many kernels in either."""
+    machine = face.read(MACHINE, set={"accelerators": 1})
+    (tmp_path / "mine.yaml").write_text("profile: mine\nhost: {launch: 1 ms}\n")
+    alone = "mapper: m\naxes: {dp: {degree: all}}\nsplit: {dp: [b]}\nmicro_batch: 16\nalgorithms: ring\n"
+    whole = api.search_mapper(machine, face.read(MODEL), face.read(alone), profile=str(tmp_path / "mine.yaml")).result
+    cut = step(tmp_path, "host: {launch: 1 ms}", size=16)  # one micro-batch goes through the stages and back: nothing overlaps
+    assert whole.latency_s == pytest.approx(8e-3, abs=1e-4)
+    assert cut.latency_s == pytest.approx(whole.latency_s, abs=1e-4)
+
+
+def test_stages_of_operations_slow_beside_what_is_gathered(tmp_path: Path) -> None:
+    """One micro-batch through a stage that only acts and one whose product's weight, in halves on two ranks, is gathered beside it: 16.8 MB
+    cross the links in 0.168 ms in either pass, and 33.6 MB of its gradient in 0.336 ms on the same lane. Each of three products takes 2.147
+    ms, so that contention 1 adds as much to a pass as the lane moves in it."""
+    times = []
+    for contention in (0, 1):
+        (tmp_path / "mine.yaml").write_text(f"profile: mine\noverlap: {{weights: true, gradients: true, contention: {contention}}}\n")
+        mapper = MAPPER.format(stages="[[act], [down]]", dp=2, size="whole", schedule="1f1b")
+        mapper += "homes: {weights: {axes: [dp], param: shard, grad: shard, state: shard}}\n"
+        machine = face.read(MACHINE, set={"accelerators": 4})
+        times.append(api.search_mapper(machine, face.read(ACTED), face.read(mapper), profile=str(tmp_path / "mine.yaml")).result.latency_s)
+    gather, reduced = 4096 * 4096 * 2 / 2 / 100e9, 4096 * 4096 * 4 / 2 / 100e9
+    assert times[1] - times[0] == pytest.approx(gather + gather + reduced, rel=1e-6)
+
+
+def test_an_optimizer_does_not_wait_for_sends_under_way() -> None:
+    """Rule 10. One micro-batch over links so slow that a gradient of 128 rows goes back in 10.5 ms, beside which the second stage makes
+    its weight's gradient (4.3 ms) and updates that (4,096 x 4,096 weights of 30 bytes, 0.5 ms); last is the first stage's pass."""
+    mapper = MAPPER.format(stages="[[act], [down]]", dp=1, size="whole", schedule="1f1b")
+    machine = face.read(MACHINE, set={"accelerators": 2, "system.network.bandwidth": "0.1 GB/s"})
+    result = api.search_mapper(machine, face.read(ACTED), face.read(mapper), profile="ideal").result
+    rows, product = 128 * 4096 * 2, 2 * 128 * 4096 * 4096 / 1e12
+    assert result.latency_s == pytest.approx(2 * rows / 1e12 + rows / 1e8 + 2 * product + rows / 1e8 + 3 * rows / 1e12, rel=1e-9)
