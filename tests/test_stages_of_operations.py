@@ -9,6 +9,7 @@ import pytest
 
 from rackmodel import api, face
 from rackmodel.model.result import Result
+from tests.audit.bounds import above_the_clock
 
 MACHINE = """
 architecture: mine
@@ -104,3 +105,28 @@ def test_an_optimizer_does_not_wait_for_sends_under_way() -> None:
     result = api.search_mapper(machine, face.read(ACTED), face.read(mapper), profile="ideal").result
     rows, product = 128 * 4096 * 2, 2 * 128 * 4096 * 4096 / 1e12
     assert result.latency_s == pytest.approx(2 * rows / 1e12 + rows / 1e8 + 2 * product + rows / 1e8 + 3 * rows / 1e12, rel=1e-9)
+
+
+@pytest.mark.parametrize("contention", [0, 0.5])
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb_h1", "zb_h2"])
+def test_no_bound_of_stages_of_operations_is_above_the_clock(tmp_path: Path, schedule: str, contention: float) -> None:
+    """What is handed over beside the device is no time of the device. Three stages, sends of 20 us that queue on links of their own both
+    ways, eight micro-batches: those of zb_h2 never wait for each other, 8 + 3 sends, where 2 x 8 were a bound."""
+    (tmp_path / "mine.yaml").write_text(f"profile: mine\noverlap: {{sends: true, weights: true, gradients: true, contention: {contention}}}\n")
+    machine = face.read(MACHINE, set={"accelerators": 6, "system.network.latency": "20 us"})
+    mapper = MAPPER.format(stages="per_einsum", dp="free", size="[1, 2, 4]", schedule=schedule)
+    mapper = mapper.replace("}}", "}, tp: {degree: free}}").replace("dp: [b]}", "dp: [b], tp: [f]}")
+    mapper += "homes: {weights: [{}, {axes: [dp], param: shard, grad: shard, state: shard}]}\n"
+    count, faults = above_the_clock((machine, face.read(MODEL), face.read(mapper)), str(tmp_path / "mine.yaml"), 40, 0)
+    assert count > 4
+    assert not faults
+
+
+def test_sends_of_a_pipeline_of_operations_follow_each_other() -> None:
+    """Eight micro-batches of next to no work through three stages and back, sends of 20 us: (8 + 1 + 2) of them under zb_h2, whose stages
+    never wait for what comes back; (2 x 8 + 2) under gpipe, which begins back when all are there."""
+    for schedule, sends in (("zb_h2", 11), ("gpipe", 18)):
+        machine = face.read(MACHINE, set={"accelerators": 3, "system.network.latency": "20 us"})
+        mapper = MAPPER.format(stages="per_einsum", dp="rest", size=2, schedule=schedule)
+        result = api.search_mapper(machine, face.read(MODEL), face.read(mapper), profile="ideal").result
+        assert result.latency_s == pytest.approx(sends * 20e-6, rel=0.02)

@@ -270,11 +270,14 @@ class LayerPricer:
         hidden: dict[str, Array] = {}
         spent = {"device": np.zeros(n), "lanes": np.zeros(n), "once": np.zeros(n)}
         port, charge, lanes = np.zeros(n), self.pricer.layer_inside.second_charge, lanes_of(self.profile.overlap, hide=True)
+        overlap = self.profile.overlap
+        apart = overlap.sends or overlap.contention > 0  # hand-overs between stages of operations: beside the device, or what nothing slows
         for item in items:
             if not item.rows:
                 continue
             once = item.once and item.role == "device"  # loaded at the first micro-batch
-            key = ("first" if once else item.role, item.part)
+            role = "send" if apart and item.task.kind == "send" else item.role
+            key = ("first" if once else role, item.part)
             seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
             if item.hidden is not None:
                 hidden[item.part] = hidden[item.part] + item.hidden if item.part in hidden else item.hidden
