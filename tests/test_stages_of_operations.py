@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rackmodel import api, face
+from rackmodel.errors import InputError
 from rackmodel.model.result import Result
 from tests.audit.bounds import above_the_clock
 
@@ -130,3 +131,11 @@ def test_sends_of_a_pipeline_of_operations_follow_each_other() -> None:
         mapper = MAPPER.format(stages="per_einsum", dp="rest", size=2, schedule=schedule)
         result = api.search_mapper(machine, face.read(MODEL), face.read(mapper), profile="ideal").result
         assert result.latency_s == pytest.approx(sends * 20e-6, rel=0.02)
+
+
+def test_stages_of_operations_are_refused_schedules_of_several_chunks() -> None:
+    """(Until then they ran as 1f1b.)"""
+    mapper = face.read(MAPPER.format(stages="per_einsum", dp="rest", size=2, schedule="interleaved"))
+    with pytest.raises(InputError, match="interleaved has several chunks of layers a stage: a cut below the layer has none") as caught:
+        api.search_mapper(face.read(MACHINE, set={"accelerators": 3}), face.read(MODEL), mapper, profile="ideal")
+    assert caught.value.path == "schedule"
