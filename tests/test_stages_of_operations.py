@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from rackmodel import api, face
 from rackmodel.errors import InputError
+from rackmodel.inputs import read_inputs
 from rackmodel.model.result import Result
+from rackmodel.report.trace import trace_json
 from tests.audit.bounds import above_the_clock
 
 MACHINE = """
@@ -113,7 +116,9 @@ def test_an_optimizer_does_not_wait_for_sends_under_way() -> None:
 def test_no_bound_of_stages_of_operations_is_above_the_clock(tmp_path: Path, schedule: str, contention: float) -> None:
     """What is handed over beside the device is no time of the device. Three stages, sends of 20 us that queue on links of their own both
     ways, eight micro-batches: those of zb_h2 never wait for each other, 8 + 3 sends, where 2 x 8 were a bound."""
-    (tmp_path / "mine.yaml").write_text(f"profile: mine\noverlap: {{sends: true, weights: true, gradients: true, contention: {contention}}}\n")
+    (tmp_path / "mine.yaml").write_text(
+        f"profile: mine\noverlap: {{sends: true, weights: true, gradients: true, contention: {contention}}}\n"
+    )
     machine = face.read(MACHINE, set={"accelerators": 6, "system.network.latency": "20 us"})
     mapper = MAPPER.format(stages="per_einsum", dp="free", size="[1, 2, 4]", schedule=schedule)
     mapper = mapper.replace("}}", "}, tp: {degree: free}}").replace("dp: [b]}", "dp: [b], tp: [f]}")
@@ -139,3 +144,24 @@ def test_stages_of_operations_are_refused_schedules_of_several_chunks() -> None:
     with pytest.raises(InputError, match="interleaved has several chunks of layers a stage: a cut below the layer has none") as caught:
         api.search_mapper(face.read(MACHINE, set={"accelerators": 3}), face.read(MODEL), mapper, profile="ideal")
     assert caught.value.path == "schedule"
+
+
+@pytest.mark.parametrize("profile", ["ideal", "hosted", "sends"])
+def test_traces_of_stages_of_operations_end_with_the_clock(tmp_path: Path, profile: str) -> None:
+    """With a host that outlasts the operations, and where a send outlasts the stage that sends."""
+    texts = {"hosted": "profile: hosted\nhost: {launch: 1 ms}\n", "sends": "profile: sends\noverlap: {sends: true}\n"}
+    said = profile
+    if profile in texts:
+        said = str(tmp_path / f"{profile}.yaml")
+        Path(said).write_text(texts[profile])
+    paths = [tmp_path / name for name in ("machine.yaml", "model.yaml", "mapper.yaml")]
+    mapper = MAPPER.format(stages="[[up, act], [down]]", dp="rest", size=2, schedule="1f1b")
+    for path, text in zip(paths, (MACHINE.replace("100 GB/s", "0.1 GB/s"), MODEL, mapper), strict=True):
+        path.write_text(text)
+    machine, model, asked = (str(path) for path in paths)
+    sets = ["accelerators=2", "d=512", "f=512"]
+    result = api.search(machine, model, asked, sets=sets, profile=said).result
+    inputs = read_inputs(machine, model, mapper=asked, sets=sets)
+    trace = json.loads(trace_json(api.step_of(inputs, result.mapping, profile=said)))
+    assert trace["otherData"]["latency_s"] == pytest.approx(result.latency_s, rel=1e-11)
+    assert any(event["ph"] == "X" and event["name"] == "host" for event in trace["traceEvents"]) == (profile == "hosted")

@@ -1,4 +1,4 @@
-"""What schedules whose stages hold a chunk on the way down and one on the way back (zb_v, dualpipe_v), and those of several chunks, are not for."""
+"""What schedules of several chunks a stage (of which zb_v and dualpipe_v hold one down the stages and one back up) are not for."""
 
 from __future__ import annotations
 

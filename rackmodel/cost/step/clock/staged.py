@@ -55,12 +55,15 @@ def staged_path(jobs: StagedJobs) -> tuple[float, Path, int]:
 
 
 def staged_visits(jobs: StagedJobs) -> list[tuple[int, str, int, float, float, int]]:
-    """Every task of a step of one mapping that takes time: (stage, lane, micro-batch, start, end, number)."""
+    """Every task of a step of one mapping that takes time, and the host: (stage, lane, micro-batch, start, end, number or HOST)."""
     clock = _Staged(jobs)
     clock.run()
     found = []
     for (number, micro_batch), end in clock.ends.items():
         if isinstance(number, Host):
+            if not number.over:
+                seconds = float(np.ravel(jobs.passes[number.stage][number.name].host_s)[0])
+                found.append((number.stage, "host", micro_batch, float(end[0]) - seconds, float(end[0]), HOST))
             continue
         one = jobs.timed[number]
         if one.task.kind != "op" or one.task.local_op is not None:
