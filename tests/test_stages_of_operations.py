@@ -165,3 +165,31 @@ def test_traces_of_stages_of_operations_end_with_the_clock(tmp_path: Path, profi
     trace = json.loads(trace_json(api.step_of(inputs, result.mapping, profile=said)))
     assert trace["otherData"]["latency_s"] == pytest.approx(result.latency_s, rel=1e-11)
     assert any(event["ph"] == "X" and event["name"] == "host" for event in trace["traceEvents"]) == (profile == "hosted")
+
+
+@pytest.mark.parametrize("policy", ["none", "pointwise", "full"])
+def test_a_stage_keeps_what_another_hands_to_it(policy: str) -> None:
+    """The second stage, which has the weights, multiplies 128 x 4,096 numbers of two bytes that the first one made: its backward pass reads
+    them, and nothing sends them again. The first stage makes nothing again that only the second one reads."""
+    mapper = face.read(MAPPER.format(stages="[[act], [down]]", dp=1, size="whole", schedule="1f1b") + f"recompute: {policy}\n")
+    result = api.search_mapper(face.read(MACHINE, set={"accelerators": 2}), face.read(ACTED), mapper, profile="ideal").result
+    assert result.memory["activations"] == 128 * 4096 * 2
+    assert result.ledger.where(action="send").total("amount") == 2 * 128 * 4096 * 2  # there, and the gradient back
+    again = result.ledger.where(phase="recompute", einsum="act", component="memory").total("amount")
+    assert again == (2 * 128 * 4096 * 2 if policy == "full" else 0)
+
+
+def test_no_kernel_of_attention_runs_on_two_stages() -> None:
+    """Scores that one stage makes and another reads go over links, and lie in the memories of both, whatever kernels a profile has."""
+    cut, whole = "per_einsum", "[[Q, K, V], [QK, AV], [O]]"
+    found = {}
+    for stages, accelerators in ((cut, 6), (whole, 3)):
+        for profile in ("ideal", "ideal_flash"):
+            mapper = face.read(MAPPER.format(stages=stages, dp=1, size=1, schedule="1f1b"))
+            machine = face.read(MACHINE, set={"accelerators": accelerators, "gpu.count": 8})
+            model = face.read({"workload": "small", "extends": "attention", "sizes": {"b": 2, "s": 64, "d": 32, "e": 16}})
+            found[stages, profile] = api.search_mapper(machine, model, mapper, profile=profile).result
+    assert found[cut, "ideal"].memory == found[cut, "ideal_flash"].memory
+    assert found[cut, "ideal"].energy_j == found[cut, "ideal_flash"].energy_j
+    scores = [found[whole, profile].ledger.where(component="memory", tensor="A").total("amount") for profile in ("ideal", "ideal_flash")]
+    assert scores[0] > scores[1] == 0

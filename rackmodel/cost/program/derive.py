@@ -107,7 +107,7 @@ class _Derivation:
         after = [
             self._copy("back", "recompute", (a.tensor, stage), self.plan.needs(op, i, self.workload))
             for i, a in enumerate(op.ins)
-            if a.tensor not in self.recompute.made
+            if not self.places.made_again((a.tensor, stage))
         ]
         local_op = replace(forward_op(op, self.plan, self.workload), kernel="attention backward")
         done = self._local_op(op, "recompute", local_op, after)
@@ -165,7 +165,7 @@ class _Derivation:
         traffic = self.places.traffic[place]
         if epoch == "forward":
             return dict(traffic.forward).get(layout)
-        if place[0] in self.recompute.made:
+        if self.places.made_again(place):
             made = plan_copies([self.places.produced(place)], [*self.places.wanted[place], *self.places.read_back.get(place, [])])
             return made.get(layout)
         return dict(traffic.regather).get(layout)
