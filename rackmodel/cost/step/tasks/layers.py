@@ -447,13 +447,13 @@ def _reduced_last(
 
 
 def part_of(task: Task, role: str, workload: Workload) -> str:
-    """The pass that a task belongs to."""
+    """The pass that a task belongs to: what makes weights' gradients and nothing else, or adds them up, is a part of its own."""
     if task.phase == "optimizer":
         return "optimizer"
     if task.phase in ("forward", "recompute"):
         return task.phase
-    if role == "device" and task.local_op is not None and task.local_op.macs:
-        written = task.local_op.writes[0]
-        if written.gradient and workload.tensors[written.tensor].kind == "weight":
+    if role == "device" and task.local_op is not None:
+        written = [one.gradient and one.tensor in workload.tensors and workload.tensors[one.tensor].kind for one in task.local_op.writes]
+        if written and all(kind == "weight" for kind in written):
             return "weight"
     return "backward"
