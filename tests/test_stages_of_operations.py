@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from rackmodel import api, face
 from rackmodel.errors import InputError
@@ -14,6 +16,8 @@ from rackmodel.inputs import read_inputs
 from rackmodel.model.result import Result
 from rackmodel.report.trace import trace_json
 from tests.audit.bounds import above_the_clock
+from tests.audit.drawing import ZERO
+from tests.samples import some
 
 MACHINE = """
 architecture: mine
@@ -193,3 +197,47 @@ def test_no_kernel_of_attention_runs_on_two_stages() -> None:
     assert found[cut, "ideal"].energy_j == found[cut, "ideal_flash"].energy_j
     scores = [found[whole, profile].ledger.where(component="memory", tensor="A").total("amount") for profile in ("ideal", "ideal_flash")]
     assert scores[0] > scores[1] == 0
+
+
+@pytest.mark.parametrize("draw", some(range(80), 24))
+def test_layers_said_as_stages_of_operations_take_as_long(tmp_path: Path, draw: int) -> None:
+    """L layers of one product, one on each stage, and as many operations with weights of their own, each a stage: the same tasks on the
+    same lanes, under random profiles that send beside the device. Where weights' gradients have passes of their own, or nothing comes back,
+    a pass ends with the operation whose result is handed over, and the two clocks agree to rounding (else an operation hands over sooner
+    than a layer); memory is the same under any schedule."""
+    pick = random.Random(f"two ways {draw}")
+    layers, dp, d = pick.choice([2, 3, 4]), pick.choice([1, 2, 4]), pick.choice([64, 512, 2048])
+    back = pick.random() < 0.75
+    phases = ["forward", "backward", "optimizer"] if back else ["forward"]
+    sizes = {"b": pick.choice([8, 16, 32]), "s": pick.choice([1, 16, 64])}
+    product = {"sections": {"block": {"repeat": "layers", "einsums": {"mm": "Y[b,s,f] = X[b,s,d] * W[d,f]"}}}}
+    repeated = {"workload": "layers", "phases": phases, "sizes": {**sizes, "d": d, "f": d, "layers": layers}, **product}
+    ops = {f"m{i}": f"T{i + 1}[b,s,r{i + 1}] = T{i}[b,s,r{i}] * W{i}[r{i},r{i + 1}]" for i in range(layers)}
+    ranks = {f"r{i}": d for i in range(layers + 1)}
+    chain = {"workload": "chain", "phases": phases, "sizes": {**sizes, **ranks}, "einsums": ops, "tensors": {"T0": {"kind": "input"}}}
+    profile = {"profile": "drawn", **drawn_profile(pick, back)}
+    (tmp_path / "drawn.yaml").write_text(yaml.safe_dump(profile, sort_keys=False))
+    schedule = pick.choice(["zb_h1", "zb_h2"] if back else ["gpipe", "1f1b", "zb_h1"])
+    asked = {"mapper": "m", "split": {"dp": ["b"]}, "micro_batch": pick.choice([1, 2, "whole"]), "schedule": schedule, "algorithms": "ring"}
+    if back:
+        asked["homes"] = {"weights": pick.choice(ZERO)}
+    links = {"system.network.bandwidth": pick.choice(["5 GB/s", "100 GB/s"]), "system.network.latency": pick.choice(["0 s", "5 us"])}
+    machine = face.read(MACHINE.replace("count: 8", f"count: {layers * dp}"), set=links)
+    results = []
+    for model, axis in ((repeated, {"degree": layers, "stages": "layers"}), (chain, {"stages": "per_einsum"})):
+        mapper = face.read({**asked, "axes": {"pp": {**axis, "place": "outer"}, "dp": {"degree": dp}}})
+        results.append(api.search_mapper(machine, face.read(model), mapper, profile=str(tmp_path / "drawn.yaml")).result)
+    whole, cut = results
+    assert cut.latency_s == pytest.approx(whole.latency_s, rel=1e-9)
+    assert cut.energy_j == pytest.approx(whole.energy_j, rel=1e-9)
+    assert cut.memory_bytes_per_accelerator == pytest.approx(whole.memory_bytes_per_accelerator, rel=1e-12)
+
+
+def drawn_profile(pick: random.Random, back: bool) -> dict[str, Any]:
+    """What runs beside what, and what the host takes."""
+    overlap: dict[str, Any] = {"sends": True, "channels": pick.choice(["shared", "separate"]), "weights": pick.random() < 0.6}
+    overlap |= {"contention": pick.choice([0.0, 0.0, 0.3])}
+    if back:
+        overlap |= {"gradients": pick.random() < 0.6}
+    host = {"launch": pick.choice(["0 us", "1 us", "20 us"]), "layer": pick.choice(["0 us", "30 us"])}
+    return {"accumulation": pick.choice(["fused", "separate"]), "overlap": overlap} | ({"host": host} if pick.random() < 0.5 else {})

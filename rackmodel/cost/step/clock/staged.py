@@ -93,7 +93,10 @@ class _Staged:
         self.ends: dict[Visit, Array] = {}
         self.waits: dict[Visit, list[Visit]] = {}
         self.last: dict[tuple[int, str], Visit] = {}  # (stage, lane) → the visit that used it last
-        self.passed: dict[int, list[Visit]] = {}  # stage → last device visit of each pass so far
+        self.reduced: list[list[list[Visit]]] = [[] for _ in range(jobs.stages)]  # of each stage, of its passes that had any
+        self.reduces = {n for n, role in enumerate(self.roles) if role in ("reduce", "up") and self.lane(n) != DEVICE}
+        self.after = self._waits()
+        self.feeds = {before for n in self.reduces for before in self.after[n]}  # what makes what these reduce
 
     def name(self, kind: int, micro_batch: int) -> str:
         """The name of a pass among those of its stage."""
@@ -105,7 +108,7 @@ class _Staged:
     def seconds_of(self, number: int, micro_batch: int) -> Array:
         """[n] of a task in the pass that runs it (rule 7)."""
         one, kind = self.jobs.timed[number], self._kind(number)
-        if one.task.kind == "send" or one.task.joins:
+        if one.task.kind == "send":
             return one.seconds
         where = self.jobs.passes[one.task.stage][self.name(kind, micro_batch)]
         return np.asarray(one.seconds * where.slowed(self.lane(number), port=one.waits_for_port))
@@ -126,52 +129,89 @@ class _Staged:
         tasks: dict[tuple[int, int], list[int]] = {}
         for number, one in enumerate(jobs.timed):
             tasks.setdefault((one.task.stage, self._kind(number)), []).append(number)
-        for device, kind, micro_batch in zip(plan.device, plan.kind, plan.micro_batch, strict=True):
-            numbers = tasks.get((int(device), int(kind)), [])
-            if numbers:
-                self._pass(int(device), self.name(int(kind), int(micro_batch)), numbers, int(micro_batch))
+        runs = zip(plan.device.tolist(), plan.kind.tolist(), plan.micro_batch.tolist(), strict=True)
+        passes = [(device, kind, micro_batch) for device, kind, micro_batch in runs if (device, kind) in tasks]
+        of = [[one for one in passes if one[0] == stage] for stage in range(jobs.stages)]
+        begun = [0] * jobs.stages
+        for stage, kind, micro_batch in passes:
+            begun[stage] += 1
+            if begun[stage] == 1:  # its own are issued at 0 (rule 4)
+                self._ahead(stage, tasks[stage, kind], micro_batch, [])
+            begins = self._begins(stage, tasks[stage, kind], micro_batch)
+            for _, later, number in of[stage][begun[stage] : begun[stage] + 1]:
+                self._ahead(stage, tasks[stage, later], number, begins)
+            self._pass(stage, self.name(kind, micro_batch), tasks[stage, kind], micro_batch, begins)
 
     def _kind(self, number: int) -> int:
         one, role, split = self.jobs.timed[number], self.roles[number], self.jobs.schedule in SPLIT
-        if role == "update":
+        if role == "update" or one.task.joins:
             return -1
         if one.task.phase == "forward" or role == "spread":
             return FORWARD
         return WEIGHT if split and (one.weight or role in ("reduce", "tail", "up", "home")) else BACKWARD
 
-    def _pass(self, stage: int, name: str, numbers: Sequence[int], micro_batch: int) -> None:
-        first, last = micro_batch == 0, micro_batch == self.jobs.micro_batches - 1
-        early = [n for n in numbers if self.roles[n] in ("gather", "spread") and self.lane(n) != DEVICE]
-        passed = self.passed.setdefault(stage, [])
-        host = self._host(stage, name, micro_batch, numbers)
-        for n in (*early, *(n for n in numbers if n not in set(early))):
-            once = self.jobs.timed[n].task.once
-            if once and not (first if self.roles[n] in ("spread", "device") else last):
+    def _waits(self) -> list[list[int]]:
+        """Of each task those that it waits for, of a join's the ones that it stands for: they may be of another stage than it."""
+        real, found = list[list[int]](), list[list[int]]()
+        for number, one in enumerate(self.jobs.timed):
+            found.append(sorted({n for before in one.task.after for n in real[before]}))
+            real.append(found[-1] if one.task.joins else [number])
+        return found
+
+    def _early(self, number: int) -> bool:
+        """Whether it is issued a pass ahead."""
+        return self.roles[number] in ("gather", "spread") and self.lane(number) != DEVICE
+
+    def _left_out(self, number: int, micro_batch: int) -> bool:
+        """Whether it happens once a step, and not in this micro-batch."""
+        at = 0 if self.roles[number] in ("spread", "device") else self.jobs.micro_batches - 1
+        return self.jobs.timed[number].task.once and micro_batch != at
+
+    def _before(self, number: int, micro_batch: int) -> list[Visit]:
+        """What it waits for in its micro-batch."""
+        return [wait for before in self.after[number] if (wait := (before, micro_batch)) in self.ends]
+
+    def _begins(self, stage: int, numbers: Sequence[int], micro_batch: int) -> list[Visit]:
+        """What a pass waits for: the device, and all that comes from other stages (rule 3)."""
+        others = sorted({before for n in numbers for before in self.after[n]} - set(numbers))
+        tasks = ((n, self.jobs.timed[n].task) for n in others)
+        found: list[Visit] = [(n, micro_batch) for n, task in tasks if task.kind == "send" or task.stage != stage]
+        found = [wait for wait in found if wait in self.ends]
+        return [*found, self.last[stage, DEVICE]] if (stage, DEVICE) in self.last else found
+
+    def _ahead(self, stage: int, numbers: Sequence[int], micro_batch: int, begins: list[Visit]) -> None:
+        """What a pass gathers, issued as the pass before it begins (rule 4)."""
+        for n in numbers:
+            if self._early(n) and not self._left_out(n, micro_batch):
+                self._visit(stage, n, micro_batch, [*self._before(n, micro_batch), *begins])
+
+    def _pass(self, stage: int, name: str, numbers: Sequence[int], micro_batch: int, begins: list[Visit]) -> None:
+        host = self._host(stage, name, micro_batch, begins)
+        for n in numbers:
+            if self._early(n) or self._left_out(n, micro_batch):
                 continue
-            waits: list[Visit] = [(before, micro_batch) for before in self.jobs.timed[n].task.after if (before, micro_batch) in self.ends]
-            if n in early and len(passed) > 1:
-                waits.append(passed[-2])
-            elif self.roles[n] == "device" and (task := self.jobs.timed[n].task).local_op is not None:
+            waits, task = self._before(n, micro_batch), self.jobs.timed[n].task
+            if self.roles[n] == "device" and task.local_op is not None:
                 read = {flow.tensor for flow in task.local_op.reads if not flow.gradient}
-                waits += [(k, 0) for k, role in enumerate(self.roles) if role == "spread" and self.jobs.timed[k].task.tensor in read]
-            waits = [wait for wait in waits if wait in self.ends]
-            if host is not None and self.jobs.timed[n].task.kind == "send":
+                brought = (k for k, role in enumerate(self.roles) if role == "spread" and self.jobs.timed[k].task.tensor in read)
+                waits += [(k, 0) for k in brought if (k, 0) in self.ends]
+            if self.roles[n] == "gather":  # on the device: no sooner than the pass (rule 3)
+                waits += begins
+            if n in self.feeds and len(self.reduced[stage]) > 1:  # rule 5
+                waits += self.reduced[stage][-2]
+            if host is not None and task.kind == "send":
                 waits.append(host)
             self._visit(stage, n, micro_batch, waits)
         if host is not None:
             self._over(stage, host)
-        if (stage, DEVICE) in self.last:
-            passed.append(self.last[stage, DEVICE])
+        if reduced := [visit for n in numbers if n in self.reduces and (visit := (n, micro_batch)) in self.ends]:
+            self.reduced[stage].append(list[Visit](reduced))
 
-    def _host(self, stage: int, name: str, micro_batch: int, numbers: Sequence[int]) -> Visit | None:
+    def _host(self, stage: int, name: str, micro_batch: int, begins: list[Visit]) -> Visit | None:
         """The host's time of a pass; None where it takes none (rule 8)."""
         seconds, host = self.jobs.passes[stage][name].host_s, (Host(stage, name), micro_batch)
         if not np.any(seconds):
             return None
-        others = {before for n in numbers for before in self.jobs.timed[n].task.after} - set(numbers)
-        arrives = {n for n in others if self.jobs.timed[n].task.kind == "send" or self.jobs.timed[n].task.stage != stage}
-        begins: list[Visit] = [(n, micro_batch) for n in sorted(arrives) if (n, micro_batch) in self.ends]
-        begins += [self.last[stage, DEVICE]] if (stage, DEVICE) in self.last else []
         self.ends[host] = np.maximum.reduce([self.zero, *(self.ends[wait] for wait in begins)]) + seconds
         self.waits[host] = begins
         return host
@@ -186,13 +226,9 @@ class _Staged:
 
     def _visit(self, stage: int, number: int, micro_batch: int, waits: list[Visit]) -> None:
         one, here = self.jobs.timed[number], (number, micro_batch)
-        start = self.zero
-        if one.task.joins:
-            lanes: list[tuple[int, str]] = []
-        else:
-            lanes = [(stage, self.lane(number))]
-            if one.task.kind in ("load", "store"):
-                lanes.append((-1, one.task.level))  # one memory above serves all stages
+        start, lanes = self.zero, [(stage, self.lane(number))]
+        if one.task.kind in ("load", "store"):
+            lanes.append((-1, one.task.level))  # one memory above serves all stages
         waits = [*waits, *(self.last[lane] for lane in lanes if lane in self.last)]
         for wait in waits:
             start = np.maximum(start, self.ends[wait])
