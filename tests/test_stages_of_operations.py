@@ -241,3 +241,19 @@ def drawn_profile(pick: random.Random, back: bool) -> dict[str, Any]:
         overlap |= {"gradients": pick.random() < 0.6}
     host = {"launch": pick.choice(["0 us", "1 us", "20 us"]), "layer": pick.choice(["0 us", "30 us"])}
     return {"accumulation": pick.choice(["fused", "separate"]), "overlap": overlap} | ({"host": host} if pick.random() < 0.5 else {})
+
+
+def test_a_zero_bubble_pass_adds_a_gradient_after_the_product_that_makes_it(tmp_path: Path) -> None:
+    """zb_h2, two stages of one product, two micro-batches, F = B = f, W = f and a kernel of its own that adds 2 + 4 + 4 bytes a weight, a.
+    The second stage runs F B F B W W from f on: 7 f + 2 a. The first one runs F F, its B from 3 f on, W, B, W: 7 f + 2 a. (Added in the
+    passes B, which other stages wait for, it were 7 f + 3 a.)"""
+    (tmp_path / "mine.yaml").write_text("profile: mine\naccumulation: separate\noverlap: {sends: true}\n")
+    sizes = {"b": 2, "s": 512, "d": 512, "f": 512, "layers": 2}
+    block = {"block": {"repeat": "layers", "einsums": {"mm": "Y[b,s,f] = X[b,s,d] * W[d,f]"}}}
+    model = {"workload": "two", "phases": ["forward", "backward", "optimizer"], "sizes": sizes, "sections": block}
+    mapper = {"mapper": "m", "axes": {"pp": {"degree": 2, "stages": "layers"}, "dp": {"degree": 1}}, "split": {"dp": ["b"]}}
+    mapper |= {"micro_batch": 1, "schedule": "zb_h2"}
+    machine = face.read(MACHINE, set={"accelerators": 2, "system.network.bandwidth": "1000 TB/s"})
+    result = api.search_mapper(machine, face.read(model), face.read(mapper), profile=str(tmp_path / "mine.yaml")).result
+    product, add, update = 2 * 512**3 / 1e12, 10 * 512**2 / 1e12, 30 * 512**2 / 1e12
+    assert result.latency_s == pytest.approx(7 * product + 2 * add + update, rel=1e-5)
