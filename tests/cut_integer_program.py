@@ -109,7 +109,9 @@ class _Model:
         for k, q in np.argwhere(whole.uses[device]).tolist():
             here = self.layers[device, k, q]
             kept = kept + here * int(whole.saved[k, q] * whole.flying[device] + whole.state[device, k])
-        for name, ends, layers in (("space", whole.space, whole.working), ("buffers", whole.buffers, whole.gathered)):
+        zero = np.zeros_like(whole.buffers)  # gathered: the largest layer, and beside it as much again, or what an end gathers
+        parts = (whole.space, whole.working), (zero, whole.gathered), (whole.buffers, whole.gathered)
+        for name, (ends, layers) in zip(("space", "gathered", "beside"), parts, strict=True):
             largest = self.model.new_int_var(int(ends[device]), max(int(ends[device]), int(layers.max())), f"{name} {device}")
             for k, q in np.argwhere(whole.uses[device] & (layers > ends[device])).tolist():
                 used = self.model.new_bool_var(f"{device} uses {k} {q} for {name}")

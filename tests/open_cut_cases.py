@@ -185,7 +185,8 @@ def stage_choices(
         held = float((use * state).sum() + flying * (use * saved).sum())
         held += sum(end.state_bytes + copies * end.saved_bytes for end, copies in ends)
         held += max([0.0, *working[use > 0], *(end.working_bytes for end, _ in ends)])
-        held += max([0.0, *gathered[use > 0], *(end.gathered_bytes for end, _ in ends)])
+        layer = max([0.0, *gathered[use > 0]])  # two layers in a row, or one and an end
+        held += layer + max([layer, *(end.gathered_bytes for end, _ in ends)])
         forward = float((use * forward_s).sum()) + sum(end.forward_s for end, _ in ends)
         backward = float((use * backward_s).sum()) + sum(end.backward_s for end, _ in ends)
         if held <= one.capacity_of(stage) or not fitting:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rackmodel.cost.step.bounds.figures import BETWEEN, HELD, Holding
-from rackmodel.cost.step.bounds.memory import BUFFERS, device_memory, least_in_flight, memory_of
+from rackmodel.cost.step.bounds.memory import device_memory, least_in_flight, memory_of
 from rackmodel.cost.step.clock.pipeline_orders import order
 from rackmodel.cost.step.cut import cut
 from rackmodel.model.schedules import FOLDED, SPLIT
@@ -81,8 +81,9 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
         here = [own for own, count in zip(held, counts.sum(axis=0), strict=True) if count]
         stays = sum(own[what] * n for own, n in zip(held, counts.sum(axis=0), strict=True) for what in HELD[:4])
         stays = stays + np.max([own["working"] + own["remade"] for own in here] or [np.zeros(shape)], axis=0)
-        at_once = [own["gathered"] * (BUFFERS if own is held[1] else 1.0) for own in here]
-        stays = stays + np.max(at_once or [np.zeros(shape)], axis=0)
+        embed, layer, head = (own["gathered"] * (n > 0) for own, n in zip(held, counts.sum(axis=0), strict=True))
+        rows = [(layer, layer), (embed, layer), (layer, head)]  # units in a row
+        stays = stays + np.max([one + other for one, other in rows], axis=0)
         sizes = {what: [sum(own[what] * n for own, n in zip(held, chunk, strict=True)) for chunk in counts] for what in FLYING}
         now = {what: np.zeros(shape) for what in sizes}
         for kind, chunk in zip(plan.kind[device], plan.chunk[device], strict=True):

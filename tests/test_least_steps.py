@@ -247,3 +247,23 @@ def test_prices_beside_one_another_are_told_as_each_alone(cells: float, monkeypa
         each = [[Table(scope, rng.random((*shape, 2))) for scope, shape in zip(scopes, shapes, strict=True)] for _ in range(3)]
         beside = [Table(own[0].variables, np.concatenate([t.figures for t in own], axis=-1)) for own in zip(*each, strict=True)]
         assert np.array_equal(least_sum(beside, counts, 6, copies=3), np.concatenate([least_sum(own, counts, 2) for own in each]))
+
+
+@pytest.mark.parametrize(
+    "home", [{"axes": ["dp"], "state": "shard"}, {"axes": ["dp"], "state": "shard", "grad": "shard", "param": "shard"}]
+)
+def test_free_layouts_beside_an_axis_that_holds_the_same_shards_are_searched(home: dict[str, object], tmp_path: Path) -> None:
+    """A context axis beside the data-parallel one holds replicas of what that shards: what is bounded is the columns on which it splits
+    nothing. (The search ended in a traceback.)"""
+    said = {"mapper": "free", "axes": {"pp": {"degree": 1, "stages": "layers"}, "dp": {"degree": "free"}, "cp": {"degree": "free"}}}
+    said["axes"]["tp"] = {"degree": 2, "place": "inner"}
+    said |= {
+        "split": {"dp": ["b"], "cp": ["s"]},
+        "layouts": {"found": {"split": {"tp": "free"}}},
+        "homes": {"weights": home},
+        "micro_batch": 1,
+    }
+    (tmp_path / "free.yaml").write_text(yaml.safe_dump(said, sort_keys=False))
+    sets = ["accelerators=4", "b=4", "s=64", "d=128", "g=2", "q=2", "e=32", "f=256", "v=512", "layers=2"]
+    result = api.search("rack_paper_h100", "llama", str(tmp_path / "free.yaml"), sets=sets).result
+    assert 0 < result.certificate.bound <= result.latency_s

@@ -46,9 +46,9 @@ def test_a_gpt_holds_what_megatron_reports_before_it_trains(stages: int, chunks:
     assert held["activations"] == pytest.approx(kept, rel=1e-12 if chunks == 1 else 2e-3)  # the report gives the embedding more passes
 
 
-def fsdp(*more: str) -> dict[str, float]:
-    """What an accelerator of 8 holds of 4 layers of Llama 3 8B and no more, fully sharded."""
-    sets = ["accelerators=8", "b=8", "s=1024", "v=256", "layers=4", "axes.pp.degree=1", "axes.dp.degree=8", "axes.tp.degree=1"]
+def fsdp(*more: str, words: int = 256) -> dict[str, float]:
+    """What an accelerator of 8 holds of 4 layers of Llama 3 8B with few words and no more, fully sharded."""
+    sets = ["accelerators=8", "b=8", "s=1024", f"v={words}", "layers=4", "axes.pp.degree=1", "axes.dp.degree=8", "axes.tp.degree=1"]
     sets += ["micro_batch=1", "recompute=full", "homes.weights={axes: [dp], state: shard, grad: shard, param: shard}", *more]
     return search("dgx_h100", "llama3_8b", "megatron", sets=sets, profile="fsdp").result.memory
 
@@ -61,3 +61,12 @@ def test_fully_sharded_parameters_are_whole_for_two_layers_at_a_time() -> None:
     held = fsdp()
     assert held["gathered"] == 2 * layer * (2 + 4)
     assert held["weights"] + held["gradients"] + held["optimizer"] == pytest.approx(total * 18 / 8)
+
+
+def test_the_unit_beside_an_embedding_or_a_head_is_whole_too() -> None:
+    """FSDP gathers the next unit while one computes (Zhao 2023, section 3.3.2): the last layer beside a head that is wider than a layer,
+    and the gradients of both are on their way. Three layers of 4 and a head of 131,072 words, of which the norm is a part."""
+    layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096
+    head = 131072 * 4096 + 4096
+    assert fsdp(words=131072)["gathered"] == (layer + head) * (2 + 4)
+    assert fsdp(words=16384)["gathered"] == 2 * layer * (2 + 4)

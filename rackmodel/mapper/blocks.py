@@ -155,7 +155,7 @@ class Blocks:
         return float(sum(int((shape.fits & ~shape.looked).sum()) for shape in self._shapes)) * len(self.overlaps)
 
     def _choices(self, price: GroupPrice) -> StepChoices:
-        """What is composed at once. Stages below the layer do not wait for the host's time of a layer."""
+        """What is composed at once. The host's time of stages below the layer is in no bound: what their paths wait for is not."""
         profile = self.job.profile.model_copy(update={"host": Host()}) if price.staged else self.job.profile
         windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
         return StepChoices(profile=profile, windows=windows, beside=beside)

@@ -41,5 +41,5 @@ class Pipelines:
         if not self.apart:
             return seconds
         m = self.micro_batches[:, None].astype(np.float64)
-        busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in self.layers.times(split=False)])
+        busiest = np.maximum.reduce([m * (one.forward + one.backward) for one in self.layers.times(split=self.rows.split)])
         return np.asarray(np.minimum(seconds, busiest * (1 - 1e-12)))

@@ -119,7 +119,7 @@ class _Derivation(Passes):
         traffic = self.places.traffic[place]
         if epoch == "forward":
             return dict(traffic.forward).get(layout)
-        if place[0] in self.recompute.made:
+        if self.places.made_again(place):
             made = plan_copies([self.places.produced(place)], [*self.places.wanted[place], *self.places.read_back.get(place, [])])
             return made.get(layout)
         return dict(traffic.regather).get(layout)

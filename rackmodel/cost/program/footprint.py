@@ -96,7 +96,7 @@ class _Footprint:
     def _hold_workspace(self) -> None:
         for place, layouts in self.places.read_back.items():
             tensor = self.workload.tensors[place[0]]
-            if place[0] in self.places.recompute.made and place[0] not in self.plan.on_chip:
+            if self.places.made_again(place) and place[0] not in self.plan.on_chip:
                 policy = self.plan.save_policy(place[0])
                 kept = saved_copy(policy, self.places.produced(place), self.places.wanted[place], layouts)
                 self.held.append(Held("remade", tensor.name, place[1], local(tensor.bytes, kept, tensor, self.plan)))

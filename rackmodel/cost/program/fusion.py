@@ -14,6 +14,7 @@ kernel of its own (DeepGEMM, fp8_paged_mqa_logits; vllm-project/vllm, pull reque
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,7 @@ POINTWISE = ("add", "scale", "rope", "repeat", "multiply", "relu", "gelu", "silu
 def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what a profile's kernels keep on the chip. Plans of the same choices, which share what they know, have as much in
     common."""
-    about = workload, plan.choices, profile
+    about = workload, plan.choices, plan.stages, profile
     key = ("fused", *map(id, about))
     if key not in plan.known:
         plan.known[key] = about, _fused(workload, plan, profile)  # (what it is about stays, and with it what it is known by)
@@ -42,7 +43,7 @@ def fuse(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
 
 def _fused(workload: Workload, plan: Plan, profile: ProfileSpec) -> dict[str, Any]:
     """What kernels do together."""
-    within = scores(workload)
+    within = _in_one_stage(scores(workload), workload, plan)
     flash = frozenset(within) if profile.attention == "flash" else frozenset()
     chains = frozenset(_chains(workload, plan)) if profile.pointwise == "fused" else frozenset()
     apart = profile.accumulation == "separate"
@@ -50,11 +51,11 @@ def _fused(workload: Workload, plan: Plan, profile: ProfileSpec) -> dict[str, An
     joined, handed = _residuals(workload, plan) if profile.merged.residuals else (set(), set())
     summed = {name: summed_axes(workload.ops[name], workload, plan) for name in handed} if profile.merged.reductions else {}
     if profile.merged.rotations:
-        joined |= _rotations(workload, caching=profile.merged.caches)
+        joined |= _rotations(workload, plan, caching=profile.merged.caches)
     if profile.merged.gates:
-        joined |= _gates(workload) | _convolutions(workload)
+        joined |= _gates(workload, plan) | _convolutions(workload, plan)
     if profile.merged.experts:
-        joined |= _around_experts(workload)
+        joined |= _together(_around_experts(workload), plan)
     joined |= _picks(workload, flash) | {op.name for op in workload.ops.values() if op.kind.name == APPEND}
     return {
         "on_chip": flash | chains,
@@ -76,35 +77,56 @@ def _fused(workload: Workload, plan: Plan, profile: ProfileSpec) -> dict[str, An
     }
 
 
-def _rotations(workload: Workload, *, caching: bool) -> set[str]:
+def _together(names: Iterable[str], plan: Plan) -> set[str]:
+    """Some operations, where one stage runs them all; no kernel runs on two."""
+    found = set(names)
+    return found if len({plan.stages[name] for name in found}) == 1 else set()
+
+
+def _in_one_stage(within: set[str], workload: Workload, plan: Plan) -> set[str]:
+    """Scores of attention that one stage makes and reads whole: what one stage hands to another lies in memory."""
+    apart = {name for name in within if not _together((workload.producer[name], *workload.readers[name]), plan)}
+    while apart:  # the others of the same attention
+        touching = [{op.out.tensor, *(access.tensor for access in op.ins)} for op in workload.ops.values()]
+        more = set[str]().union(*(names & within for names in touching if names & apart))
+        if more == apart:
+            break
+        apart = more
+    return within - apart
+
+
+def _rotations(workload: Workload, plan: Plan, *, caching: bool) -> set[str]:
     """Rotations beside that of the queries, which have an index more, and the normalisations of heads before any of them, but of all heads
     together (MiniMax M2): other accelerators have a part of their sums. caching: whether their kernel writes the cache; else one of its own
     does, as long as the rotation of the keys would take."""
     rotating = sorted((op for op in workload.ops.values() if op.kind.name == "rope"), key=lambda op: -len(op.out.names))
-    before = {workload.producer.get(op.ins[0].tensor, "") for op in rotating}
+    makers = ((workload.producer.get(op.ins[0].tensor, ""), op.name) for op in rotating)
+    before = {maker for maker, op in makers if maker and _together((maker, op), plan)}
     kept = any(tensor.kind == "kv_cache" for tensor in workload.tensors.values())
-    found = {name for name in before if name and workload.ops[name].kind.name == "rmsnorm" and len(workload.ops[name].over) == 1}
+    found = {name for name in before if workload.ops[name].kind.name == "rmsnorm" and len(workload.ops[name].over) == 1}
     for head in dict.fromkeys(op.out.names[-1] for op in rotating):  # attention's, and an indexer's
         own = [op.name for op in rotating if op.out.names[-1] == head]
+        own = [name for name in own if _together((name, own[0]), plan)]
         found |= set(own[1:] if caching or not kept else own[1:-1])
     return found
 
 
-def _gates(workload: Workload) -> set[str]:
+def _gates(workload: Workload, plan: Plan) -> set[str]:
     """Activations by which what a normalisation makes is multiplied, and those products: its kernel makes both."""
     found = set()
     for op in workload.ops.values():
         makers = [workload.ops.get(workload.producer.get(access.tensor, "")) for access in op.ins]
         kinds = [maker.kind.name for maker in makers if maker is not None]
-        if op.kind.name == "multiply" and sorted(kinds) in (["rmsnorm", "silu"], ["layernorm", "silu"]):
+        gated = op.kind.name == "multiply" and sorted(kinds) in (["rmsnorm", "silu"], ["layernorm", "silu"])
+        if gated and _together((op.name, *(maker.name for maker in makers if maker is not None)), plan):
             found |= {op.name} | {maker.name for maker in makers if maker is not None and maker.kind.name == "silu"}
     return found
 
 
-def _convolutions(workload: Workload) -> set[str]:
+def _convolutions(workload: Workload, plan: Plan) -> set[str]:
     """Convolutions over the last tokens but the one with the most indices: a kernel makes all of a layer."""
     every = sorted((op for op in workload.ops.values() if op.kind.name == "convolve"), key=lambda op: -len(op.out.names))
-    return {op.name for op in every[1:]}
+    return {op.name for op in every[1:] if _together((op.name, every[0].name), plan)}
 
 
 def _around_experts(workload: Workload) -> set[str]:
@@ -134,7 +156,8 @@ def _picks(workload: Workload, flash: frozenset[str]) -> set[str]:
 def _residuals(workload: Workload, plan: Plan) -> tuple[set[str], set[str]]:
     """Sums that the kernel of a normalisation makes, and those normalisations; the sum that a layer hands on goes with that which the next
     layer begins with, where these lie alike."""
-    pairs = [(norm, sum_) for norm, sum_ in sums_before_norms(workload) if plan.needs(norm, 0, workload) == plan.leaves(sum_)]
+    pairs = [pair for pair in sums_before_norms(workload) if _together((one.name for one in pair), plan)]
+    pairs = [(norm, sum_) for norm, sum_ in pairs if plan.needs(norm, 0, workload) == plan.leaves(sum_)]
     return {sum_.name for _, sum_ in pairs}, {norm.name for norm, _ in pairs}
 
 
@@ -225,7 +248,7 @@ def loosest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
 def plainest(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
     """The plan with what stays on the chip under every layout, but for merged sums."""
     fused = _with_sums_apart(workload, plan, profile)
-    return replace(fused, on_chip=frozenset(scores(workload)) if profile.attention == "flash" else frozenset())
+    return replace(fused, on_chip=fused.flash)
 
 
 def _with_sums_apart(workload: Workload, plan: Plan, profile: ProfileSpec) -> Plan:
@@ -262,6 +285,7 @@ def _neighbours(workload: Workload) -> list[tuple[Op, Op]]:
 
 
 def _same_layout(op: Op, reader: Op, plan: Plan, workload: Workload) -> bool:
-    """Whether the reader takes the tensor as it was left, in one access."""
+    """Whether the reader takes the tensor as it was left, in one access, where it was left."""
     places = [i for i, access in enumerate(reader.ins) if access.tensor == op.out.tensor]
-    return len(places) == 1 and plan.needs(reader, places[0], workload) == plan.leaves(op)
+    here = len(places) == 1 and bool(_together((op.name, reader.name), plan))
+    return here and plan.needs(reader, places[0], workload) == plan.leaves(op)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from rackmodel.cost.program.around import Around, around
 from rackmodel.cost.program.local_ops import STATISTIC_BYTES, backward_ops, cast_ops, forward_op, head_ops, statistics_rows
-from rackmodel.cost.program.recompute import Recompute
+from rackmodel.cost.program.recompute import Recompute, made_again
 from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.program.update_ops import add_op
 from rackmodel.cost.program.wanted import Place
@@ -82,7 +82,7 @@ class Passes:
         after = [
             self._copy("back", "recompute", (a.tensor, stage), self.plan.needs(op, i, self.workload))
             for i, a in enumerate(op.ins)
-            if a.tensor not in self.recompute.made
+            if not made_again((a.tensor, stage), self.recompute, self.workload, self.plan)
         ]
         local_op = replace(forward_op(op, self.plan, self.workload), kernel="attention backward")
         done = self._local_op(op, "recompute", local_op, after)

@@ -10,6 +10,7 @@ full drops everything but the workload's inputs.
 whose result stays saved: Korthikanti 2022, figure 3; SOURCED: _checkpointed_attention_forward in NVIDIA/Megatron-LM f41b4fd,
 megatron/core/transformer/attention.py); 'slice' only what the backward pass needs. Source: Korthikanti 2022.
 Flash attention drops the scores whatever the policy: its backward kernel makes them again (Dao 2022).
+A stage keeps what another one hands to it, as a pipeline's stage keeps what its layers begin with: policies are of what it makes itself.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ def recompute_of(workload: Workload, plan: Plan) -> Recompute:
     if plan.recompute == "full" and plan.rerun == "region":
         return Recompute(tuple(workload.ops), frozenset(dropped), inside)
     kept = set(_kept(workload)) if plan.recompute == "alternate" else set()
-    rerun = _slice(workload, dropped, kept)
+    rerun = _slice(workload, plan, dropped, kept)
     if plan.recompute == "experts" and plan.rerun == "region":
         rerun |= _of_experts(workload)
     made = frozenset(workload.ops[name].out.tensor for name in rerun)
     if plan.recompute == "selective" and plan.rerun == "region":
         rerun |= set(_behind(scores(workload) - plan.flash, workload))
-    read = _read(workload) | {access.tensor for name in rerun for access in workload.ops[name].ins}
+    read = _read(workload, plan) | {access.tensor for name in rerun for access in workload.ops[name].ins}
     idle = set[str]() if plan.drops_unread else kept - read
     return Recompute(tuple(name for name in workload.ops if name in rerun and name not in inside), made, inside, frozenset(idle))
 
@@ -105,13 +106,25 @@ def _behind(core: Set[str], workload: Workload) -> list[str]:
     return [op.name for op in products if op.out.tensor not in scores(workload) and any(access.tensor in core for access in op.ins)]
 
 
-def _read(workload: Workload) -> set[str]:
-    """What backward passes read."""
-    return {a.tensor for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload)}
+def made_again(place: tuple[str, int], recompute: Recompute, workload: Workload, plan: Plan) -> bool:
+    """Whether a stage makes a tensor again for its backward pass: what another one hands to it is kept."""
+    return place[0] in recompute.made and not received(*place, workload, plan)
 
 
-def _slice(workload: Workload, dropped: set[str], kept: set[str]) -> set[str]:
-    read = _read(workload)
+def received(tensor: str, stage: int, workload: Workload, plan: Plan) -> bool:
+    """Whether another stage hands a tensor to this one."""
+    maker = workload.producer.get(tensor)
+    return maker is not None and plan.stages[maker] != stage
+
+
+def _read(workload: Workload, plan: Plan) -> set[str]:
+    """What backward passes read where it is made."""
+    back = ((op, a.tensor) for op in workload.ops.values() if has_backward(op, workload) for a in backward_reads(op, workload))
+    return {tensor for op, tensor in back if not received(tensor, plan.stages[op.name], workload, plan)}
+
+
+def _slice(workload: Workload, plan: Plan, dropped: set[str], kept: set[str]) -> set[str]:
+    read = _read(workload, plan)
     saved = (read | kept) - dropped
     rerun: set[str] = set()
     pending = [tensor for tensor in read & dropped if tensor in workload.producer]
@@ -120,5 +133,6 @@ def _slice(workload: Workload, dropped: set[str], kept: set[str]) -> set[str]:
         if op.name in rerun:
             continue
         rerun.add(op.name)
-        pending += [a.tensor for a in op.ins if a.tensor in workload.producer and a.tensor not in saved]
+        made = [a.tensor for a in op.ins if a.tensor in workload.producer and a.tensor not in saved]
+        pending += [tensor for tensor in made if not received(tensor, plan.stages[op.name], workload, plan)]
     return rerun

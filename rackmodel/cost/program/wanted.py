@@ -11,7 +11,7 @@ from functools import cache
 
 from rackmodel.cost.program.around import around
 from rackmodel.cost.program.local_ops import backward_ops
-from rackmodel.cost.program.recompute import Recompute
+from rackmodel.cost.program.recompute import Recompute, made_again
 from rackmodel.cost.program.tasks import LocalOp
 from rackmodel.cost.program.traffic import TensorTraffic, tensor_traffic
 from rackmodel.model.copies import resolved
@@ -63,12 +63,16 @@ class Places:
         for name in (name for name in (*self.recompute.rerun, *self.recompute.inside) if name in self.ops):
             op = self.ops[name]
             for access, layout in zip(op.ins, around(op, self.plan, self.workload).needs, strict=True):
-                if access.tensor not in self.recompute.made and self.weight in ("", access.tensor):
+                if self.weight in ("", access.tensor) and not self.made_again((access.tensor, self.plan.stages[name])):
                     self.read_back.setdefault((access.tensor, self.plan.stages[name]), []).append(layout)
 
     def backward(self, op: Op) -> tuple[LocalOp, ...]:
         """The backward passes of an operation."""
         return once(self._backward, op.name, lambda: backward_ops(op, self.plan, self.workload))
+
+    def made_again(self, place: Place) -> bool:
+        """Whether a stage makes a tensor again for its backward pass: what another one hands to it is kept."""
+        return made_again(place, self.recompute, self.workload, self.plan)
 
     def stage_of(self, tensor: str) -> int | None:
         """Stage of the operation that writes a tensor; None for inputs and weights."""
@@ -111,7 +115,7 @@ class Places:
 
     def traffic_of(self, place: Place) -> TensorTraffic:
         """The copies of a tensor at one stage, and which of them is saved."""
-        back = self.read_back.get(place, []) if place[0] not in self.recompute.made else []
+        back = self.read_back.get(place, []) if not self.made_again(place) else []
         policy = "home" if self.workload.tensors[place[0]].kind == "weight" else self.plan.save_policy(place[0])
         return tensor_traffic(self.produced(place), tuple(self.wanted[place]), tuple(back), policy)
 

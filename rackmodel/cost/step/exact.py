@@ -29,7 +29,7 @@ from rackmodel.cost.step.hand_overs import Handed, HandOver, hand_over, in_place
 from rackmodel.cost.step.pools import across
 from rackmodel.cost.step.tasks.drawn_longer import Slowed
 from rackmodel.cost.step.tasks.items import Item
-from rackmodel.cost.step.tasks.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked
+from rackmodel.cost.step.tasks.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked, stage_passes
 from rackmodel.cost.step.tasks.layer_cost import LayerCost, LayerItems
 from rackmodel.cost.step.tasks.layers import LayerPricer
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
@@ -121,7 +121,11 @@ class ExactStep:
 
     @cached_property
     def passes(self) -> tuple[dict[str, LayerPass], ...]:
-        """Each part's passes."""
+        """Each part's passes; of a cut below the layer each stage's."""
+        if self.staged:
+            (cost,) = self.priced_layers
+            timed, stages = [item.timed(self.hide) for item in cost.items], self.structure.cut.stages
+            return stage_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split, stages=stages)
         return tuple(self._passes(part, cost) for part, cost in enumerate(self.priced_layers))
 
     def _passes(self, part: int, cost: LayerItems) -> dict[str, LayerPass]:
@@ -315,6 +319,7 @@ class ExactStep:
         items = self.priced_layers[0].items
         return StagedJobs(
             timed=tuple(item.timed(self.hide) for item in items),
+            passes=self.passes,
             lanes=self.lanes,
             stages=stages,
             schedule=self.structure.schedule,
@@ -329,11 +334,11 @@ class ExactStep:
 
     @cached_property
     def path(self) -> tuple[float, Path, Counter[str]]:
-        """Of one mapping: as `clock.critical_path`; of a cut below the layer each task counts as of the pass 'staged'."""
+        """Of one mapping: as `clock.critical_path`; of a cut below the layer the host is that of a stage, not of a section."""
         if not self.staged:
             return critical_path(self.jobs)
-        seconds, tasks, stage = staged_path(self.staged_jobs)
-        return seconds, {((0, "staged"), number): times for number, times in tasks.items()}, Counter({f"update {stage}": 1})
+        seconds, path, stage = staged_path(self.staged_jobs)
+        return seconds, path, Counter({f"update {stage}": 1})
 
 
 def walk_together(steps: Sequence[ExactStep]) -> None:

@@ -30,7 +30,7 @@ class TaskSeconds:
 
     def __init__(self, step: ExactStep, some: int | None = None) -> None:
         self.step, self.some = step, step.pricer.n if some is None else some
-        self.names = {name: number for number, name in enumerate(("staged",) if step.staged else PASSES)}
+        self.names = {name: number for number, name in enumerate(PASSES)}
 
     @cached_property
     def items(self) -> list[tuple[int, int, Item]]:
@@ -68,16 +68,15 @@ class TaskSeconds:
         step, known = self.step, dict[tuple[int, str, bool], Array]()
         each = np.empty((len(self.items), len(self.names), self.some))
         for place, (x, _, item) in enumerate(self.items):
-            key = x, step.lanes.of(item.role), item.waits_for_port
+            part = item.task.stage if step.staged else x
+            key = part, "" if item.task.kind == "send" else step.lanes.of(item.role), item.waits_for_port
             if key not in known:
                 known[key] = self._stretches(*key)
             np.multiply(item.on_lane(step.hide, self.some), known[key], out=each[place])
         return each.reshape(len(self.items) * len(self.names), self.some)
 
     def _stretches(self, x: int, lane: str, port: bool) -> Array:
-        """[passes, some or 1] by how much each pass of a part slows a task. port: whether it shares a home's port."""
-        if self.step.staged:
-            return np.ones((1, 1))
+        """[passes, some or 1] by how much each pass of a part, or of a stage, slows a task. port: whether it shares a home's port."""
         slowed = (self._first(self.step.passes[x][name].slowed(lane, port=port)) for name in self.names)
         return np.stack(np.broadcast_arrays(np.ones(1), *slowed)[1:])
 
@@ -166,9 +165,9 @@ class Exposure:
             if number == HOST:
                 phase = "forward" if name in ("first", "forward") else "backward"
                 seconds = figure_of(self.tasks.step.passes[x][name].host_s, self.column) * times
-                share = seconds * min(1.0, int(self.busy[x]) * self.m / times)
+                share = seconds if self.tasks.step.staged else seconds * min(1.0, int(self.busy[x]) * self.m / times)
                 self.bubbles[phase] += seconds - share
-                yield x, phase, share
+                yield 0 if self.tasks.step.staged else x, phase, share
 
     def _sends(self, way: int) -> dict[Place, int]:
         """Forward or back; what other stages hand on, and what is more than its own, is time for which the stage waits."""

@@ -280,13 +280,15 @@ class LeastSteps:
         )
 
     def _variants(self) -> list[tuple[HomeSpec | None, str]]:
-        """Distinct (home of the weights, recompute policy); a home that is none of the data-parallel axis alone is None."""
+        """Distinct (home of the weights, recompute policy); a home that is none of the data-parallel axis alone is None. Replicas lie over
+        axes that split nothing on these columns."""
         found: dict[tuple[str, str], tuple[HomeSpec | None, str]] = {}
         for group in self.space.groups:
             for variant in group.variants:
                 homes = list(variant.plan.homes.items()) or [("weights", HomeSpec())]
                 known = len(homes) == 1 and homes[0][0] == "weights" and homes[0][1].at is None
-                home = homes[0][1] if known and set(homes[0][1].axes) <= {self.data} else None
+                of_data = known and set(homes[0][1].axes) <= {self.data}
+                home = homes[0][1].model_copy(update={"replicas": None}) if of_data else None
                 found.setdefault((repr(home), variant.recompute), (home, variant.recompute))
         return list(found.values())
 

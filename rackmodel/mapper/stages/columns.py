@@ -14,7 +14,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import BETWEEN, Figures, Holding
-from rackmodel.cost.step.bounds.memory import BUFFERS, IN_FLIGHT, kept_between
+from rackmodel.cost.step.bounds.memory import IN_FLIGHT, kept_between
 from rackmodel.cost.step.clock.clock import StepJobs
 from rackmodel.cost.step.cut import cut_by_counts
 from rackmodel.cost.step.exact import ExactStep, Structure
@@ -325,7 +325,7 @@ def _bytes_of(own: Sequence[Sequence[Figures]], layers: Sequence[int]) -> dict[s
         "saved_bytes": _of_layers(own, layers, lambda one: _held(one, "activations")),
         "state_bytes": _of_layers(own, layers, lambda one: _least(_held(one, "weights", "gradients", "optimizer"))),
         "working_bytes": _of_layers(own, layers, lambda one: _held(one, "working", "remade")),
-        "gathered_bytes": _of_layers(own, layers, lambda one: BUFFERS * _held(one, "gathered")),
+        "gathered_bytes": _of_layers(own, layers, lambda one: _held(one, "gathered")),
     }
 
 

@@ -68,7 +68,7 @@ class CutProblem:
         once             of a layer of each kind
         saved_bytes      [K, Q] kept for one micro-batch of one layer: held["activations"]
         working_bytes    [K, Q] once a stage, the largest used counts: held["working"] + held["remade"]
-        gathered_bytes   [K, Q] once a stage, the largest used counts: BUFFERS held["gathered"]
+        gathered_bytes   [K, Q] of one layer, the largest used counts, and beside it as much, or what an end gathers: held["gathered"]
         state_bytes      [K] or [K, Q] of one layer: held["weights"] + held["gradients"] + held["optimizer"]
         joules           [K, Q] one layer, one micro-batch; breaks ties. None: seconds stand for them (least recompute)
         between_bytes    [stages] kept of what stages hand to each other (None: nothing)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
+from rackmodel.cost.step.bounds.memory import gathered_at_once
 from rackmodel.cost.step.clock.pipeline_orders import check, in_flight
 from rackmodel.errors import InputError
 from rackmodel.mapper.stages.cut_problem import CAN, ONCE, CutProblem, by_policy, check_problem
@@ -110,7 +111,7 @@ def _bytes(problem: CutProblem, kinds: Ints, saved: Array, working: Array, gathe
     fixed, space, buffers = _held_by_ends(problem, flying)
     found = {name: _down(values) for name, values in (("saved", saved), ("working", working), ("gathered", gathered), ("state", state))}
     ceiling = (found["state"].max(axis=0)[kinds] + found["saved"][kinds].max(axis=1) * int(flying.max())).sum()
-    ceiling += fixed.sum() + max(found["working"].max(), space.max()) + max(found["gathered"].max(), buffers.max())
+    ceiling += fixed.sum() + max(found["working"].max(), space.max()) + gathered_at_once(found["gathered"].max(), buffers.max())
     runs = np.zeros((len(kinds) + 1, len(saved)), dtype=np.int64)
     runs[1:] = np.cumsum(kinds[:, None] == np.arange(len(saved)), axis=0)
     capacity = [int(min(problem.capacity_of(stage) * BYTE, float(ceiling))) for stage in range(problem.stages)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.arrays import Bools, Ints
+from rackmodel.cost.step.bounds.memory import gathered_at_once
 from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.needs import held_by, levels, needs_of, runs_of
@@ -87,7 +88,7 @@ def _fastest(integers: IntegerProblem, vectors: Ints) -> Iterator[tuple[Ints, tu
         best = kinds, order[:, 0]
         can = ~((vectors > 0) & ~allowed[best]).any(axis=1)
         working, gathered = (np.where(vectors > 0, size[best], 0).max(axis=1) for size in (integers.working, integers.gathered))
-        space = np.maximum(integers.space[on, None], working) + np.maximum(integers.buffers[on, None], gathered)
+        space = np.maximum(integers.space[on, None], working) + gathered_at_once(gathered, integers.buffers[on, None])
         need = held_by(integers, vectors, on, space) + integers.flying[on, None] * (vectors @ integers.saved[best])
         mix = np.zeros((len(vectors), *integers.seconds.shape), dtype=np.int64)
         mix[:, kinds, best[1]] = vectors

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rackmodel.arrays import Bools, Ints
+from rackmodel.cost.step.bounds.memory import gathered_at_once
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.stages.cut_problem import CutProblem
 from rackmodel.mapper.stages.integers import BYTE, NEVER, IntegerProblem, integers_of
@@ -60,7 +61,7 @@ def levels(integers: IntegerProblem) -> Iterator[tuple[Bools, Ints, Ints]]:
             for gathered in np.unique(integers.gathered[allowed]):
                 here = allowed & (integers.working <= working) & (integers.gathered <= gathered)
                 if here.any():
-                    yield here, np.maximum(integers.space, working) + np.maximum(integers.buffers, gathered), on
+                    yield here, np.maximum(integers.space, working) + gathered_at_once(gathered, integers.buffers), on
 
 
 def needs_of(integers: IntegerProblem, vectors: Ints) -> Ints:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.arrays import Bools, Ints
+from rackmodel.cost.step.bounds.memory import gathered_at_once
 from rackmodel.mapper.stages.integers import NEVER, IntegerProblem
 from rackmodel.mapper.stages.mixes import Tables
 from rackmodel.once import once
@@ -90,9 +91,8 @@ def held(integers: IntegerProblem, stage: int, mixes: Ints) -> Ints:
     """[n] bytes that a stage holds under each of [n, K · Q] mixes."""
     kept = integers.fixed[stage] + mixes @ (np.repeat(integers.state[stage], integers.saved.shape[1]))
     kept = kept + integers.flying[stage] * (mixes @ integers.saved.reshape(-1))
-    for ends, layers in ((integers.space, integers.working), (integers.buffers, integers.gathered)):
-        kept = kept + np.maximum(ends[stage], np.where(mixes > 0, layers.reshape(-1), 0).max(axis=1))
-    return np.asarray(kept)
+    working, gathered = (np.where(mixes > 0, layers.reshape(-1), 0).max(axis=1) for layers in (integers.working, integers.gathered))
+    return np.asarray(kept + np.maximum(integers.space[stage], working) + gathered_at_once(gathered, integers.buffers[stage]))
 
 
 def _splits(layers: int, allowed: Bools) -> Ints:

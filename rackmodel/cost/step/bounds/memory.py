@@ -1,7 +1,10 @@
 """What a device of a pipeline holds in a step, and the fullest of them (docs/clock.md).
 
-    memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + two layers' gathered
+    memory = layers x (weights + gradients + state + caches) + activations in flight + largest workspace + gathered
              + what stages keep of what they hand to each other
+
+Gathered (parameters, and gradients on their way): two units in a row of those that a device runs, a layer and the next, or a layer and the
+embedding or the head beside it, which is gathered while that computes (Zhao 2023, section 3.3.2; docs/clock.md, rules 4 and 5).
 
 Activations in flight: what every chunk of the device holds of its passes under way, at the moment when that is most. Chunks that hold other
 layers than each other (cuts that are not even, layers of several kinds, embedding and head) have passes of their own under way.
@@ -20,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import add
+from typing import TypeVar
 
 import numpy as np
 
@@ -30,8 +34,9 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.model.schedules import device_of, runs_as
 from rackmodel.once import once
 
+Bytes = TypeVar("Bytes", Array, Ints)
 IN_FLIGHT = ("activations", "host in flight")
-BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once
+BUFFERS = 2.0  # layers whose parameters are gathered, or gradients on their way, at once, where no embedding or head is wider
 
 
 def in_flight(schedule: str, stages: int, chunks: int, micro_batches: Ints, device: int) -> Ints:
@@ -190,6 +195,12 @@ def _under_way(
     return most
 
 
+def gathered_at_once(layers: Bytes, ends: Bytes) -> Bytes:
+    """Bytes that two units in a row have gathered at most. layers: of the widest layer on a device · ends: of the wider of embedding and
+    head there; each 0 where there is none."""
+    return layers + np.maximum(layers, ends)
+
+
 def _sum(values: Iterable[Array]) -> Array | float:
     return reduce(add, values, 0.0)
 
@@ -211,5 +222,6 @@ def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> 
     found = {what: total(what) for what in ("weights", "gradients", "optimizer", "kv_cache", "host")}
     here = [one for one, count in zip(sections, counts, strict=True) if count]
     found["working"] = np.max(np.stack([one.held["working"] + one.held["remade"] for one in here]), axis=0)
-    found["gathered"] = np.max(np.stack([one.held["gathered"] * (BUFFERS if one.layer else 1.0) for one in here]), axis=0)
+    layers, ends = (reduce(np.maximum, (one.held["gathered"] for one in here if one.layer == layer), zero) for layer in (True, False))
+    found["gathered"] = gathered_at_once(layers, ends)
     return found

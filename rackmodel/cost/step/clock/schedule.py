@@ -76,8 +76,12 @@ def staged_schedule(jobs: StagedJobs) -> list[Spans]:
     ends: dict[int, float] = {}
     for stage, lane, micro_batch, start, end, task in staged_visits(jobs):
         times.setdefault((lane, task), []).append((stage, start, end, micro_batch))
-        ends[stage] = max(ends.get(stage, 0.0), end)
-    found = [_told("job", lane, some, section=0, name="staged", members=(task,)) for (lane, task), some in times.items()]
+        if lane not in SENDS:  # (rule 10)
+            ends[stage] = max(ends.get(stage, 0.0), end)
+    found = []
+    for (lane, task), some in times.items():
+        kind, members = (HOST, ()) if lane == HOST else ("job", (task,))
+        found.append(_told(kind, lane, some, section=0, name="staged", members=members))
     for stage, seconds in enumerate(jobs.update_s):
         end = ends.get(stage, 0.0)
         found.append(_told("update", DEVICE, [(stage, end, end + float(np.ravel(seconds)[0]), -1)]))

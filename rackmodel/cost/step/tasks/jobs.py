@@ -172,6 +172,15 @@ def layer_passes(timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes,
     return _Layer(timed, profile, lanes, layer, split).passes()
 
 
+def stage_passes(
+    timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, *, layer: bool, split: bool, stages: int
+) -> tuple[dict[str, LayerPass], ...]:
+    """The passes of each stage of a cut below the layer: what lies on a stage is a layer of its own to the host (rule 8) and to contention
+    (rule 7); its hand-overs are tasks beside it (rule 11)."""
+    whole = _Layer(timed, profile, lanes, layer, split)
+    return tuple(whole.passes({n for n, one in enumerate(timed) if one.task.stage == s and one.task.kind != "send"}) for s in range(stages))
+
+
 class _Layer:
     def __init__(self, timed: Sequence[TimedTask], profile: ProfileSpec, lanes: Lanes, layer: bool, split: bool) -> None:
         self.timed, self.profile, self.lanes, self.split = timed, profile, lanes, split
@@ -195,12 +204,12 @@ class _Layer:
                 moved.add(number)
         return moved
 
-    def passes(self) -> dict[str, LayerPass]:
-        """Every pass of the layer, by name."""
-        forward = [n for n, one in enumerate(self.timed) if one.task.phase == "forward" and self.roles[n] != "update"]
-        backward = [n for n, one in enumerate(self.timed) if one.task.phase in ("backward", "recompute") and self.roles[n] != "update"]
-        backward = sorted({*backward, *(n for n, role in enumerate(self.roles) if role == "home")})
-        spread = [n for n, role in enumerate(self.roles) if role == "spread"]
+    def passes(self, own: Collection[int] | None = None) -> dict[str, LayerPass]:
+        """Every pass of the layer, by name. own: the tasks that are meant, absent = all."""
+        mine = [n for n in range(len(self.timed)) if self.roles[n] != "update" and (own is None or n in own)]
+        forward = [n for n in mine if self.timed[n].task.phase == "forward"]
+        backward = [n for n in mine if self.timed[n].task.phase in ("backward", "recompute") or self.roles[n] == "home"]
+        spread = [n for n in mine if self.roles[n] == "spread"]
         each = [n for n in backward if not self.timed[n].task.once]
         steady = [n for n in forward if not self.timed[n].task.once]
         found = self._pair("first", [*spread, *forward], "forward", steady)

@@ -271,11 +271,14 @@ class LayerPricer:
         hidden: dict[str, Array] = {}
         spent = {"device": np.zeros(n), "lanes": np.zeros(n), "once": np.zeros(n)}
         port, charge, lanes = np.zeros(n), self.pricer.layer_inside.second_charge, lanes_of(self.profile.overlap, hide=True)
+        overlap = self.profile.overlap
+        apart = overlap.sends or overlap.contention > 0  # hand-overs between stages of operations: beside the device, or what nothing slows
         for item in items:
             if not item.rows:
                 continue
             once = item.once and item.role == "device"  # loaded at the first micro-batch
-            key = ("first" if once else item.role, item.part)
+            role = "send" if apart and item.task.kind == "send" else item.role
+            key = ("first" if once else role, item.part)
             seconds[key] = seconds[key] + item.seconds if key in seconds else item.seconds
             if item.hidden is not None:
                 hidden[item.part] = hidden[item.part] + item.hidden if item.part in hidden else item.hidden
@@ -445,13 +448,13 @@ def _reduced_last(
 
 
 def part_of(task: Task, role: str, workload: Workload) -> str:
-    """The pass that a task belongs to."""
+    """The pass that a task belongs to: what makes weights' gradients and nothing else, or adds them up, is a part of its own."""
     if task.phase == "optimizer":
         return "optimizer"
     if task.phase in ("forward", "recompute"):
         return task.phase
-    if role == "device" and task.local_op is not None and task.local_op.macs:
-        written = task.local_op.writes[0]
-        if written.gradient and workload.tensors[written.tensor].kind == "weight":
+    if role == "device" and task.local_op is not None:
+        written = [one.gradient and one.tensor in workload.tensors and workload.tensors[one.tensor].kind for one in task.local_op.writes]
+        if written and all(kind == "weight" for kind in written):
             return "weight"
     return "backward"
