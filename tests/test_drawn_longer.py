@@ -12,7 +12,7 @@ from rackmodel import api
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.ledger import step_ledger
-from rackmodel.cost.step.tasks.drawn_longer import Slowed
+from rackmodel.cost.step.tasks.drawn_longer import Slowed, drawn_longer
 from rackmodel.cost.step.tasks.items import Item, Priced
 from rackmodel.cost.step.tasks.jobs import DEVICE, WEIGHTS, LaneJob, LayerPass
 from rackmodel.inputs import read_inputs
@@ -43,6 +43,11 @@ def one_pass(name: str, stretch: float) -> LayerPass:
     return LayerPass(name=name, body=jobs, stretch=np.array([stretch]))
 
 
+def joules(slowed: Slowed, passes: dict[str, LayerPass], items: list[Item]) -> np.ndarray:
+    """Of one layer in a step."""
+    return drawn_longer(slowed.longer(passes, items), items)
+
+
 def test_a_kernel_beside_collectives_draws_as_much_longer_as_they_slow_it() -> None:
     """Of four micro-batches the first takes 1.2 and three 1.1 times as long; a second of collectives that windows hide beside 2 s of the
     kernel, at a contention of a half, makes it 1.25 times as long first. 500 J at work, 80 J of a GPU that waits for as long."""
@@ -50,15 +55,15 @@ def test_a_kernel_beside_collectives_draws_as_much_longer_as_they_slow_it() -> N
     slowed = Slowed(np.array([4]), 0.5)
     plain, windowed = drawing(500.0, 80.0), drawing(500.0, 80.0, beside=np.ones(1))
     assert slowed.longer(passes, [plain, plain])[0] == pytest.approx([0.2 + 3 * 0.1])
-    assert slowed.joules(passes, [plain, plain]) == pytest.approx([0.5 * 420.0])
-    assert slowed.joules(passes, [windowed, plain]) == pytest.approx([(1.25 * 1.2 - 1 + 3 * (1.25 * 1.1 - 1)) * 420.0])
-    assert Slowed(np.array([4]), 0.0).joules(passes, [windowed, plain]) == pytest.approx([0.5 * 420.0])  # (windows are not used)
+    assert joules(slowed, passes, [plain, plain]) == pytest.approx([0.5 * 420.0])
+    assert joules(slowed, passes, [windowed, plain]) == pytest.approx([(1.25 * 1.2 - 1 + 3 * (1.25 * 1.1 - 1)) * 420.0])
+    assert joules(Slowed(np.array([4]), 0.0), passes, [windowed, plain]) == pytest.approx([0.5 * 420.0])  # (windows are not used)
 
 
 def test_a_kernel_at_the_limit_draws_no_less_for_being_slowed() -> None:
     """One whose operations alone are at the power limit leaves its clocks 50 J where a GPU that waits draws 80: no joules are taken off."""
     passes = {"first": one_pass("first", 1.2)}
-    assert Slowed(np.array([1]), 0.0).joules(passes, [drawing(50.0, 80.0)]) == pytest.approx([0.0])
+    assert joules(Slowed(np.array([1]), 0.0), passes, [drawing(50.0, 80.0)]) == pytest.approx([0.0])
 
 
 def spent(mapper: str, profile: str, *sets: str) -> tuple[Result, float, float]:

@@ -27,7 +27,7 @@ from rackmodel.cost.step.cut import Cut
 from rackmodel.cost.step.group import Job, plan_of, staged_figures
 from rackmodel.cost.step.hand_overs import Handed, HandOver, hand_over, in_places, sends_between, sends_of, summed
 from rackmodel.cost.step.pools import across
-from rackmodel.cost.step.tasks.drawn_longer import Slowed
+from rackmodel.cost.step.tasks.drawn_longer import Slowed, drawn_longer
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import LaneJob, Lanes, LayerPass, lanes_of, layer_passes, picked, stage_passes
 from rackmodel.cost.step.tasks.layer_cost import LayerCost, LayerItems
@@ -139,21 +139,23 @@ class ExactStep:
         return layer_passes(timed, self.job.profile, self.lanes, layer=cost.section.layer, split=self.split)
 
     @cached_property
-    def slowed(self) -> Slowed | None:
-        """By what collectives slow the kernels beside them; None where they do not."""
+    def longer(self) -> tuple[dict[int, Array], ...]:
+        """Of each part: item → [n] times its seconds alone that collectives beside it add to them in a step, of one layer."""
         contention = self.job.profile.overlap.contention
-        if self.staged or not np.any(contention) or not any(self.structure.overlap):
-            return None
-        return Slowed(self.columns.micro_batches, contention * self.structure.overlap[0])
+        if not np.any(contention) or not any(self.structure.overlap):
+            return tuple({} for _ in self.priced_layers)
+        slowed, items = Slowed(self.columns.micro_batches, contention * self.structure.overlap[0]), [cost.items for cost in self.priced_layers]
+        if self.staged:  # each of its passes is of one stage
+            return ({number: times for passes in self.passes for number, times in slowed.longer(passes, items[0]).items()},)
+        return tuple(slowed.longer(passes, own) for passes, own in zip(self.passes, items, strict=True))
 
     @cached_property
     def drawn_longer_j(self) -> Array:
         """[n] joules beside those of `bound` and of the clock's seconds: what kernels draw longer that collectives slow."""
         found = np.zeros(len(self.columns))
-        if self.slowed is not None:
-            layers = self.structure.cut.counts.sum(axis=0).tolist()
-            for count, passes, cost in zip(layers, self.passes, self.priced_layers, strict=True):
-                found = found + count * self.slowed.joules(passes, cost.items)
+        layers = [1] if self.staged else self.structure.cut.counts.sum(axis=0).tolist()
+        for count, longer, cost in zip(layers, self.longer, self.priced_layers, strict=True):
+            found = found + count * drawn_longer(longer, cost.items)
         return found
 
     def pick(self, column: int, layers: LayerPricer) -> ExactStep:

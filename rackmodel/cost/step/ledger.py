@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.arrays import Array
 from rackmodel.cost.inside.power import BUSY, WAITING
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
@@ -39,7 +38,6 @@ class _StepLedger:
         self.m = step.structure.micro_batches
         self.seconds, path, self.other = step.path
         self.exposure = Exposure(TaskSeconds(step), step.structure, 0, path, self.other)
-        self._slowed: dict[int, dict[int, Array]] = {}
 
     def build(self) -> Ledger:
         """Every row."""
@@ -91,12 +89,10 @@ class _StepLedger:
 
     def _longer(self, x: int, number: int, item: Item) -> dict[str, float]:
         """Action → times as many joules as it has alone, of what a kernel draws for as long as it takes (tasks/drawn_longer)."""
-        slowed = self.step.slowed
-        if x not in self._slowed and slowed is not None:
-            self._slowed[x] = slowed.longer(self.step.passes[x], self.step.priced_layers[x].items)
-        if slowed is None or number not in self._slowed[x]:
+        longer = self.step.longer[x]
+        if number not in longer:
             return {}
-        more = _one(self._slowed[x][number]) / (1 if item.once else self.m)
+        more = _one(longer[number]) / (1 if item.once else self.m)
         spared = _one(item.priced.lasting[1])
         waiting = sum(joules for row, (_, joules, _, _) in item.priced.first if row.action == WAITING)
         return {BUSY: 1.0 + more, WAITING: 1.0 + more * spared / -waiting if waiting else 1.0}

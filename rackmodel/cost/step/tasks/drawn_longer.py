@@ -5,8 +5,8 @@
 
 beside: seconds of collectives that windows hide beside the kernel · stretch: of the pass's device tasks beside the busiest other lane ·
 busy - waiting: what it draws at work, less what an accelerator that waits draws meanwhile (inside/power), at least 0: joules of a step
-without these are a lower bound. Operations and bytes have the joules that they have, however long they take. (A cut below the layer has
-no passes, and none of this.)
+without these are a lower bound. Operations and bytes have the joules that they have, however long they take. Of a cut below the
+layer each stage has passes of its own.
 """
 
 from __future__ import annotations
@@ -42,20 +42,21 @@ class Slowed:
                     found[number] = found.get(number, 0.0) + times * more
         return found
 
-    def joules(self, passes: Mapping[str, LayerPass], items: Sequence[Item]) -> Array | float:
-        """[n] of one layer in a step, on all accelerators of a stage."""
-        found: Array | float = 0.0
-        for number, times in self.longer(passes, items).items():
-            busy, spared = items[number].priced.lasting
-            found = found + times * (busy - spared)
-        return found
-
     def _slower(self, item: Item) -> Array | float:
         """[n] seconds with what windows hide beside it, over its seconds alone."""
         if item.beside is None or not np.any(self.contention):
             return 1.0
         share = np.divide(item.beside, item.seconds, out=np.zeros_like(item.beside * item.seconds), where=item.seconds > 0)
         return np.asarray(1.0 + self.contention * share)
+
+
+def drawn_longer(longer: Mapping[int, Array], items: Sequence[Item]) -> Array | float:
+    """[n] joules of one layer in a step, on all accelerators of a stage. longer: as `Slowed.longer` has it."""
+    found: Array | float = 0.0
+    for number, times in longer.items():
+        busy, spared = items[number].priced.lasting
+        found = found + times * (busy - spared)
+    return found
 
 
 def _on_device(one: LayerPass) -> Iterator[int]:
