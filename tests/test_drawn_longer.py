@@ -130,3 +130,15 @@ def test_a_mapping_that_is_priced_has_the_joules_of_its_search(sets: tuple[str, 
     priced = rm.price("dgx_h100", "llama3_8b", found.mapping, set=told, profile="megatron_core")
     assert priced.energy_j[0] == pytest.approx(found.energy_j, rel=1e-12)
     assert found.energy_j == pytest.approx(found.ledger.total("joules"), rel=1e-12)
+
+
+def test_stages_of_operations_draw_longer_too() -> None:
+    """Six operations of attention on four GPUs each: the point, its search's energy and the ledger."""
+    inputs = read_inputs("dgx_h100", "attention", mapper="pipeline_tensor", sets=["accelerators=24"])
+    assert inputs.mapper is not None
+    search = search_of((inputs.architecture, inputs.workload, inputs.mapper), "megatron_core")
+    (block,) = search.blocks.walk()
+    (point,) = search.clocked.exact([search.blocks.point(block, 0, 0.0)])
+    step = search.clocked.step(point)
+    assert step.staged and step.drawn_longer_j[0] > 0
+    assert point.joules == pytest.approx(step_ledger(step).total("joules"), rel=1e-12)
