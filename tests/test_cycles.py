@@ -58,7 +58,17 @@ def test_a_collector_that_was_switched_off_stays_off() -> None:
 def test_what_was_priced_goes_without_being_looked_for() -> None:
     """A pipeline of 24 layers on 4 stages: 6 layers are the 2nd and 4th power of one. (Of 443 rows half a million objects waited, 2 s.)"""
     cells = {"dataset": "megatron_sc21_t1", "model": "", "arch": "GPT", "layers": "24", "hidden": "2304", "heads": "24", "seq_len": "2048"}
-    more = {"vocab": "51200", "gpu": "A100-80GB", "n_gpus": "4", "tp": "1", "pp": "4", "dp": "1", "mbs": "1", "gbs": "16", "precision": "bf16"}
+    more = {
+        "vocab": "51200",
+        "gpu": "A100-80GB",
+        "n_gpus": "4",
+        "tp": "1",
+        "pp": "4",
+        "dp": "1",
+        "mbs": "1",
+        "gbs": "16",
+        "precision": "bf16",
+    }
     row = PublishedRow("row", "megatron_sc21_t1", "training", {**cells, **more, "iteration_time_s": "1"}, "rows.csv", 2)
     training_rows([row])  # (what the library says is read once)
 

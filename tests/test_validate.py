@@ -235,6 +235,20 @@ def test_vocabularies_heads_and_depths_of_pipelines_are_columns_of_one_array(mon
     assert len({step.seconds for step in alone}) == len(cases)
 
 
+def test_models_of_unlike_files_but_one_graph_are_columns_of_one_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit by bit, with intervals and bins: Llama 3 of 8B, 70B and 405B differ in sizes alone; a GPT has another graph."""
+    none = {"layers": "", "hidden": "", "heads": "", "arch": "", "vocab": ""}
+    runs = [{"model": f"Llama 3 {size}", **none} for size in ("8B", "70B", "405B")]
+    cases = [case(dataset="megatron_core_h100", vpp="1", sp="false", **cells) for cells in (*runs, {})]
+    assert [one.key.model.workload for one in cases] == ["llama3_8b", "llama3_70b", "llama3_405b", "gpt"]
+    alone = [price_cases([one])[0] for one in cases]
+    arrays: list[int] = []
+    monkeypatch.setattr(steps, "priced_columns", lambda *given, priced=steps.priced_columns: arrays.append(len(given[2])) or priced(*given))
+    assert price_cases(cases) == alone
+    assert arrays == [3, 1]
+    assert len({step.seconds for step in alone}) == len(cases)
+
+
 def test_what_no_bins_are_asked_of_has_every_other_figure() -> None:
     cases = [case(vpp="1"), case(vpp="3", layers="12", gbs="32"), case(pp="1", dp="4", vpp="1"), replace(case(vpp="1"), brief=True)]
     whole = price_cases(cases)

@@ -18,11 +18,11 @@ from rackmodel.model.workload import Section, Tensor, Workload
 
 
 def graph_key(workload: Workload, free: frozenset[str]) -> Hashable:
-    """What workloads of one file must share to be columns of one. free: sizes that may differ, and with them those that take theirs."""
+    """What workloads of one graph must share to be columns of one. free: sizes that may differ, and with them those that take theirs."""
     pinned = tuple((name, size) for name, size in workload.sizes.items() if not {name, workload.aliases.get(name)} & free)
     tensors = workload.tensors.items()
     densities = tuple((name, tensor.said, tensor.density < 1, tensor.crowded) for name, tensor in tensors)  # at sizes, what these come to
-    return workload.name, workload.phases, pinned, densities
+    return workload.unsized, pinned, densities
 
 
 def as_columns(workloads: Sequence[Workload], which: Ints) -> Workload:

@@ -6,9 +6,9 @@ context parallelism follows from that alone. Training is derived (see cost/progr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from collections.abc import Mapping as AbcMapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import prod
 from typing import Any, Literal
@@ -166,6 +166,10 @@ class Op:
         return tuple(i for i in self.indices if i not in self.out.names)
 
 
+OF_SIZES = frozenset({"name", "ops", "tensors", "sizes", "repeat", "sections", "said", "prompts", "module", "declared"})
+"""Fields of a workload that its sizes decide, or that are told of it in another way."""
+
+
 @dataclass(frozen=True)
 class Workload:
     """Operations in dependency order, their tensors, and what is computed of them.
@@ -203,6 +207,15 @@ class Workload:
     routing: dict[str, tuple[int, int]] = field(default_factory=dict)
     declared: frozenset[str] = frozenset()
     idle: tuple[str, ...] = ()
+
+    @cached_property
+    def unsized(self) -> Hashable:
+        """All that is said of it but its name and what its sizes decide: operations, tensors, and what else there is of each section."""
+        own = [getattr(self, one.name) for one in fields(self) if one.name not in OF_SIZES]
+        tensors = [(replace(tensor, sizes=(), density=1.0), tensor.numbers) for tensor in self.tensors.values()]
+        sections = [(one.name, one.stream_in, one.alone, one.workload.unsized) for one in self.sections]
+        beside = [None if one is None else one.unsized for one in (self.prompts, self.module)]
+        return tuple(self.ops.items()), tuple(tensors), tuple(sections), tuple(beside), repr(own), tuple(sorted(self.declared))
 
     @cached_property
     def producer(self) -> dict[str, str]:

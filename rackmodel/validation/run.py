@@ -16,7 +16,6 @@ from rackmodel.inputs.load import at_override
 from rackmodel.inputs.overrides import OF_PROFILE
 from rackmodel.processes import ALONE, Crew
 from rackmodel.validation.attention import attention_rows
-from rackmodel.validation.best_served import best_rows
 from rackmodel.validation.choices import ChoiceScore, choice_scores
 from rackmodel.validation.collectives import collective_rows
 from rackmodel.validation.exchanges import exchange_rows
@@ -27,14 +26,11 @@ from rackmodel.validation.products import product_rows
 from rackmodel.validation.rows import KINDS, NoNumber, PublishedRow, read_rows
 from rackmodel.validation.runs import training_rows
 from rackmodel.validation.score import Score, ScoredRow, anchored, score
-from rackmodel.validation.served_batches import batch_rows
-from rackmodel.validation.served_requests import request_rows
-from rackmodel.validation.serving import serving_rows
-from rackmodel.validation.serving_forms import deployed_rows, largest_load_rows, planned_rows
 from rackmodel.validation.shaped import shaped_rows
 from rackmodel.validation.words import words
 
-PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
+RowPricer = Callable[[Sequence[PublishedRow]], list[ScoredRow]]
+PRICERS: dict[str, RowPricer] = {
     "product": product_rows,
     "attention": attention_rows,
     "latent attention": attention_rows,
@@ -43,18 +39,11 @@ PRICERS: dict[str, Callable[[Sequence[PublishedRow]], list[ScoredRow]]] = {
     "message": collective_rows,
     "expert exchange": exchange_rows,
     "expert products": expert_rows,
-    "served": serving_rows,
     "kernel": shaped_rows,
     "quantise": layer_rows,
     "layer operation": layer_rows,
-    "served requests": request_rows,
-    "served at most": largest_load_rows,
-    "served as deployed": deployed_rows,
-    "served at best": best_rows,
-    "served by plan": planned_rows,
-    "served batch": batch_rows,
 }
-"""Kind of rows → what prices them; training runs apart, whose profiles can be changed."""
+"""Kind of rows → what prices them; servers apart, and training runs, whose profiles can be changed."""
 SERVED = ("served", "served by plan", "served at most", "served as deployed", "served at best")
 """Kinds of rows that take long: those of each engine by themselves."""
 
@@ -158,17 +147,17 @@ def _priced(published: Sequence[PublishedRow], sets: Sequence[str], crew: Crew, 
         own = [row for row in published if row.kind == kind]
         if kind == "training":
             found += _but_no_numbers(own, partial(training_rows, sets=sets, intervals=intervals, bins=bins, crew=crew))
-        elif kind in PRICERS:
-            found += _but_no_numbers(own, partial(_of_kind, kind, crew))
+        elif (pricer := _pricer(kind)) is not None:
+            found += _but_no_numbers(own, partial(_of_kind, pricer, kind, crew))
         else:
             found += [ScoredRow(row.id, row.dataset, refused=reasons[kind]) for row in own]
     return found
 
 
-def _of_kind(kind: str, crew: Crew, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
+def _of_kind(pricer: RowPricer, kind: str, crew: Crew, rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Rows of a kind that is no training run, priced by a crew."""
     parts = _engines(rows) if kind in SERVED else [list(rows)]
-    return [row for part in crew.all(PRICERS[kind], parts, "rows") for row in part]
+    return [row for part in crew.all(pricer, parts, "rows") for row in part]
 
 
 def _but_no_numbers(rows: Sequence[PublishedRow], price: Callable[[Sequence[PublishedRow]], list[ScoredRow]]) -> list[ScoredRow]:
@@ -196,6 +185,28 @@ def _no_number(row: PublishedRow, found: NoNumber) -> str:
     except NoNumber as problem:
         return problem.message
     return ""
+
+
+def _pricer(kind: str) -> RowPricer | None:
+    """What prices rows of a kind; None where nothing does."""
+    if kind in PRICERS or not kind.startswith("served"):
+        return PRICERS.get(kind)
+    from rackmodel.validation.best_served import best_rows  # (what prices servers is of their rows alone, and slow to load)
+    from rackmodel.validation.served_batches import batch_rows
+    from rackmodel.validation.served_requests import request_rows
+    from rackmodel.validation.serving import serving_rows
+    from rackmodel.validation.serving_forms import deployed_rows, largest_load_rows, planned_rows
+
+    servers: dict[str, RowPricer] = {
+        "served": serving_rows,
+        "served requests": request_rows,
+        "served at most": largest_load_rows,
+        "served as deployed": deployed_rows,
+        "served at best": best_rows,
+        "served by plan": planned_rows,
+        "served batch": batch_rows,
+    }
+    return servers.get(kind)
 
 
 def _engines(rows: Sequence[PublishedRow]) -> list[list[PublishedRow]]:

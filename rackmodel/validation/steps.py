@@ -28,7 +28,7 @@ from rackmodel.validation.sized import FREE, HEADS, OF_NO_WEIGHT, SizedColumns, 
 from rackmodel.validation.structures import shape_of
 from rackmodel.validation.timed import PricedColumns, PricedStep, timed
 from rackmodel.validation.training import SHARDS, ExpertRanks, ModelKey, StepKey, TrainingCase
-from rackmodel.validation.training_models import TWO_DEEP, layer_kinds, layers_of, model_of
+from rackmodel.validation.training_models import TWO_DEEP, graph_of, layer_kinds, layers_of, model_of
 from rackmodel.validation.unknowns import unknowns_of
 
 MOST_SAMPLES = 1 << 40
@@ -84,8 +84,9 @@ def _run(case: TrainingCase) -> Hashable:
 @cache
 def _family(key: StepKey) -> StepKey:
     """What models, plans and profiles that may be columns of one have in common: of profiles, what the tasks of layers take."""
-    same = replace(key, model=replace(key.model, sizes=()), sequence=False, save="shard", recompute="", home=("", "", ""))
-    return replace(same, profile=alike(key.profile, key.sets, layer_kinds(key.model.workload)))
+    graph = replace(key.model, workload=graph_of(key.model.workload), sizes=())
+    same = replace(key, model=graph, sequence=False, save="shard", recompute="", home=("", "", ""))
+    return replace(same, profile=alike(key.profile, key.sets, layer_kinds(graph.workload)))
 
 
 def _batches(cases: Sequence[TrainingCase]) -> dict[ModelKey, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import cache
 
 from rackmodel.cost.program.fusion import scores
@@ -48,6 +48,16 @@ def layer_kinds(name: str) -> frozenset[str]:
     """Kinds of the operations in layers of a workload of the library."""
     layers = (section for section in workload_of(name).sections if section.layer)
     return frozenset(op.kind.name for section in layers for op in section.workload.ops.values())
+
+
+_FIRST: dict[Hashable, str] = {}
+"""Graph of a workload → the first of those asked for that have it."""
+
+
+@cache
+def graph_of(name: str) -> str:
+    """The first of the workloads asked for that are of one graph, whatever their sizes."""
+    return _FIRST.setdefault(workload_of(name).unsized, name)
 
 
 def model_of(key: ModelKey, batch: int, layers: int = TWO_DEEP, *, masked: bool = False) -> Workload:
