@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rackmodel.calibration.part import calibrate
+from rackmodel.cli import leaving
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture
+from rackmodel.inputs import read_architecture, read_profile
+from rackmodel.inputs.library import library_root
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.validation.attention import attention_rows
@@ -22,6 +26,7 @@ from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.table import report_lines
 from rackmodel.validation.training import TrainingCase, training_case
 from rackmodel.validation.words import Refused, words
+from tests.commands import invoke
 
 RUN = {
     "id": "one", "model": "llama3_8b", "gpu": "H100", "n_gpus": "16", "tp": "1", "pp": "2", "dp": "8", "seq_len": "8192", "gbs": "64",
@@ -213,7 +218,7 @@ def test_nodes_that_are_none_are_refused(cells: dict[str, str]) -> None:
         measured_call(PublishedRow("one", "mine", "collective", {**COLLECTIVE, **cells}, "rows.csv", 2))
 
 
-# -- commands -------------------------------------------------------------------------------------------------------------------
+# -- keys and commands -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_message_has_a_unit() -> None:
@@ -260,3 +265,46 @@ def test_the_innermost_network_has_no_links_below(tmp_path: Path) -> None:
 def test_tensors_apart_have_names(names: list[str], fact: str) -> None:
     with pytest.raises(InputError, match=fact):
         ProfileSpec.model_validate({"profile": "mine", "merged": {"projections": True, "apart": names}})
+
+
+def test_attention_at_peak_rates_is_told_to_be() -> None:
+    shape = OneCall("8x32x8x128x1x4096")
+    assert time_of(read_architecture("cs3"), "attention", shape).note == "wafer states no measured kernels: at its peak rates"
+    assert time_of(read_architecture("h100"), "attention", shape).note == ""
+
+
+def refusal(*words: str) -> str:
+    problem = invoke(words).exception
+    assert isinstance(problem, InputError)
+    return str(problem)
+
+
+def test_a_mistyped_key_of_a_window_a_quantity_or_a_part_names_the_nearest(tmp_path: Path) -> None:
+    """Keys that are read in other ways than those of a schema: words of a closed list, ends of a range, a file of parts."""
+    text = (library_root() / "specs" / "profiles" / "megatron_core.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace("all_gather: ", "al_lgather: ", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=r"(?s)mine.yaml:\d+:\d+: overlap.windows.al_lgather: unknown key .*did you mean 'all_gather'"):
+        read_profile(str(file))
+    with pytest.raises(InputError, match="unknown key 'hihg' in a quantity, did you mean 'high'"):
+        read_architecture("rack_paper", ["gpu.memory.bandwidth={low: 1 TB/s, mid: 2 TB/s, hihg: 3 TB/s}"])
+    machine = (library_root() / "specs" / "cs2.yaml").read_text(encoding="utf-8")
+    file.write_text(machine.replace(" part: ", " patr: ", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=r"(?s)unknown key 'patr'.*did you mean 'part'"):
+        read_architecture(str(file))
+
+
+def test_words_for_accelerators_and_machines_lead_to_ours() -> None:
+    assert refusal("search", "dgx_h100", "llama3_70b", "megatron", "--set", "gpus=512").endswith("did you mean 'accelerators'?")
+    assert refusal("search", "dgx_h100", "llama3_70b", "megatron", "--set", "gbs=512").endswith("did you mean 'b'?")
+    assert "one machine is wanted here, rackmodel compare takes several" in refusal("carbon", "dgx_h100,dgx_a100", "llama3_8b", "megatron")
+    assert refusal("cost", "dgx_h100", "dgx_a100").startswith("no workload called 'dgx_a100': it is an architecture")
+
+
+@pytest.mark.parametrize("words", ["compare rack_paper ffn", "search rack_paper ffn --jsn", "nothing"])
+def test_words_that_are_no_command_are_a_document_with_json(words: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["rackmodel", *words.split(), "--json"])
+    assert leaving.run() == 2
+    said = json.loads(capsys.readouterr().out)["error"]
+    assert said["exit_code"] == 2
+    assert said["message"].split()[0] in ("Missing", "No")
