@@ -78,6 +78,17 @@ def test_a_tensor_degree_in_words_refuses_one_served_row_of_a_file(tmp_path: Pat
     assert not found["one"].refused
 
 
+def test_a_row_of_a_form_with_columns_of_its_own_is_refused_alone(tmp_path: Path) -> None:
+    """Served by plan: `tpot_median_ms` is read as another form's column."""
+    served = {
+        "id": "one", "dataset": "inferencex_token_position", "model": "zai-org/GLM-5-FP8", "engine": "vLLM", "parallel": "tp8",
+        "isl": "10240", "osl": "128", "concurrency": "16", "ttft_median_ms": "3138", "tpot_median_ms": "141",
+    }  # fmt: skip
+    found = validated(tmp_path, served, {"tpot_median_ms": "9 ms"})
+    assert found["0"].refused == "tpot_ms: '9 ms' is no number"
+    assert not found["one"].refused
+
+
 def test_words_that_mean_something_in_a_column_stay_with_their_rows(tmp_path: Path) -> None:
     """true is a gate: a row beside it with another word there takes none with it."""
     found = validated(tmp_path, LAYER, {"gated_mlp": "perhaps"}, {"gated_mlp": "7 gates"}, {"num_tokens": "64 tokens"})
