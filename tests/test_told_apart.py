@@ -18,7 +18,7 @@ from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import measured_call
-from rackmodel.validation.model_names import name_and_format, nearest_name
+from rackmodel.validation.model_names import checkpoint, nearest_name
 from rackmodel.validation.rows import NoNumber, PublishedRow, number_of
 from rackmodel.validation.run import validate
 from rackmodel.validation.score import ScoredRow
@@ -126,7 +126,7 @@ def test_an_error_of_many_digits_is_written_short(tmp_path: Path) -> None:
 )
 def test_a_version_of_a_name_may_have_its_v(word: str, workload: str) -> None:
     assert trained(model=word, n_gpus="16", seq_len="4096").key.model.workload == workload
-    assert name_and_format("RedHatAI/Llama-v3.1-70B-Instruct-FP8-dynamic") == ("llama-3.1-70b", "fp8")
+    assert checkpoint("RedHatAI/Llama-v3.1-70B-Instruct-FP8-dynamic") == "llama-3.1-70b"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from rackmodel.validation.kernel_words import (
     LimitedExperts,
     UngatedExperts,
 )
-from rackmodel.validation.model_names import name_and_format, nearest_name
+from rackmodel.validation.model_names import checkpoint, name_and_format, nearest_name
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
     BenchmarkedWords,
@@ -280,7 +280,7 @@ class Words:
         every = list(files)
         self.machines = _table(one for file in every for one in file.machines)
         configs = _table(one for file in every for one in file.configs)
-        self.configs = configs | {spelt(name_and_format(word)[0]): one for word, one in reversed(list(configs.items()))}
+        self.configs = configs | {spelt(checkpoint(word)): one for word, one in reversed(list(configs.items()))}
         self.kinds = _table(one for file in every for one in file.models if one.kind)
         self.models = _table(one for file in every for one in file.models if not one.kind)
         self.models |= {word: one.trained for word, one in configs.items() if word not in self.models}
@@ -377,7 +377,7 @@ class Words:
 
     def config(self, word: str) -> ConfigWords | None:
         """The published config of a model, by any name of its checkpoints; None where the library has none."""
-        return self.configs.get(word.strip().lower()) or self.configs.get(spelt(name_and_format(word)[0]))
+        return self.configs.get(word.strip().lower()) or self.configs.get(spelt(checkpoint(word)))
 
     def is_kind(self, word: str) -> bool:
         """Whether rows call a kind of models so."""
@@ -420,12 +420,12 @@ def _spelt_alike(table: Mapping[str, Said], word: str) -> Said | None:
 
 def _by_checkpoint(table: Mapping[str, Model]) -> dict[str, Model]:
     """What all checkpoints of a model are called → the first that is called so."""
-    return {spelt(name_and_format(word)[0]): said for word, said in reversed(list(table.items()))}
+    return {spelt(checkpoint(word)): said for word, said in reversed(list(table.items()))}
 
 
 def _of_checkpoint(table: Mapping[str, Model], checkpoints: Mapping[str, Model], word: str) -> Model | None:
     """The model of a checkpoint that no word names, which is told; None."""
-    other = checkpoints.get(spelt(name_and_format(word)[0]))
+    other = checkpoints.get(spelt(checkpoint(word)))
     if other is None or word.strip().lower() in table or _spelt_alike(table, word) is not None:
         return None
     return other.told(f"'{word.strip()}' is priced as a checkpoint of {other.words[0]}")
