@@ -126,6 +126,7 @@ def test_an_error_of_many_digits_is_written_short(tmp_path: Path) -> None:
 )
 def test_a_version_of_a_name_may_have_its_v(word: str, workload: str) -> None:
     assert trained(model=word, n_gpus="16", seq_len="4096").key.model.workload == workload
+    assert words().served_model("DeepSeekV3").workload == words().served_model("DeepSeek 3").workload == "deepseek_v3_decoder"
     assert checkpoint("RedHatAI/Llama-v3.1-70B-Instruct-FP8-dynamic") == "llama-3.1-70b"
 
 
