@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rackmodel.calibration.part import calibrate
+from rackmodel.cli import leaving
 from rackmodel.errors import InputError
-from rackmodel.inputs import read_architecture
+from rackmodel.inputs import read_architecture, read_profile
+from rackmodel.inputs.library import library_root
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.validation.attention import attention_rows
 from rackmodel.validation.collectives import measured_call
-from rackmodel.validation.model_names import name_and_format, nearest_name
+from rackmodel.validation.model_names import checkpoint, nearest_name
 from rackmodel.validation.rows import NoNumber, PublishedRow, number_of
 from rackmodel.validation.run import validate
 from rackmodel.validation.score import ScoredRow
@@ -22,6 +26,7 @@ from rackmodel.validation.single import OneCall, time_of
 from rackmodel.validation.table import report_lines
 from rackmodel.validation.training import TrainingCase, training_case
 from rackmodel.validation.words import Refused, words
+from tests.commands import invoke
 
 RUN = {
     "id": "one", "model": "llama3_8b", "gpu": "H100", "n_gpus": "16", "tp": "1", "pp": "2", "dp": "8", "seq_len": "8192", "gbs": "64",
@@ -73,6 +78,17 @@ def test_a_tensor_degree_in_words_refuses_one_served_row_of_a_file(tmp_path: Pat
     assert not found["one"].refused
 
 
+def test_a_row_of_a_form_with_columns_of_its_own_is_refused_alone(tmp_path: Path) -> None:
+    """Served by plan: `tpot_median_ms` is read as another form's column."""
+    served = {
+        "id": "one", "dataset": "inferencex_token_position", "model": "zai-org/GLM-5-FP8", "engine": "vLLM", "parallel": "tp8",
+        "isl": "10240", "osl": "128", "concurrency": "16", "ttft_median_ms": "3138", "tpot_median_ms": "141",
+    }  # fmt: skip
+    found = validated(tmp_path, served, {"tpot_median_ms": "9 ms"})
+    assert found["0"].refused == "tpot_ms: '9 ms' is no number"
+    assert not found["one"].refused
+
+
 def test_words_that_mean_something_in_a_column_stay_with_their_rows(tmp_path: Path) -> None:
     """true is a gate: a row beside it with another word there takes none with it."""
     found = validated(tmp_path, LAYER, {"gated_mlp": "perhaps"}, {"gated_mlp": "7 gates"}, {"num_tokens": "64 tokens"})
@@ -110,7 +126,8 @@ def test_an_error_of_many_digits_is_written_short(tmp_path: Path) -> None:
 )
 def test_a_version_of_a_name_may_have_its_v(word: str, workload: str) -> None:
     assert trained(model=word, n_gpus="16", seq_len="4096").key.model.workload == workload
-    assert name_and_format("RedHatAI/Llama-v3.1-70B-Instruct-FP8-dynamic") == ("llama-3.1-70b", "fp8")
+    assert words().served_model("DeepSeekV3").workload == words().served_model("DeepSeek 3").workload == "deepseek_v3_decoder"
+    assert checkpoint("RedHatAI/Llama-v3.1-70B-Instruct-FP8-dynamic") == "llama-3.1-70b"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +230,7 @@ def test_nodes_that_are_none_are_refused(cells: dict[str, str]) -> None:
         measured_call(PublishedRow("one", "mine", "collective", {**COLLECTIVE, **cells}, "rows.csv", 2))
 
 
-# -- commands -------------------------------------------------------------------------------------------------------------------
+# -- keys and commands -------------------------------------------------------------------------------------------------------------------
 
 
 def test_a_message_has_a_unit() -> None:
@@ -260,3 +277,46 @@ def test_the_innermost_network_has_no_links_below(tmp_path: Path) -> None:
 def test_tensors_apart_have_names(names: list[str], fact: str) -> None:
     with pytest.raises(InputError, match=fact):
         ProfileSpec.model_validate({"profile": "mine", "merged": {"projections": True, "apart": names}})
+
+
+def test_attention_at_peak_rates_is_told_to_be() -> None:
+    shape = OneCall("8x32x8x128x1x4096")
+    assert time_of(read_architecture("cs3"), "attention", shape).note == "wafer states no measured kernels: at its peak rates"
+    assert time_of(read_architecture("h100"), "attention", shape).note == ""
+
+
+def refusal(*words: str) -> str:
+    problem = invoke(words).exception
+    assert isinstance(problem, InputError)
+    return str(problem)
+
+
+def test_a_mistyped_key_of_a_window_a_quantity_or_a_part_names_the_nearest(tmp_path: Path) -> None:
+    """Keys that are read in other ways than those of a schema: words of a closed list, ends of a range, a file of parts."""
+    text = (library_root() / "specs" / "profiles" / "megatron_core.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace("all_gather: ", "al_lgather: ", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=r"(?s)mine.yaml:\d+:\d+: overlap.windows.al_lgather: unknown key .*did you mean 'all_gather'"):
+        read_profile(str(file))
+    with pytest.raises(InputError, match="unknown key 'hihg' in a quantity, did you mean 'high'"):
+        read_architecture("rack_paper", ["gpu.memory.bandwidth={low: 1 TB/s, mid: 2 TB/s, hihg: 3 TB/s}"])
+    machine = (library_root() / "specs" / "cs2.yaml").read_text(encoding="utf-8")
+    file.write_text(machine.replace(" part: ", " patr: ", 1), encoding="utf-8")
+    with pytest.raises(InputError, match=r"(?s)unknown key 'patr'.*did you mean 'part'"):
+        read_architecture(str(file))
+
+
+def test_words_for_accelerators_and_machines_lead_to_ours() -> None:
+    assert refusal("search", "dgx_h100", "llama3_70b", "megatron", "--set", "gpus=512").endswith("did you mean 'accelerators'?")
+    assert refusal("search", "dgx_h100", "llama3_70b", "megatron", "--set", "gbs=512").endswith("did you mean 'b'?")
+    assert "one machine is wanted here, rackmodel compare takes several" in refusal("carbon", "dgx_h100,dgx_a100", "llama3_8b", "megatron")
+    assert refusal("cost", "dgx_h100", "dgx_a100").startswith("no workload called 'dgx_a100': it is an architecture")
+
+
+@pytest.mark.parametrize("words", ["compare rack_paper ffn", "search rack_paper ffn --jsn", "nothing"])
+def test_words_that_are_no_command_are_a_document_with_json(words: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["rackmodel", *words.split(), "--json"])
+    assert leaving.run() == 2
+    said = json.loads(capsys.readouterr().out)["error"]
+    assert said["exit_code"] == 2
+    assert said["message"].split()[0] in ("Missing", "No")

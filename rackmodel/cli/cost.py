@@ -76,7 +76,11 @@ def cost(
                     machine, work, copies = _work((name, workload, mapper), mine, each, profile)
                     owned.append(ownership_of(machine, usage, fab=fab, respins=respins, work=work, copies=copies))
         except InputError as problem:
-            raise problem if problem.where or problem.path.startswith("--") else placed(problem, load("architecture", name)) from None
+            raise (
+                problem
+                if problem.where or not problem.path or problem.path.startswith("--")
+                else placed(problem, load("architecture", name))
+            ) from None
     if respins and not any(one.money.cost.respin_usd.high for one in owned):
         raise InputError(f"{' and '.join(names)} {'have' if len(names) > 1 else 'has'} no chip that is engineered anew", path="--respins")
     data = [one.to_dict() for one in owned]

@@ -115,6 +115,8 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
     head, _, count = text.rpartition(":")
     if kind == "architecture" and count.isdecimal() and head in names(kind):
         hint = f": here the number of {head}'s accelerators is --set accelerators={count}"
+    elif kind == "architecture" and "," in text:
+        hint = ": one machine is wanted here, rackmodel compare takes several"
     elif other := next((other for other in INPUTS if other != kind and text in names(other)), None):
         hint = f": it is {a(other)}{hint}"
     raise InputError(f"no {kind} called '{short(text)}'{hint}", known=called(kind), given=text)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from rackmodel.errors import InputError, Where
+from rackmodel.errors import ALSO_CALLED, InputError, Where
 from rackmodel.inputs import schema
 from rackmodel.inputs.load import at_override
 from rackmodel.inputs.marked import Marked, Step, dotted, short, value_at
@@ -30,7 +30,7 @@ from rackmodel.model.workload_spec import WorkloadSpec
 Raw = Marked | None
 PREFIXES = {"arch": 0, "architecture": 0, "workload": 1, "mapper": 2, "mapping": 2}
 _SHOWN = ("arch", "workload", "mapper")
-BATCH_WORDS = ("batch", "batch_size", "global_batch", "global_batch_size")
+BATCH_WORDS = ("batch", "batch_size", "global_batch", "global_batch_size", "gbs")
 """What frameworks call the size of a workload's batch."""
 _CLOSED = ("sizes", "axes", "einsums", "split")
 """Tables of the user's own names in which an override must name an entry that is there."""
@@ -265,7 +265,8 @@ def _unknown(word: str, roles: Sequence[_Role], where: Where, name: str) -> Inpu
         raise InputError(f"'{short(word)}' is an axis of the mapper: say axes.{word}.degree", where=where, path=name)
     batch = _batch_rank(roles) if word in BATCH_WORDS else ""
     known = [key for role in roles for key in (*role.keys, *role.levels, *role.sizes) if key not in ("source", "note")]
-    return InputError(f"nothing is called '{short(word)}'", where=where, path=name, known=list(dict.fromkeys(known)), given=batch or word)
+    meant = batch or next((one for one in ALSO_CALLED.get(word.lower(), ()) if one in known), word)  # (gpus, which are no level's gpu)
+    return InputError(f"nothing is called '{short(word)}'", where=where, path=name, known=list(dict.fromkeys(known)), given=meant)
 
 
 def _axes(role: _Role) -> list[str]:

@@ -99,7 +99,9 @@ def _unconvertible(root: Marked, node: Marked, allowed: Sequence[Any], path: tup
 
 def _unknown(root: Marked, path: Sequence[Step], where: Where, known: Sequence[str]) -> InputError:
     key = short(path[-1])
-    known = (*known, "part") if tuple(path[:-1]) in levels_of(root) else known  # (which is read before: what it says stands under the level)
+    known = (
+        (*known, "part") if tuple(path[:-1]) in levels_of(root) else known
+    )  # (which is read before: what it says stands under the level)
     meant = next((word for word in _MEANT.get(key, ()) if word in known), key)
     return InputError(f"unknown key '{key}'", where=where, path=dotted(root, path), known=known, given=meant)
 

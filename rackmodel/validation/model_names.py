@@ -3,7 +3,6 @@
     RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8-dynamic   →   llama-3.1-70b, in fp8
     nvidia/DeepSeek-R1-0528-NVFP4-v2                   →   deepseek-r1, in fp4
     Kimi K2 Thinking                                   →   kimi-k2
-    Llama v4 Scout                                     →   llama-4-scout
 
 Two names of which the same is left are checkpoints of one model, which an engine serves alike but for their format.
 """
@@ -45,8 +44,13 @@ def name_and_format(word: str) -> tuple[str, str]:
         found = next((pair for pair in FORMAT_ENDS if pair[1].search(left)), None)
         shorter = TUNED_ENDS.sub("", left) if found is None else found[1].sub("", left)
         if shorter == left or not shorter:
-            return VERSION.sub("", left), said
+            return left, said
         left, said = shorter, said or (found[0] if found else "")
+
+
+def checkpoint(word: str) -> str:
+    """What is left of a name, its version without a v: Llama v4 Scout is llama-4-scout, and DeepSeek-V3 deepseek-3."""
+    return VERSION.sub("", name_and_format(word)[0])
 
 
 def nearest_name(word: str, known: Iterable[str]) -> str | None:
@@ -62,7 +66,7 @@ def nearest_name(word: str, known: Iterable[str]) -> str | None:
 
 def _bare(word: str) -> str:
     """A name's letters, digits and points."""
-    return "".join(sign for sign in name_and_format(word)[0] if sign.isalnum() or sign == ".")
+    return "".join(sign for sign in checkpoint(word) if sign.isalnum() or sign == ".")
 
 
 def _family(bare: str) -> str:

@@ -97,6 +97,11 @@ class PublishedRow:
     file: str
     line: int
 
+    @property
+    def place(self) -> Where:
+        """Where it is."""
+        return Where(self.file, self.line, 1)
+
     def text(self, *columns: str) -> str:
         """The first of some cells that is not empty; ''."""
         return next((text for column in columns if (text := (self.cells.get(column) or "").strip())), "")
@@ -112,7 +117,7 @@ class PublishedRow:
     def _number(self, column: str, text: str) -> float:
         found = number_of(text)
         if found is None or not (found == 0.0 or LEAST <= found <= MOST):
-            raise NoNumber(column, text, Where(self.file, self.line, 1))
+            raise NoNumber(column, text, self.place)
         return found
 
 

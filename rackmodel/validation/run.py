@@ -175,8 +175,10 @@ def _but_no_numbers(rows: Sequence[PublishedRow], price: Callable[[Sequence[Publ
 
 
 def _no_number(row: PublishedRow, found: NoNumber) -> str:
-    """Why a cell of a row is refused as one that was found to be no number: it says the same, or another that has digits ('7 us'; a word
-    may mean something there, as true does in some columns). '' where it is not."""
+    """Why a row is refused where a cell was found to be no number: it is that cell's, or says the same there, or another that has digits
+    ('7 us'; a word may mean something there, as true does in some columns). '' where it is not."""
+    if row.place == found.where:  # (what reads some kinds calls its columns otherwise)
+        return found.message
     text = row.text(found.column)
     if text != found.text and not any(sign.isdigit() for sign in text):
         return ""

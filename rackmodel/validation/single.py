@@ -196,7 +196,7 @@ def _kernel(machine: Architecture, what: str, call: OneCall) -> OneTime:
     charges, seconds = price_local(machine, form, columns, bits, timed=_timed(machine, call, form, columns, bits))
     bins = _bins(charges)
     whole = float(seconds[0])
-    note = "" if gpu_of(machine) is not None else f"{machine.accelerator.name} states no measured kernels: at its peak rates"
+    note = _at_peak(machine)
     if what == "gemm":
         return OneTime(whole, bins, 2.0 * math.prod(sizes) / whole, "operations a second", "FLOP/s", note)
     return OneTime(whole, bins, 2.0 * math.prod(sizes) * bits / 8 / whole, "bytes a second", "byte/s", note)
@@ -232,7 +232,12 @@ def _attention(machine: Architecture, call: OneCall) -> OneTime:
     charges, seconds = price_calls(machine, KernelPricer(fitted=not way, lasting=bool(way), attention=named), sizes, own, way)
     whole = float(seconds[0])
     operations = 4.0 * sequences * heads * queries * keys * head * operations_over_forward(own, way)
-    return OneTime(whole, _bins(charges), operations / whole, "operations a second", "FLOP/s")
+    return OneTime(whole, _bins(charges), operations / whole, "operations a second", "FLOP/s", _at_peak(machine))
+
+
+def _at_peak(machine: Architecture) -> str:
+    """Whose rates a time rests on, where it is no measured kernels'."""
+    return "" if gpu_of(machine) is not None else f"{machine.accelerator.name} states no measured kernels: at its peak rates"
 
 
 def _named(machine: Architecture, call: OneCall) -> str | None:

@@ -33,7 +33,7 @@ from rackmodel.validation.kernel_words import (
     LimitedExperts,
     UngatedExperts,
 )
-from rackmodel.validation.model_names import name_and_format, nearest_name
+from rackmodel.validation.model_names import checkpoint, name_and_format, nearest_name
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
     BenchmarkedWords,
@@ -282,7 +282,7 @@ class Words:
         every = list(files)
         self.machines = _table(one for file in every for one in file.machines)
         configs = _table(one for file in every for one in file.configs)
-        self.configs = configs | {spelt(name_and_format(word)[0]): one for word, one in reversed(list(configs.items()))}
+        self.configs = configs | _by_checkpoint(configs)
         self.kinds = _table(one for file in every for one in file.models if one.kind)
         self.models = _table(one for file in every for one in file.models if not one.kind)
         self.models |= {word: one.trained for word, one in configs.items() if word not in self.models}
@@ -387,7 +387,7 @@ class Words:
 
     def config(self, word: str) -> ConfigWords | None:
         """The published config of a model, by any name of its checkpoints; None where the library has none."""
-        return self.configs.get(word.strip().lower()) or self.configs.get(spelt(name_and_format(word)[0]))
+        return self.configs.get(word.strip().lower()) or _any_of(self.configs, word)
 
     def is_kind(self, word: str) -> bool:
         """Whether rows call a kind of models so."""
@@ -428,14 +428,20 @@ def _spelt_alike(table: Mapping[str, Said], word: str) -> Said | None:
     return found[0] if found and all(said is found[0] for said in found) else None
 
 
-def _by_checkpoint(table: Mapping[str, Model]) -> dict[str, Model]:
-    """What all checkpoints of a model are called → the first that is called so."""
-    return {spelt(name_and_format(word)[0]): said for word, said in reversed(list(table.items()))}
+def _by_checkpoint(table: Mapping[str, Said]) -> dict[str, Said]:
+    """What all checkpoints of a model are called, their version with a v or without → the first that is called so."""
+    every = reversed(list(table.items()))
+    return {name: said for word, said in every for name in (spelt(checkpoint(word)), spelt(name_and_format(word)[0]))}
+
+
+def _any_of(checkpoints: Mapping[str, Said], word: str) -> Said | None:
+    """The model that a name's checkpoints are of, its version as it is written, else without its v; None."""
+    return checkpoints.get(spelt(name_and_format(word)[0])) or checkpoints.get(spelt(checkpoint(word)))
 
 
 def _of_checkpoint(table: Mapping[str, Model], checkpoints: Mapping[str, Model], word: str) -> Model | None:
     """The model of a checkpoint that no word names, which is told; None."""
-    other = checkpoints.get(spelt(name_and_format(word)[0]))
+    other = _any_of(checkpoints, word)
     if other is None or word.strip().lower() in table or _spelt_alike(table, word) is not None:
         return None
     return other.told(f"'{word.strip()}' is priced as a checkpoint of {other.words[0]}")
