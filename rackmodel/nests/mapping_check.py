@@ -13,7 +13,7 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
         raise RackmodelError(
             f"mapping has levels {[v.level for v in mapping.levels]}, {machine.name} has {[v.name for v in machine.levels]}"
         )
-    now, leaf = dict(problem.sizes), {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
+    now, leaf = dict(problem.sizes), machine.compute.leaf(problem.sizes)
     entries = entry_tiles(mapping, leaf)
     for i, (level, v) in enumerate(zip(mapping.levels, machine.levels, strict=True)):
         names = [n.tensor for n in level.nodes if n.tensor]
