@@ -98,6 +98,35 @@ def test_wrong_mappings_are_refused():
         NestMapping.from_dict({"problem": "x", "levels": []})
 
 
+def small_nest(m, stored, x=None):
+    """4 x 4 x 4 whole at both memories of a machine; stored: at the inner one."""
+    whole = {"m": 4, "k": 4, "n": 4}
+    outer, inner = (tuple(StorageNode(t, whole) for t in names) for names in ("ABC", stored))
+    return NestMapping("gemm", m.name, (LevelMapping(m.levels[0].name, outer), LevelMapping(m.levels[1].name, inner, x or {})))
+
+
+def test_what_a_level_must_store_is_stored_and_what_it_bypasses_is_not():
+    """No search has such a mapping and no bound covers it: A past the buffer may cost less than the optimum."""
+    p, m = gemm(4, 4, 4), glb_pe()
+    with pytest.raises(RackmodelError, match="GlobalBuffer must store A: the machine keeps it there"):
+        evaluate(p, m, small_nest(m, "BC"))
+
+    def told(keep, bypass=()):
+        return replace(m, levels=(m.levels[0], replace(m.levels[1], keep=keep, bypass=bypass)))
+
+    assert evaluate(p, told(()), small_nest(m, "BC")).energy_j > 0
+    with pytest.raises(RackmodelError, match="must store A"):
+        evaluate(p, told(("A",)), small_nest(m, "BC"))
+    with pytest.raises(RackmodelError, match="GlobalBuffer cannot store B: the machine bypasses it"):
+        evaluate(p, told((), ("A", "B")), small_nest(m, "BC"))
+
+
+@pytest.mark.parametrize("parts", [0, -2])
+def test_parts_of_a_fan_are_one_at_least(parts):
+    with pytest.raises(RackmodelError, match="fewer than one part"):
+        evaluate(gemm(4, 4, 4), glb_pe(), small_nest(glb_pe(), "ABC", {"m": parts}))
+
+
 @pytest.mark.parametrize(("tile", "fine"), [(1, False), (2, True)])
 def test_a_tile_below_the_atom_is_refused(tile, fine):
     """No search lists one and no bound covers it: an instruction of two rows is never handed a single one."""
