@@ -9,8 +9,8 @@ from rackmodel.nests.problem import NestLevel, NestMachine, NestProblem
 
 
 def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> None:
-    """RackmodelError unless levels, tensors (what a level must store, and must not), tiles (nested, at least the compute's atom) and spatial
-    vectors (within the fanout) agree."""
+    """RackmodelError unless levels, tensors (what a level must store, and must not), tiles (nested, at least the compute's atom) and
+    spatial vectors (within the fanout) agree."""
     if [v.level for v in mapping.levels] != [v.name for v in machine.levels]:
         raise RackmodelError(
             f"mapping has levels {[v.level for v in mapping.levels]}, {machine.name} has {[v.name for v in machine.levels]}"
@@ -47,7 +47,7 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
 
 
 def _check_stored(problem: NestProblem, v: NestLevel, names: Collection[str]) -> None:
-    """What the machine keeps at a level is stored there, what it lets pass is not: no search has other mappings, and no bound covers them."""
+    """What the machine keeps at a level is stored there, what it lets pass is not: no search has other mappings, no bound covers them."""
     for tensor in (t.name for t in problem.tensors):
         if v.must_keep(tensor) and tensor not in names:
             raise RackmodelError(f"{v.name} must store {tensor}: the machine keeps it there")
