@@ -47,9 +47,10 @@ def check_mapping(problem: NestProblem, machine: NestMachine, mapping: NestMappi
 
 
 def _check_stored(problem: NestProblem, v: NestLevel, names: Collection[str]) -> None:
-    """What the machine keeps at a level is stored there, what it lets pass is not: no search has other mappings, no bound covers them."""
+    """What the machine lists to be kept at a level is stored there, what it lets pass is not: no search has other mappings. Where it has no
+    list a mapper may let a tensor pass."""
     for tensor in (t.name for t in problem.tensors):
-        if v.must_keep(tensor) and tensor not in names:
+        if tensor in (v.keep or ()) and tensor not in names:
             raise RackmodelError(f"{v.name} must store {tensor}: the machine keeps it there")
         if tensor in v.bypass and tensor in names:
             raise RackmodelError(f"{v.name} cannot store {tensor}: the machine bypasses it")

@@ -149,7 +149,7 @@ class NestLevel:
         return self.bits_per_tensor.get(tensor.name, tensor.bits)
 
     def must_keep(self, tensor: str) -> bool:
-        """Must the level store the tensor, whatever the mapper says?"""
+        """Does the level store the tensor: by its list, or where it has none, unless a mapper says otherwise?"""
         return tensor not in self.bypass if self.keep is None else tensor in self.keep
 
 

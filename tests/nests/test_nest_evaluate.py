@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.nests import solve_nest
+from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, print_nest
 from tests.nests.loop_walker import Walker
@@ -106,16 +108,17 @@ def small_nest(m, stored, x=None):
 
 
 def test_what_a_level_must_store_is_stored_and_what_it_bypasses_is_not():
-    """No search has such a mapping and no bound covers it: A past the buffer may cost less than the optimum."""
+    """No search has such a mapping. Where the machine has no list of what is kept, rules may let A pass."""
     p, m = gemm(4, 4, 4), glb_pe()
-    with pytest.raises(RackmodelError, match="GlobalBuffer must store A: the machine keeps it there"):
-        evaluate(p, m, small_nest(m, "BC"))
 
     def told(keep, bypass=()):
         return replace(m, levels=(m.levels[0], replace(m.levels[1], keep=keep, bypass=bypass)))
 
-    assert evaluate(p, told(()), small_nest(m, "BC")).energy_j > 0
-    with pytest.raises(RackmodelError, match="must store A"):
+    for free in (told(None), told(()), told(("B",))):
+        assert evaluate(p, free, small_nest(m, "BC")).energy_j > 0
+    past = solve_nest(p, m, constraints=NestConstraints(bypass={"GlobalBuffer": ("A",)})).mapping
+    assert [n.tensor for n in past.levels[1].nodes if n.tensor == "A"] == []
+    with pytest.raises(RackmodelError, match="GlobalBuffer must store A: the machine keeps it there"):
         evaluate(p, told(("A",)), small_nest(m, "BC"))
     with pytest.raises(RackmodelError, match="GlobalBuffer cannot store B: the machine bypasses it"):
         evaluate(p, told((), ("A", "B")), small_nest(m, "BC"))
