@@ -62,7 +62,8 @@ WITHIN = {  # floors of rooms that have rooms
         {"ragged"},
         {"bounds"},
         {"tables"},
-        {"contract", "infeasible"},
+        {"infeasible"},
+        {"contract"},
         {"effort", "mapspace"},
     ],
 }

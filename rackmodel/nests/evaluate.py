@@ -88,7 +88,7 @@ def evaluate(
     counts = _counted(chains, resident | home, home)
     hop_j = {v.name: sum(counts.hop_bits[v.name].values()) * v.fan.hop_j_per_bit for v in machine.levels}
     times = _times(problem, machine, chains, counts)
-    compute_j = problem.macs * problem.density * machine.compute.j_per_mac
+    compute_j = machine.compute.joules(problem)
     accesses = counts.accesses()
     latency = max(times.values())
     peak = machine.units * machine.compute.macs_per_s * latency

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rackmodel.errors import RackmodelError
+from rackmodel.nests.problem import NestProblem
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,11 @@ class StorageNode:
 
     tensor: str
     tile: dict[str, int]
+
+
+def whole_nodes(problem: NestProblem) -> tuple[StorageNode, ...]:
+    """Every tensor whole, as the outermost level has it."""
+    return tuple(StorageNode(t.name, dict(problem.sizes)) for t in problem.tensors)
 
 
 @dataclass(frozen=True)

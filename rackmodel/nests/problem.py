@@ -5,7 +5,7 @@ frozen data, no arrays. Units are SI inside: bits, joules per bit, bits per seco
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from math import inf, prod
@@ -149,7 +149,7 @@ class NestLevel:
         return self.bits_per_tensor.get(tensor.name, tensor.bits)
 
     def must_keep(self, tensor: str) -> bool:
-        """Must the level store the tensor, whatever the mapper says?"""
+        """Does the level store the tensor: by its list, or where it has none, unless a mapper says otherwise?"""
         return tensor not in self.bypass if self.keep is None else tensor in self.keep
 
 
@@ -161,6 +161,14 @@ class NestCompute:
     j_per_mac: float = 0.0
     atom: dict[str, int] = field(default_factory=dict)
     name: str = "compute"
+
+    def leaf(self, ranks: Iterable[str]) -> dict[str, int]:
+        """The tile of one instruction: 1 of a rank that the atom does not name."""
+        return {r: self.atom.get(r, 1) for r in ranks}
+
+    def joules(self, problem: NestProblem) -> float:
+        """Of all multiply-adds of an einsum."""
+        return problem.macs * problem.density * self.j_per_mac
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rackmodel.errors import InfeasibleError, RackmodelError
 from rackmodel.nests.evaluate import NestCost, evaluate
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, entry_tiles
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, entry_tiles, whole_nodes
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.region import Region, RunningRows
 from rackmodel.nests.region_loops import RegionLoops, Span, again_in, paths_of
@@ -130,13 +130,13 @@ class _Pricing:
         lacked = {r: n for r in self.sizes if r not in once.sizes and (n := self.pieces(r, -1, core)) > 1}
         problem = again_in(once, {f"again_{r}": n for r, n in lacked.items()})
         own = tuple(self._tile(once, node.tile, dict.fromkeys(lacked, 1), node.tensor) for node in branch.levels[1].nodes)
-        levels = [LevelMapping(branch.levels[0].level, tuple(StorageNode(t.name, dict(problem.sizes)) for t in problem.tensors))]
+        levels = [LevelMapping(branch.levels[0].level, whole_nodes(problem))]
         first = replace(branch.levels[1], nodes=(*self._shared(i, problem, lacked), *own))
         rest = [
             replace(v, nodes=tuple(self._tile(once, n.tile, dict.fromkeys(lacked, 1), n.tensor) for n in v.nodes))
             for v in branch.levels[2:]
         ]
-        leaf = {r: region.machines[i].compute.atom.get(r, 1) for r in once.sizes}
+        leaf = region.machines[i].compute.leaf(once.sizes)
         mapping = NestMapping(once.name, branch.machine, (*levels, _needed(first, entry_tiles(branch, leaf)[1], problem), *rest))
         names = {t.name for t in once.tensors}
         charged = {node.tensor for node in self.mapping.above(i) if node.tensor in names and self._payer(node) == i}

@@ -23,7 +23,7 @@ class Chains:
 
     def __init__(self, problem: NestProblem, machine: NestMachine, mapping: NestMapping) -> None:
         self.problem, self.machine, self.mapping = problem, machine, mapping
-        self.leaf = {r: machine.compute.atom.get(r, 1) for r in problem.sizes}
+        self.leaf = machine.compute.leaf(problem.sizes)
         entries = entry_tiles(mapping, self.leaf)
         self.chain: dict[str, list[Split]] = {r: [] for r in problem.sizes}
         self.position: dict[tuple[int, str], int] = {}

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rackmodel.errors import InfeasibleError, RackmodelError
+from rackmodel.nests import solve_nest
+from rackmodel.nests.constraints import NestConstraints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, print_nest
 from tests.nests.loop_walker import Walker
@@ -96,6 +98,36 @@ def test_wrong_mappings_are_refused():
         evaluate(p, glb_pe(), wide)
     with pytest.raises(RackmodelError, match="unknown key"):
         NestMapping.from_dict({"problem": "x", "levels": []})
+
+
+def small_nest(m, stored, x=None):
+    """4 x 4 x 4 whole at both memories of a machine; stored: at the inner one."""
+    whole = {"m": 4, "k": 4, "n": 4}
+    outer, inner = (tuple(StorageNode(t, whole) for t in names) for names in ("ABC", stored))
+    return NestMapping("gemm", m.name, (LevelMapping(m.levels[0].name, outer), LevelMapping(m.levels[1].name, inner, x or {})))
+
+
+def test_what_a_level_must_store_is_stored_and_what_it_bypasses_is_not():
+    """No search has such a mapping. Where the machine has no list of what is kept, rules may let A pass."""
+    p, m = gemm(4, 4, 4), glb_pe()
+
+    def told(keep, bypass=()):
+        return replace(m, levels=(m.levels[0], replace(m.levels[1], keep=keep, bypass=bypass)))
+
+    for free in (told(None), told(()), told(("B",))):
+        assert evaluate(p, free, small_nest(m, "BC")).energy_j > 0
+    past = solve_nest(p, m, constraints=NestConstraints(bypass={"GlobalBuffer": ("A",)})).mapping
+    assert [n.tensor for n in past.levels[1].nodes if n.tensor == "A"] == []
+    with pytest.raises(RackmodelError, match="GlobalBuffer must store A: the machine keeps it there"):
+        evaluate(p, told(("A",)), small_nest(m, "BC"))
+    with pytest.raises(RackmodelError, match="GlobalBuffer cannot store B: the machine bypasses it"):
+        evaluate(p, told((), ("A", "B")), small_nest(m, "BC"))
+
+
+@pytest.mark.parametrize("parts", [0, -2])
+def test_parts_of_a_fan_are_one_at_least(parts):
+    with pytest.raises(RackmodelError, match="fewer than one part"):
+        evaluate(gemm(4, 4, 4), glb_pe(), small_nest(glb_pe(), "ABC", {"m": parts}))
 
 
 @pytest.mark.parametrize(("tile", "fine"), [(1, False), (2, True)])

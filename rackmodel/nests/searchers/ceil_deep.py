@@ -269,7 +269,7 @@ def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:
     """The divisible-inner space of one mask, of fewer numbers of parts where a fan has too many vectors to be listed; RackmodelError for a
     fixed tile that is not among its tiles."""
     sizes = list(q.problem.sizes.values())
-    leaf = [q.machine.compute.atom.get(r, 1) for r in q.problem.sizes]
+    leaf = [*q.machine.compute.leaf(q.problem.sizes).values()]
     apart = 1
     while True:
         axes = [ListAxis(n, b, u, apart) for n, b, u in zip(sizes, budgets(sizes, tiles), leaf, strict=True)]

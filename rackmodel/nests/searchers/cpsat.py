@@ -180,7 +180,7 @@ def solve_cpsat(q: NestQuestion) -> NestSolution:
     """Least energy over all masks, perfect factors; the first best stands. Bound: the solver's own."""
     best: tuple[NestMapping, NestCost] | None = None
     size, bounds = 0.0, []
-    constant = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    constant = q.machine.compute.joules(q.problem)
     for kept in q.masks:
         space = Space(q.problem, q.machine, kept, q.constraints)
         size += space_size(space)

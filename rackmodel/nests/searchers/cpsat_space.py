@@ -10,7 +10,6 @@ from itertools import combinations
 from math import inf
 from typing import Any
 
-from rackmodel.errors import RackmodelError
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.spatial_vectors import vectors
 
@@ -85,7 +84,8 @@ class SpaceModel:
                 for t in space.stored(level):
                     if space.has[t, r] and tensor in (None, t):
                         if space.divisor_axes[r].size % size:
-                            raise RackmodelError(f"fixed tile {size} does not divide {space.ranks[r]}; use ceil")
+                            self.model.add_bool_or([])  # nothing has such a tile
+                            continue
                         for var, k in zip(self.tile[level, t][r], self._constant(r, size), strict=True):
                             self.model.add(var == k)
 

@@ -18,7 +18,7 @@ from rackmodel.nests.searchers.bounds.continuous_bound import ContinuousNest
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.mapspace.fewest_cycles import least_seconds
-from rackmodel.nests.searchers.mapspace.list_axes import BucketAxis, ListAxis
+from rackmodel.nests.searchers.mapspace.list_axes import BucketAxis, whole_axes
 from rackmodel.nests.searchers.mapspace.prices import BitPrices, components, energy_prices
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
@@ -47,7 +47,7 @@ class RelaxedSpace(Space):
 
     def __init__(self, problem: NestProblem, machine: NestMachine, kept: Stored, constraints: NestConstraints) -> None:
         sizes = list(problem.sizes.values())
-        leaf = [machine.compute.atom.get(r, 1) for r in problem.sizes]
+        leaf = [*machine.compute.leaf(problem.sizes).values()]
         axes = [BucketAxis(n, b, u) for n, b, u in zip(sizes, budgets(sizes, BUCKETS), leaf, strict=True)]
         super().__init__(problem, machine, kept, constraints, axes=axes)
         self.high: list[Ints] = []
@@ -86,7 +86,7 @@ def least_key(q: NestQuestion, kept: Stored, known: float = inf, floor: float = 
     ends first, what is known by then; where the time is over, what the compute and each tensor once at the outermost ports take.
     """
     p, c = q.problem, q.machine.compute
-    constant = p.macs * p.density * c.j_per_mac
+    constant = c.joules(p)
     energy = max(constant, floor)
     time = least_seconds(p, q.machine, q.resident | q.home)
 
@@ -131,8 +131,7 @@ class _Least:
     def price(self, prices: BitPrices, known: float = 0.0) -> float:
         """Least price, the MACs left out; known: of some mapping, for real sizes, and no better than that."""
         if self.real and 0 < known < inf:
-            sizes = self.q.problem.sizes
-            axes = [ListAxis(n, 2, self.q.machine.compute.atom.get(r, 1)) for r, n in sizes.items()]
+            axes = whole_axes(self.q.problem, self.q.machine)
             space = Space(self.q.problem, self.q.machine, self.kept, self.q.constraints, axes=axes)
             return ContinuousNest(space, prices).bound(known, self.q.effort)
         if self.table is None:

@@ -17,13 +17,13 @@ import numpy as np
 
 from rackmodel.arrays import AnyArray, Array, Bools, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, whole_nodes
 from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers.chains.chain_costs import ChainCosts, Figures
 from rackmodel.nests.searchers.chains.chain_tree import ChainTree
 from rackmodel.nests.searchers.chains.rank_chains import ChainList, NoChain, RankWalk, TooMany, chains_of, largest_tile
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
-from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.list_axes import whole_axes
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.ragged.ragged_plan import orders_of
 from rackmodel.nests.searchers.tables.slices import Best
@@ -93,7 +93,7 @@ class ChainSearch:
         """Least bound that is left, inf for none. Raises TooMany where there are too many chains."""
         left = inf
         for kept in self.q.masks:
-            axes = [ListAxis(n, 2, self.q.machine.compute.atom.get(r, 1)) for r, n in self.q.problem.sizes.items()]
+            axes = whole_axes(self.q.problem, self.q.machine)
             space = Space(self.q.problem, self.q.machine, kept, self.q.constraints, axes=axes)
             known = orders_of(space, self.best[1])
             for orders in sorted(product(*(space.orders(level) for level in range(1, space.depth))), key=lambda o: o != known):
@@ -219,7 +219,5 @@ class _Join:
             for t in orders[f]:
                 nodes.append(StorageNode(space.tensors[t].name, dict(zip(space.ranks, tiles[:, at].tolist(), strict=True))))
                 at += 1
-            if f == 0:
-                nodes = [StorageNode(t.name, dict(space.problem.sizes)) for t in space.tensors]
-            levels.append(LevelMapping(level.name, tuple(nodes), x, y))
+            levels.append(LevelMapping(level.name, tuple(nodes) if f else whole_nodes(space.problem), x, y))
         return NestMapping(space.problem.name, space.machine.name, tuple(levels))

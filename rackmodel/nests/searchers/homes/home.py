@@ -20,7 +20,7 @@ import numpy as np
 from rackmodel.arrays import Array, Ints, Number
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, whole_nodes
 from rackmodel.nests.objective import TIE, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.effort import Exhausted
@@ -313,8 +313,7 @@ class HomeSearch:
         part.cut(tuple(int(min(n, t[0] * s)) for n, t, s in zip(self.sizes, tiles, self.vectors[i], strict=True)))
         x, y = (part.spread({r: int(n) for r, n in zip(self.ranks, v, strict=True)}) for v in self.laid.get(i) or self.fan.layout(i))
         nodes = [StorageNode(self.tensors[t].name, part.cut(tuple(int(u[j]) for u in tiles))) for j, t in enumerate(order)]
-        whole = tuple(StorageNode(t.name, dict(self.original.sizes)) for t in self.original.tensors)
-        levels = (LevelMapping(outer.name, whole, x, y), LevelMapping(inner.name, tuple(nodes)))
+        levels = (LevelMapping(outer.name, whole_nodes(self.original), x, y), LevelMapping(inner.name, tuple(nodes)))
         return NestMapping(self.original.name, self.m.name, levels)
 
 

@@ -70,7 +70,7 @@ class HomeCost:
         p, compute = self.problem, self.machine.compute
         streamed = [self._streamed(t, m) for t, m in enumerate(moved)]
         fed = [self._fed(t, m, cycles) for t, m in enumerate(moved)]
-        energy = p.macs * p.density * compute.j_per_mac + _sum(self.energy, [s for s, _ in streamed], [f for f, _ in fed])
+        energy = compute.joules(p) + _sum(self.energy, [s for s, _ in streamed], [f for f, _ in fed])
         time: Any = cycles * p.density / compute.macs_per_s
         for port, prices in self.ports:
             time = np.maximum(time, _sum(prices, [s for _, s in streamed], [f for _, f in fed]) / port.bandwidth)
@@ -90,7 +90,7 @@ class HomeCost:
                 found = found + np.minimum(each[0], each[-1])
             return found
 
-        energy = p.macs * p.density * compute.j_per_mac + lesser(self.energy, 0)
+        energy = compute.joules(p) + lesser(self.energy, 0)
         time: Any = np.maximum(cycles, busy) * p.density / compute.macs_per_s
         for port, prices in self.ports:
             time = np.maximum(time, lesser(prices, 1) / port.bandwidth)

@@ -13,7 +13,7 @@ VECTORS, PRODUCTS, RANKS = 400_000, 50_000, 3  # of a fan, of several together, 
 
 def fewest_cycles(problem: NestProblem, machine: NestMachine) -> float:
     """Least compute cycles of any mapping: prod ceil(D / (s u)) over every s, a product of a vector a fan, where every fan is plain."""
-    leaf = [machine.compute.atom.get(r, 1) for r in problem.sizes]
+    leaf = [*machine.compute.leaf(problem.sizes).values()]
     sizes = np.array([-(-n // u) for n, u in zip(problem.sizes.values(), leaf, strict=True)])
     fans = [v.fan for v in machine.levels if v.fan.size > 1]
     least = float(prod(sizes.tolist()) * prod(leaf)) / machine.units

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
-from rackmodel.nests.problem import NestFan
+from rackmodel.nests.problem import NestFan, NestMachine, NestProblem
 from rackmodel.nests.searchers.mapspace.divisor_axis import factorize
 from rackmodel.nests.searchers.mapspace.tile_axis import TileAxis
 
@@ -147,6 +147,11 @@ class ListAxis(TileAxis):
     def below_of(self, inner: TileAxis) -> Bools:
         """[inner, outer] nesting of a boxed axis: one leaf nests everywhere."""
         return np.ones((len(inner), len(self)), dtype=bool)
+
+
+def whole_axes(problem: NestProblem, machine: NestMachine) -> list[ListAxis]:
+    """Of every rank one instruction's tile and the whole: of a space whose tiles are not listed."""
+    return [ListAxis(n, 2, machine.compute.atom.get(r, 1)) for r, n in problem.sizes.items()]
 
 
 class BucketAxis(ListAxis):

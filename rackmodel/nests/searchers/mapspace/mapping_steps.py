@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, entry_tiles
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, entry_tiles, whole_nodes
 from rackmodel.nests.searchers.mapspace.rank_merging import split_factor
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.spatial_vectors import Vector
@@ -39,7 +39,7 @@ def build_mapping(space: Space, steps: Sequence[LevelChoice], above: NodesAbove 
     levels = []
     for i, v in enumerate(space.machine.levels):
         if i == 0:
-            nodes = tuple(StorageNode(t.name, dict(space.original.sizes)) for t in space.tensors)
+            nodes = whole_nodes(space.original)
         else:
             step = steps[i - 1]
             cut = [(t, outer.cut(tile)) for t, tile in above.nodes] if i == 1 else []

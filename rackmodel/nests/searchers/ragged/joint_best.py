@@ -21,7 +21,7 @@ from rackmodel.nests.searchers.bounds.joint_program import JointProgram
 from rackmodel.nests.searchers.bounds.joint_ranges import Weights
 from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, least_at_corners
 from rackmodel.nests.searchers.contract import NestQuestion
-from rackmodel.nests.searchers.mapspace.list_axes import ListAxis
+from rackmodel.nests.searchers.mapspace.list_axes import ListAxis, whole_axes
 from rackmodel.nests.searchers.mapspace.rank_merging import merged_ranks
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.mapspace.stored_tensors import Stored
@@ -81,13 +81,13 @@ def orders_together(q: NestQuestion, kept: Stored) -> int:
 
 def comparable(q: NestQuestion, best: Best) -> bool:
     """Whether a mapping's words and seconds cost anything: bounds are in their units."""
-    return best[2].latency_s > 0 and best[2].energy_j > q.problem.macs * q.problem.density * q.machine.compute.j_per_mac * (1 + 1e-6)
+    return best[2].latency_s > 0 and best[2].energy_j > q.machine.compute.joules(q.problem) * (1 + 1e-6)
 
 
 def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) -> JointBest:
     """The search of one mask; best: of any mask so far · floor: what is known of the energy."""
     space, whole = real_space(q, kept), merged_space(q, kept)
-    macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    macs = q.machine.compute.joules(q.problem)
     work = max(2 * STARTS, WORK // len(q.masks))
     first = min(FIRST, work // 2)
     goal = q.objective if q.objective.energy_only else replace(q.objective, name="edp")  # says where every number of a good mapping is
@@ -115,7 +115,7 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
 def joint_again(q: NestQuestion, left: JointLeft, best: Best) -> JointBest:
     """The search of one mask gone on with under another objective, no product: its nodes are priced again, and where energy and time both
     count some more are cut, and mappings looked for."""
-    macs = q.problem.macs * q.problem.density * q.machine.compute.j_per_mac
+    macs = q.machine.compute.joules(q.problem)
     told = _weights(q.objective, best).told()
     search = left.search.under(told, _known_sum(told, best, macs))
     draws, work = Draws(q.objective, macs, best[2].energy_j), 0
@@ -133,7 +133,7 @@ def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     if not large(q, kept) or q.constraints.tiles or q.resident or q.effort.over:
         return best, 0
     space = real_space(q, kept)
-    draws = Draws(q.objective, q.problem.macs * q.problem.density * q.machine.compute.j_per_mac, best[2].energy_j)
+    draws = Draws(q.objective, q.machine.compute.joules(q.problem), best[2].energy_j)
     start = known_start(space, best, draws)
     if start is None:
         return best, draws.cells
@@ -143,8 +143,7 @@ def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
 
 
 def real_space(q: NestQuestion, kept: Stored) -> Space:
-    axes = [ListAxis(n, 2, q.machine.compute.atom.get(r, 1)) for r, n in q.problem.sizes.items()]
-    return Space(q.problem, q.machine, kept, q.constraints, axes=axes)
+    return Space(q.problem, q.machine, kept, q.constraints, axes=whole_axes(q.problem, q.machine))
 
 
 def merged_space(q: NestQuestion, kept: Stored) -> Space:

@@ -61,7 +61,7 @@ def with_sizes(problem: NestProblem, sizes: dict[str, int]) -> NestProblem:
 def padded_sizes(q: NestQuestion) -> dict[str, int]:
     """Sizes no smaller than the real ones that fill every fan, of the least product; the real ones where there are too many ways."""
     ranks, sizes = list(q.problem.sizes), list(q.problem.sizes.values())
-    leaf = [q.machine.compute.atom.get(r, 1) for r in ranks]
+    leaf = [*q.machine.compute.leaf(ranks).values()]
     fills: set[tuple[int, ...]] = {(1,) * len(ranks)}
     for level in q.machine.levels:
         ways = list(_ways(level.fan.size, len(ranks)))

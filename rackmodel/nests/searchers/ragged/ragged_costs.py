@@ -149,8 +149,7 @@ class RaggedCosts(ABC):
 
     def joules(self) -> Array:
         """[rows] of everything."""
-        p = self.space.problem
-        return np.broadcast_to(p.macs * p.density * self.machine.compute.j_per_mac + self._priced(0), self.count)
+        return np.broadcast_to(self.machine.compute.joules(self.space.problem) + self._priced(0), self.count)
 
     def seconds(self, component: int) -> Array:
         """[rows] of a port, or of the compute, which is the last."""

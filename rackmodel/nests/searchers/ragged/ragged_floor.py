@@ -27,8 +27,7 @@ class RaggedFloor:
 
     def joules(self) -> Number:
         """[rows] at least, those of the MACs with them."""
-        p, compute = self.space.problem, self.space.machine.compute
-        return p.macs * p.density * compute.j_per_mac + self._priced(0)
+        return self.space.machine.compute.joules(self.space.problem) + self._priced(0)
 
     def seconds(self) -> Array:
         """[rows] at least."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rackmodel.arrays import AnyArray, Array, Bools, Ints
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, whole_nodes
 from rackmodel.nests.searchers.mapspace.order_plan import node_versions
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.ragged.ragged_costs import Charges, charges_of
@@ -200,13 +200,11 @@ class RaggedPlan:
             for q, part in enumerate(self.parts, len(self.tiles)):
                 if part.fan == lv and row[q] > 1:
                     sides[part.side][space.ranks[part.rank]] = int(row[q])
-            nodes = [
+            nodes = tuple(
                 StorageNode(space.tensors[t].name, {rank: int(self.tile(row[None], lv, j, r)[0]) for r, rank in enumerate(space.ranks)})
                 for j, t in enumerate(self.orders[lv])
-            ]
-            if lv == 0:
-                nodes = [StorageNode(t.name, dict(space.problem.sizes)) for t in space.tensors]
-            levels.append(LevelMapping(level.name, tuple(nodes), sides["X"], sides["Y"]))
+            )
+            levels.append(LevelMapping(level.name, nodes if lv else whole_nodes(space.problem), sides["X"], sides["Y"]))
         return NestMapping(space.problem.name, space.machine.name, tuple(levels))
 
     def row_of(self, other: RaggedPlan, row: Ints) -> Ints:

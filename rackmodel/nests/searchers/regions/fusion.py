@@ -138,10 +138,7 @@ def least_on_chip(
         Space(problem, machine, kept, NestConstraints(), on_chip=OnChip(inside)) for kept in keep_masks(problem, machine, NestConstraints())
     ]
     prices = energy_prices(machine)
-    return (
-        min(optimum(CostTable(space, prices, effort=effort, tables=tables)) for space in spaces)
-        + problem.macs * problem.density * machine.compute.j_per_mac
-    )
+    return min(optimum(CostTable(space, prices, effort=effort, tables=tables)) for space in spaces) + machine.compute.joules(problem)
 
 
 class _Fastest(NestObjective):

@@ -88,7 +88,7 @@ def inner_least(problem: NestProblem, machine: NestMachine, aim: NestObjective, 
 
 
 def _inner(problem: NestProblem, below: NestMachine, *, timed: bool) -> Least:
-    joules = problem.macs * problem.density * below.compute.j_per_mac
+    joules = below.compute.joules(problem)
     vectors = _vectors(problem, below)
     if vectors is not None:
         found = _of_an_array(problem, below, vectors)
@@ -117,7 +117,7 @@ def _vectors(problem: NestProblem, below: NestMachine) -> Ints | None:
 
 def _of_an_array(problem: NestProblem, below: NestMachine, vectors: Ints) -> Least:
     """Least joules beside the MACs, and least seconds, of a memory above an array: groups counted as ceil(D / (parts x leaf))."""
-    level, leaf = below.levels[0], np.array([below.compute.atom.get(r, 1) for r in problem.sizes])
+    level, leaf = below.levels[0], np.array([*below.compute.leaf(problem.sizes).values()])
     groups: Array = np.ceil(np.array(list(problem.sizes.values())) / (vectors * leaf))
     reads, writes = np.zeros(len(vectors)), np.zeros(len(vectors))
     for t in problem.tensors:
@@ -145,7 +145,7 @@ class _Real:
         divisors to begin with."""
         if self.problem.macs <= LARGE:
             return max(0.0, min(self._of_buckets(kept, prices) for kept in self.masks))
-        leaf = [self.machine.compute.atom.get(r, 1) for r in self.problem.sizes]
+        leaf = [*self.machine.compute.leaf(self.problem.sizes).values()]
         axes = [ListAxis(n, 2, u) for n, u in zip(self.problem.sizes.values(), leaf, strict=True)]
         whole = {r: -(-n // u) * u for (r, n), u in zip(self.problem.sizes.items(), leaf, strict=True)}
         found = inf

@@ -139,7 +139,7 @@ class Branch:
         self.ports, self.energy = components(self.machine), energy_prices(self.machine)
         first, level, *inner = self.machine.levels
         self.roomy = replace(self.machine, levels=(first, replace(level, capacity_bits=None), *inner))  # what lies above is checked apart
-        self.constant = self.problem.macs * self.problem.density * self.machine.compute.j_per_mac
+        self.constant = self.machine.compute.joules(self.problem)
         self.searches: dict[object, list[SliceSearch]] = like.searches if like is not None else {}
         self.below: dict[object, Array] = {}
         self.merged = merged_ranks(self.problem, (), self.machine.compute.atom, self.ranks)

@@ -165,7 +165,7 @@ def box_best(q: NestQuestion, known: Best) -> BoxBest | None:
     if found is None:
         return None
     space, merged = real_space(q, kept), merged_space(q, kept)
-    draws = Draws(search.goal, p.macs * p.density * q.machine.compute.j_per_mac, known[2].energy_j)
+    draws = Draws(search.goal, q.machine.compute.joules(p), known[2].energy_j)
     starts = [known_start(space, known, draws), *(one for mapping in search.near() for one in _starts(space, merged, mapping, draws))]
     return BoxBest(explored(q, known, draws, starts, KICKS), found.bound, search.cells + draws.cells)
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, whole_nodes
 from rackmodel.nests.objective import TIE, NestObjective, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
 from rackmodel.nests.searchers.effort import Exhausted
@@ -124,7 +124,7 @@ class RegisterSearch:
         self.ranks, self.sizes = list(self.p.sizes), np.array(list(self.p.sizes.values()))
         self.tensor_of = tensor_of_rank(self.p)
         self.prices = product_prices(self.p, self.m, energy_prices(self.m))
-        self.constant = self.prices.constant + self.p.macs * self.p.density * self.m.compute.j_per_mac
+        self.constant = self.prices.constant + self.m.compute.joules(self.p)
         self.saved, self.output = self.prices.saved, self.prices.output
         self.splits = self._splits(perfect)
         self.best: Best | None = None
@@ -354,8 +354,7 @@ class RegisterSearch:
         entered = dict(enumerate(units))
         further = [entered, entered | {inner.free: 1}, entered | {inner.free: 1, inner.second: 1}]
         x, y = ({self.ranks[r]: int(n) for r, n in enumerate(v[layout]) if n > 1} for v in (self.x, self.y))
-        whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
-        levels = [LevelMapping(self.m.levels[0].name, whole)]
+        levels = [LevelMapping(self.m.levels[0].name, whole_nodes(self.p))]
         held = [dict(enumerate(node)) for node in zip(*tiles, strict=True)]
         for level, order, nodes in ((1, ranks, held), (2, (inner.free, inner.second, inner.last), further)):
             found = tuple(

@@ -84,7 +84,7 @@ class SliceSearch:
             like.energy if like is not None else CostTable(space, energy_prices(space.machine), effort=effort, tables=tables)
         )
         self.ports: list[tuple[Component, CostTable]] = self._ports() if like is None else like.ports
-        self.constant = space.problem.macs * space.problem.density * space.machine.compute.j_per_mac + self.entry.joules
+        self.constant = space.machine.compute.joules(space.problem) + self.entry.joules
         self.pruned = dict.fromkeys(BOUNDS, 0)
         self.blends: list[tuple[Blend, CostTable]] = like.blends if like is not None else []  # energy and times together, as far as needed
         self.lines: dict[tuple[int, ...], BlendLine] = {}  # of slices, as one blend bounds them

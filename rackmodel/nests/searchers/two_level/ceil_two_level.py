@@ -23,7 +23,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools, Ints, Number
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode
+from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, whole_nodes
 from rackmodel.nests.objective import TIE, Key, better
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, Searcher
 from rackmodel.nests.searchers.effort import Exhausted
@@ -343,8 +343,7 @@ class TwoLevel:
             fits = (self.laid >= self.vectors[i]).all(axis=1) & ((self.laid == self.vectors[i]) | self.idle[i]).all(axis=1)
             layout = int(np.flatnonzero(fits)[np.argmin(np.prod(self.laid[fits], axis=1))])
         x, y = ({r: int(n) for r, n in zip(self.ranks, v[layout], strict=True) if n > 1} for v in (self.x, self.y))
-        whole = tuple(StorageNode(t.name, dict(self.p.sizes)) for t in self.p.tensors)
-        levels = (LevelMapping(self.m.levels[0].name, whole), LevelMapping(self.buffer.name, tuple(nodes), x, y))
+        levels = (LevelMapping(self.m.levels[0].name, whole_nodes(self.p)), LevelMapping(self.buffer.name, tuple(nodes), x, y))
         return NestMapping(self.p.name, self.m.name, levels)
 
 

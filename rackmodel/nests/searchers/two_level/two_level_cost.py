@@ -41,8 +41,8 @@ class TwoLevelCost:
         self.problem, self.machine, self.words = problem, machine, words
         self.energy = self._linear(energy_prices(machine))
         self.ports = [(self._linear(c.prices(2)), c.bandwidth) for c in components(machine)]
-        self.macs_j = problem.macs * problem.density * machine.compute.j_per_mac
-        self.leaf_s = prod(machine.compute.atom.get(r, 1) for r in problem.sizes) * problem.density / machine.compute.macs_per_s
+        self.macs_j = machine.compute.joules(problem)
+        self.leaf_s = prod(machine.compute.leaf(problem.sizes).values()) * problem.density / machine.compute.macs_per_s
 
     def _linear(self, prices: BitPrices) -> LinearCost:
         fill, feed, fresh = [], [], 0.0
