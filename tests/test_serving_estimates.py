@@ -140,6 +140,8 @@ def test_room_by_estimate_by_hand() -> None:
     engine = ServingEngine(captured=model, launched=model, facts=facts)
     requests = Requests.of(prompt=1000, output=400)
     assert engine.room(requests, schedule_of(facts, 1)) == pytest.approx([10.0], rel=1e-3)
+    longer = Requests.of(prompt=1000, output=8192)  # of which no more than 4,096 are expected: 0.25 x (4,096 - 4,096 / 4) in the mean
+    assert lengths_held(longer, schedule_of(facts, 1)).mean() == pytest.approx(1000 + 4096 + 0.25 * 3072, rel=1e-3)
 
 
 def test_ways_to_admit_that_contradict_each_other_are_refused() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from rackmodel.arrays import Array, Bools
 from rackmodel.once import once
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
-from rackmodel.serving.requests import Requests, Schedule, estimating, lengths_held
+from rackmodel.serving.requests import Requests, Schedule, asked_whole, estimating, lengths_held
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
 from rackmodel.serving.trace import RequestFigures, simulate
@@ -141,8 +141,7 @@ def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[i
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
     table = tables.of(requests, schedule, room)
     if estimating(schedule).all():  # (in tokens, of a cache that holds as many)
-        whole = requests.prompt + requests.output
-        tokens = room * float(lengths_held(requests, schedule).mean()) + float(whole[0])
+        tokens = room * float(lengths_held(requests, schedule).mean()) + float(asked_whole(requests, schedule)[0])
         run = simulate(tables.model, trace, schedule, max(tokens, float((trace.prompt + trace.output).max())), clients, table=table)
     else:
         run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, table)

@@ -20,7 +20,7 @@ from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.model.profile import Engine, ProfileSpec
 from rackmodel.serving.drafts import DraftedModel
-from rackmodel.serving.requests import Requests, Schedule, estimating, lengths_held, most_sequences
+from rackmodel.serving.requests import Requests, Schedule, asked_whole, estimating, lengths_held, most_sequences
 from rackmodel.serving.served_model import ServedModel, without_launches
 from rackmodel.serving.steps import Served, StepFigures, Steps, joined_figures
 from rackmodel.units import bytes_text
@@ -91,7 +91,7 @@ class ServingEngine:
         """[n] requests that are held at once."""
         lengths = lengths_held(requests, schedule)
         held = self.held(lengths.ravel(), np.broadcast_to(schedule.mesh, lengths.shape).ravel()).reshape(lengths.shape)
-        kept = np.where(estimating(schedule), self.held(requests.prompt + requests.output, schedule.mesh), 0.0)
+        kept = np.where(estimating(schedule), self.held(asked_whole(requests, schedule), schedule.mesh), 0.0)
         return most_sequences(np.maximum(self.caches(schedule.mesh) - kept, 0.0), held.mean(axis=0), schedule)
 
     def held(self, tokens: Array, mesh: Array) -> Array:

@@ -19,7 +19,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.serving.engine import ServingEngine, model_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.offers import Offer, Service, Widths, engine_of, figures_of, powers_of, shown_figures
-from rackmodel.serving.pools import Pool, PoolsSteady, pools_closed_loop, steps_of_pools
+from rackmodel.serving.pools import BY_HALVES, Pool, PoolsSteady, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import DEGREES, Deployment, Steps
@@ -166,7 +166,7 @@ class _Pair:
     @cached_property
     def room(self) -> float:
         """Requests that a worker of decodes holds at once."""
-        return float(self.decodes_engine.room(self._requests(1), self.decodes_engine.schedule)[0])
+        return float(self.decodes_engine.room(self._requests(1), self.decodes_engine.scheduled(1, BY_HALVES))[0])
 
     @cached_property
     def points(self) -> list[tuple[tuple[int, int], float, int]]:
@@ -220,8 +220,8 @@ class _Pair:
         n = len(self.points)
         budgets = {"token_budget": np.array([float(budget) for _, _, budget in self.points])}
         workers: list[Array] = [np.array([float(split[at]) for split, _, _ in self.points]) for at in (0, 1)]
-        first = self.prompts_engine.scheduled(n, budgets)
-        then = self.decodes_engine.scheduled(n, self.decodes.drafts)
+        first = self.prompts_engine.scheduled(n, budgets | BY_HALVES)
+        then = self.decodes_engine.scheduled(n, self.decodes.drafts | BY_HALVES)
         sides = ((self.prompts, self.first), (self.decodes, self.then))
         idle = [sum(watts for _, watts in replica_static(of.machine, one.accelerators)) for of, one in sides]
         return (

@@ -7,8 +7,8 @@ together again who parted, and chance, which no mean says (pools.py). Event by e
                  one who comes or leaves to the next one all steps are alike, so that they are one stride
     read         waves after the first: those that were run, and for all later ones the mean of the last quarter of these
 
-A loop is run where it takes no more than MOST requests (UNLIKE of unlike lengths, whose chance evens out), WAVES of each client at most;
-no longer than FIRST waves where the LAST of these are alike.
+A loop is run for no more than MOST requests (UNLIKE of unlike lengths, whose chance evens out), WAVES of each client at most, where these
+are FEWEST waves at least; no longer than FIRST waves where the LAST of these are alike.
 Against runs step by step: tests/pooled_loops.py.
 """
 
@@ -25,6 +25,7 @@ from rackmodel.arrays import Array
 
 MOST, UNLIKE = 4_000, 1_500
 WAVES, FIRST, LAST, SETTLED = 32, 16, 6, 1e-3
+FEWEST = 4
 _HARDLY = 1e-9
 """Of a step: what rounding leaves of times that are the same."""
 ARRIVES, BEGINS, ENDS, HANDED, STEPS = range(5)
@@ -75,10 +76,9 @@ def even_lengths(draw: np.random.Generator, mean: float, variation: float, count
 
 
 def waves_run(clients: float, waves: float, unlike: bool) -> int:
-    """Waves of a loop that are run; 0 where it is too large, or has no whole clients."""
-    count = int(min(waves, WAVES))
-    fits = clients * count <= (UNLIKE if unlike else MOST) and float(clients).is_integer()
-    return count if fits and count > 2 else 0
+    """Waves of a loop that are run; 0 where fewer than FEWEST of those that it has would be, or it has no whole clients."""
+    count = int(min(waves, WAVES, (UNLIKE if unlike else MOST) // clients))
+    return count if count >= min(waves, FEWEST) and count > 2 and float(clients).is_integer() else 0
 
 
 def pooled_run(loop: PooledLoop) -> PooledFigures:

@@ -47,6 +47,9 @@ from rackmodel.serving.steps import Served, Steps
 
 ROUNDS = 40
 _HARDLY = 1e-9
+BY_HALVES = {"estimates": 0.0}
+"""Fact of a schedule of pools: SGLang's worker of decodes sets aside a number of tokens for each request (num_reserved_decode_tokens of
+sglang/srt/disaggregation/decode.py) where its other servers estimate; half of an output here, ASSUMED as of the others'."""
 PER_OCTAVE = 16
 """Batches of a worker that are priced, those of whole sequences at the powers of 2 ** (1 / 16), which are all up to 29: a mean batch
 between two of them is some steps of either, so that straight lines join them. The same ones whatever else is asked, so that a loop's

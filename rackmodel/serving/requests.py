@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.serving.estimates import MEAN
+from rackmodel.serving.estimates import CLIP, MEAN
 from rackmodel.serving.kept_drafts import by_chance, steps_of_answers
 
 LENGTHS = 16
@@ -155,9 +155,14 @@ def prompt_parts(tokens: Array, fresh: Array | float, most: Array | float, ranks
 def lengths_held(requests: Requests, schedule: Schedule) -> Array:
     """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
     done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]
-    by_estimate = done + MEAN * (1.0 - done)
-    held = np.where(schedule.reserves > 0, 1.0, np.where(estimating(schedule), by_estimate, done))
-    return np.asarray(requests.prompt + requests.output * held)
+    made = requests.output * np.where(schedule.reserves > 0, 1.0, done)
+    owed = np.where(estimating(schedule), MEAN * np.minimum(requests.output * (1.0 - done), CLIP), 0.0)
+    return np.asarray(requests.prompt + made + owed)
+
+
+def asked_whole(requests: Requests, schedule: Schedule) -> Array:
+    """[n] tokens that must be free for one more request where others are estimated: all of it, CLIP of its output at most."""
+    return np.where(estimating(schedule), requests.prompt + np.minimum(requests.output, CLIP), 0.0)
 
 
 def estimating(schedule: Schedule) -> Bools:

@@ -17,7 +17,7 @@ from rackmodel.arrays import Array
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine, model_of
 from rackmodel.serving.handing import cache_transfer
-from rackmodel.serving.pools import Pool, Transfer, pools_closed_loop, steps_of_pools
+from rackmodel.serving.pools import BY_HALVES, Pool, Transfer, pools_closed_loop, steps_of_pools
 from rackmodel.serving.requests import Requests
 from rackmodel.serving.step_prices import StepPrices
 from rackmodel.serving.steps import Deployment
@@ -302,6 +302,6 @@ def _loop(workers: tuple[_Workers, _Workers], points: Sequence[_PoolsPoint], pri
 def _pool(workers: _Workers, requests: Requests, timed: Sequence[dict[str, float]], prices: dict[Server, StepPrices]) -> Pool:
     """The pool of an engine's workers. timed: of n runs."""
     engine = engine_of(workers.server)
-    schedule = engine.scheduled(len(timed), timed_facts(engine, timed))
+    schedule = engine.scheduled(len(timed), timed_facts(engine, timed) | BY_HALVES)
     known = prices.setdefault(workers.server, StepPrices(engine))
     return Pool(engine, schedule, workers.count, room_of(engine, requests, schedule, FULL_POOL), known=known)
