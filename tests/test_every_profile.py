@@ -50,5 +50,6 @@ def test_a_profile_prices_a_step_whose_ledger_adds_up_to_its_clock(profile: str,
     assert answer.step is not None
     seconds = float(answer.step.seconds()[0])
     joules = float(answer.step.bound().joules.item()) + second_watts(answer.step.job.setting, answer.step.job.pools) * seconds
+    joules += float(answer.step.drawn_longer_j[0])
     assert answer.result.ledger.total("exposed_seconds") == pytest.approx(seconds, rel=1e-9)
     assert answer.result.energy_j == pytest.approx(joules, rel=1e-9)

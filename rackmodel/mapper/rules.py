@@ -72,9 +72,11 @@ def wrong_names(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
             fact = f"workload {workload.name} has no operation '{name}'"
             yield InputError(fact, path=f"choose.{name}", known=list(workload.ops), given=name)
     for axis, prefs in mapper.split.items():
-        words = {word for pref in prefs for word in ([pref] if isinstance(pref, str) else pref)} if isinstance(prefs, list) else set()
-        if words and not words & known_ranks:
-            yield InputError(_other_names(workload, axis, sorted(words)), path=f"split.{axis}", known=sorted(known_ranks))
+        ways = [{pref} if isinstance(pref, str) else set(pref) for pref in prefs] if isinstance(prefs, list) else []
+        if ways and not any(way <= known_ranks for way in ways):  # (a flattening is of all of its indices)
+            partly = [f"[{', '.join(pref)}]" for pref, way in zip(prefs, ways, strict=True) if way & known_ranks]
+            words = set[str]().union(*(way for way in ways if not way & known_ranks))
+            yield InputError(_other_names(workload, axis, [*sorted(words), *partly]), path=f"split.{axis}", known=sorted(known_ranks))
     if isinstance(mapper.uneven, list) and not known_ranks & {*mapper.uneven}:
         fact = f"workload {workload.name} has none of the indices {', '.join(mapper.uneven)}"
         yield InputError(fact, path="uneven", known=sorted(known_ranks), given=mapper.uneven[0])

@@ -27,6 +27,7 @@ from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.drawn_longer import Slowed
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.tasks.layers import LayerPricer
@@ -426,9 +427,12 @@ class _PricedSteps:
     def _task_rows(self, busy: Array) -> Iterator[Charge]:
         """Rows of every task: amounts and joules of all stages, seconds of the slowest. busy: [n, sections] its layers."""
         layers = self.model.replica.cuts[0].counts.sum(axis=0)  # however they are dealt
+        slowed = Slowed(np.array([1]), self.profile.overlap.contention)
         for x, items in enumerate(self.costs):
             everywhere, here = float(layers[x]) * self.stages, busy[:, x] * self.stages
-            for item in items:
+            longer = slowed.longer(self._passes[x], items) if np.any(slowed.contention) else {}
+            for number, item in enumerate(items):
+                times = item.priced.longer(longer[number]) if number in longer else {}
                 shown = item.seconds if item.hidden is None else item.seconds - self.hide * item.hidden
                 part = np.divide(shown, item.seconds, out=np.zeros(self.n), where=item.seconds > 0)
                 part = part if item.role == "device" else np.zeros(self.n)
@@ -442,7 +446,7 @@ class _PricedSteps:
                         row.action,
                         row.amount * everywhere,
                         row.unit,
-                        row.joules * everywhere,
+                        row.joules * times.get(row.action, 1.0) * everywhere,
                         row.seconds * here,
                         row.exposed * part * here,
                     )

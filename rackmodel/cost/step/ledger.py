@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.inside.power import BUSY, WAITING
+from rackmodel.cost.inside.power import WAITING
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
@@ -92,10 +92,8 @@ class _StepLedger:
         longer = self.step.longer[x]
         if number not in longer:
             return {}
-        more = _one(longer[number]) / (1 if item.once else self.m)
-        spared = _one(item.priced.lasting[1])
-        waiting = sum(joules for row, (_, joules, _, _) in item.priced.first if row.action == WAITING)
-        return {BUSY: 1.0 + more, WAITING: 1.0 + more * spared / -waiting if waiting else 1.0}
+        found = item.priced.longer(longer[number] / (1 if item.once else self.m))
+        return {action: _one(times) for action, times in found.items()}
 
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""

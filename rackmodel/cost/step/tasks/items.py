@@ -80,6 +80,12 @@ class Priced:
         busy, spared = self._joules_of(BUSY), -self._joules_of(WAITING)
         return busy, np.minimum(busy, spared)
 
+    def longer(self, more: Array | float) -> dict[str, Array | float]:
+        """Action → times as many joules as it has alone, of those that follow how long its kernels take. more: [n] of their seconds that
+        they take longer."""
+        spared, waiting = self.lasting[1], np.asarray(-self._joules_of(WAITING))
+        return {BUSY: 1.0 + more, WAITING: 1.0 + more * np.divide(spared, waiting, out=np.zeros_like(waiting + 0.0), where=waiting > 0)}
+
     def _joules_of(self, action: str) -> Array | float:
         if isinstance(self.rows, ShapedRows | CountedRows):
             return self.rows.joules_of(action)
