@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,10 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
         stays = stays + np.max([own["working"] + own["remade"] for own in here] or [np.zeros(shape)], axis=0)
         embed, layer, head = (own["gathered"] * (n > 0) for own, n in zip(held, counts.sum(axis=0), strict=True))
         rows = [(layer, layer), (embed, layer), (layer, head)]  # units in a row
+        passes = zip(plan.kind[device], plan.chunk[device], strict=True)
+        walked = [(kind, [x for x in range(3) if counts[chunk][x]]) for kind, chunk in passes]
+        units = [x for kind, own in walked if kind in (0, 1, 3) for x in (own if kind == 0 else own[::-1])]
+        rows += [(embed, head)] * any({one, other} == {0, 2} for one, other in itertools.pairwise(units))
         stays = stays + np.max([one + other for one, other in rows], axis=0)
         sizes = {what: [sum(own[what] * n for own, n in zip(held, chunk, strict=True)) for chunk in counts] for what in FLYING}
         now = {what: np.zeros(shape) for what in sizes}

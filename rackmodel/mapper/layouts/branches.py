@@ -212,8 +212,8 @@ class Branches:
         return Lanes(**busy, shared=self.column.tables.shared)
 
     def _held(self, left: Left) -> Array:
-        """[nodes] bytes that the tables count at least, and those by which an end beside a layer has more on the way than a layer has: of two
-        units in a row the tables count two layers."""
+        """[nodes] bytes that the tables count at least, and those by which an end beside a layer has more on the way than that has: tables
+        count two layers of two units in a row."""
         whole = self._summed(left, [part.bytes + part.remade for part in self.parts])
         layers = sum((np.where(left[op], own[:, None], 0.0).max(axis=0) for op, own in self.moving[0]), np.zeros(len(whole)))
         ends = [sum((np.where(left[op], own[:, None], np.inf).min(axis=0) for op, own in each), -layers) for each in self.moving[1:]]
