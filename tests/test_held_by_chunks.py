@@ -100,3 +100,14 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
     memory, host = memory_of(sections, made, schedule, np.array([micro_batches]))
     assert memory.tolist() == most.tolist()
     assert host.tolist() == away.tolist()
+
+
+@pytest.mark.parametrize(("stages", "micro_batches", "whole"), [(1, 1, [11]), (1, 3, [18]), (2, 3, [11, 9])])
+def test_passes_that_only_go_forward_gather_the_embedding_after_the_head(stages: int, micro_batches: int, whole: list[int]) -> None:
+    """An embedding of 10, four layers of 1, a head of 8: the next micro-batch's embedding comes right after the head where one device has
+    both; on devices of their own each lies beside a layer."""
+    held = [{**dict.fromkeys(HELD, np.zeros((1, 1))), "gathered": np.full((1, 1), size)} for size in (10.0, 1.0, 8.0)]
+    sections = [Holding(layer, own) for layer, own in zip((False, True, False), held, strict=True)]
+    made = cut((1, 4, 1), (False, True, False), stages, 1, (4 // stages,) * stages)
+    found = [device_memory(sections, made, "1f1b", np.array([micro_batches]), device)["gathered"].item() for device in range(stages)]
+    assert found == whole

@@ -265,5 +265,7 @@ def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> 
     found["working"] = np.max(np.stack([one.held["working"] + one.held["remade"] for one in here]), axis=0)
     layers, ends = (reduce(np.maximum, (one.held["gathered"] for one in here if one.layer == layer), zero) for layer in (True, False))
     found["gathered"] = gathered_at_once(layers, ends)
-    found["both ends"] = sum((one.held["gathered"] for one in here if not one.layer), zero)
+    first, last = sections[0], sections[-1]
+    both = bool(counts[0] and counts[-1]) and not (first.layer or last.layer)
+    found["both ends"] = first.held["gathered"] + last.held["gathered"] if both else zero
     return found
