@@ -73,6 +73,14 @@ COLUMNS = {
     "split backward passes": {"degrees": (4, 1, 2), "micro_batch": 2, "profile": "serial", "schedule": {"schedule": ["zb_h1"]}},
     "made again": {"degrees": (8, 2, 1), "micro_batch": 4, "recompute": "full", "zero": 2, "profile": "deepspeed_zero3"},
     "scores made again": {"degrees": (8, 2, 1), "micro_batch": 4, "recompute": "selective", "zero": 2, "profile": "ideal"},
+    "a head wider than a layer": {
+        "degrees": (4, 4, 1),
+        "micro_batch": 2,
+        "recompute": "full",
+        "zero": 2,
+        "profile": "deepspeed_zero3",
+        "sets": ["v=131072"],
+    },
     "little memory": {
         "degrees": (8, 2, 1),
         "micro_batch": 8,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,10 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
         stays = stays + np.max([own["working"] + own["remade"] for own in here] or [np.zeros(shape)], axis=0)
         embed, layer, head = (own["gathered"] * (n > 0) for own, n in zip(held, counts.sum(axis=0), strict=True))
         rows = [(layer, layer), (embed, layer), (layer, head)]  # units in a row
+        passes = zip(plan.kind[device], plan.chunk[device], strict=True)
+        walked = [(kind, [x for x in range(3) if counts[chunk][x]]) for kind, chunk in passes]
+        units = [x for kind, own in walked if kind in (0, 1, 3) for x in (own if kind == 0 else own[::-1])]
+        rows += [(embed, head)] * any({one, other} == {0, 2} for one, other in itertools.pairwise(units))
         stays = stays + np.max([one + other for one, other in rows], axis=0)
         sizes = {what: [sum(own[what] * n for own, n in zip(held, chunk, strict=True)) for chunk in counts] for what in FLYING}
         now = {what: np.zeros(shape) for what in sizes}
@@ -94,3 +100,14 @@ def test_the_fullest_device_is_that_of_all_devices_walked_pass_by_pass(draw: int
     memory, host = memory_of(sections, made, schedule, np.array([micro_batches]))
     assert memory.tolist() == most.tolist()
     assert host.tolist() == away.tolist()
+
+
+@pytest.mark.parametrize(("stages", "micro_batches", "whole"), [(1, 1, [11]), (1, 3, [18]), (2, 3, [11, 9])])
+def test_passes_that_only_go_forward_gather_the_embedding_after_the_head(stages: int, micro_batches: int, whole: list[int]) -> None:
+    """An embedding of 10, four layers of 1, a head of 8: the next micro-batch's embedding comes right after the head where one device has
+    both; on devices of their own each lies beside a layer."""
+    held = [{**dict.fromkeys(HELD, np.zeros((1, 1))), "gathered": np.full((1, 1), size)} for size in (10.0, 1.0, 8.0)]
+    sections = [Holding(layer, own) for layer, own in zip((False, True, False), held, strict=True)]
+    made = cut((1, 4, 1), (False, True, False), stages, 1, (4 // stages,) * stages)
+    found = [device_memory(sections, made, "1f1b", np.array([micro_batches]), device)["gathered"].item() for device in range(stages)]
+    assert found == whole

@@ -75,9 +75,10 @@ def test_the_least_node_is_the_least_of_all_layouts(name: str, tmp_path: Path) -
             assert float(branches.bound(inner, NOTHING, FAR).seconds[0]) >= seconds * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("name", samples.some(["scores made again", "made again"], 2))
+@pytest.mark.parametrize("name", samples.some(["scores made again", "made again", "a head wider than a layer"], 2))
 def test_a_node_of_one_layout_knows_what_it_holds(name: str, tmp_path: Path) -> None:
-    """Workspace and what is made again beside it among that: 405B was bounded at 5.543 s by a layout that did not fit by 0.5 GB."""
+    """Workspace and what is made again beside it among that: 405B was bounded at 5.543 s by a layout that did not fit by 0.5 GB. So is the
+    layer that is gathered beside a wider head."""
     column, rng = COLUMNS[name], random.Random(name)
     _, columns = free(tmp_path, name, "latency")
     asked = 0

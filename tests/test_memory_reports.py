@@ -70,3 +70,15 @@ def test_the_unit_beside_an_embedding_or_a_head_is_whole_too() -> None:
     head = 131072 * 4096 + 4096
     assert fsdp(words=131072)["gathered"] == (layer + head) * (2 + 4)
     assert fsdp(words=16384)["gathered"] == 2 * layer * (2 + 4)
+
+
+def test_the_embedding_after_a_head_is_whole_beside_it() -> None:
+    """The first of two stages holds both ends, and under DualPipeV runs a first chunk's forward pass after a last chunk's: the embedding is
+    gathered while the head computes, each 131,072 x 4,096 parameters of 2 bytes and gradients of 4, the head with a norm. Under ZB-V the
+    backward pass comes right after the head's: a layer and a head are the most in a row."""
+    layer, words = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096, 131072 * 4096
+    sets = ["accelerators=8", "b=32", "s=1024", "v=131072", "layers=8", "axes.pp.degree=2", "axes.dp.degree=4", "axes.tp.degree=1"]
+    sets += ["micro_batch=1", "recompute=full", "homes.weights={axes: [dp], state: shard, grad: shard, param: shard}"]
+    for schedule, whole in (("zb_v", layer + words + 4096), ("dualpipe_v", 2 * words + 4096)):
+        held = search("dgx_h100", "llama3_8b", "megatron", sets=[*sets, f"schedule={schedule}"], profile="fsdp").result.memory
+        assert held["gathered"] == whole * (2 + 4)

@@ -144,10 +144,8 @@ class ExactStep:
         contention = self.job.profile.overlap.contention
         if not np.any(contention) or not any(self.structure.overlap):
             return tuple({} for _ in self.priced_layers)
-        slowed, items = (
-            Slowed(self.columns.micro_batches, contention * self.structure.overlap[0]),
-            [cost.items for cost in self.priced_layers],
-        )
+        slowed = Slowed(self.columns.micro_batches, contention * self.structure.overlap[0])
+        items = [cost.items for cost in self.priced_layers]
         if self.staged:  # each of its passes is of one stage
             return ({number: times for passes in self.passes for number, times in slowed.longer(passes, items[0]).items()},)
         return tuple(slowed.longer(passes, own) for passes, own in zip(self.passes, items, strict=True))

@@ -105,7 +105,7 @@ class Branches:
         self.parts = _joined([self._weighed(part) for part in parts] + self._ends())
         self.moved = self._moved(column.tables)
         self.ends_moved = [(times / column.shape.micro_batches, self._moved(tables)) for tables, times, *_ in column.ends if times]
-        self.moving = [self._moving(column.tables, BUFFERS * column.known), *(self._moving(t, held) for t, _, held, _ in column.ends)]
+        self.moving = [self._moving(column.tables, column.known), *(self._moving(t, held) for t, _, held, _ in column.ends)]
         self.working = [{op: own[:, k][self.values[op]] for op, own in tables.working.items()} for tables in column.sections]
 
     @classmethod
@@ -212,7 +212,8 @@ class Branches:
         return Lanes(**busy, shared=self.column.tables.shared)
 
     def _held(self, left: Left) -> Array:
-        """[nodes] bytes that the tables count at least, and those by which an end has more on the way than a layer's are."""
+        """[nodes] bytes that the tables count at least, and those by which an end beside a layer has more on the way than that has: tables
+        count two layers of two units in a row."""
         whole = self._summed(left, [part.bytes + part.remade for part in self.parts])
         layers = sum((np.where(left[op], own[:, None], 0.0).max(axis=0) for op, own in self.moving[0]), np.zeros(len(whole)))
         ends = [sum((np.where(left[op], own[:, None], np.inf).min(axis=0) for op, own in each), -layers) for each in self.moving[1:]]

@@ -4,7 +4,8 @@
              + what stages keep of what they hand to each other
 
 Gathered (parameters, and gradients on their way): two units in a row of those that a device runs, a layer and the next, or a layer and the
-embedding or the head beside it, which is gathered while that computes (Zhao 2023, section 3.3.2; docs/clock.md, rules 4 and 5).
+embedding or the head beside it, which is gathered while that computes (Zhao 2023, section 3.3.2; docs/clock.md, rules 4 and 5). Where a
+device has both ends and runs passes that begin with one after passes that end with the other, these are two in a row, too.
 
 Activations in flight: what every chunk of the device holds of its passes under way, at the moment when that is most. Chunks that hold other
 layers than each other (cuts that are not even, layers of several kinds, embedding and head) have passes of their own under way.
@@ -22,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from itertools import pairwise
 from operator import add
 from typing import TypeVar
 
@@ -29,7 +31,17 @@ import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.figures import BETWEEN, AnyFigures, Holding, some
-from rackmodel.cost.step.clock.pipeline_orders import alike, fullest_moments, held, moments, undominated
+from rackmodel.cost.step.clock.pipeline_orders import (
+    BACKWARD,
+    FORWARD,
+    WHOLE,
+    alike,
+    fullest_moments,
+    held,
+    moments,
+    order,
+    undominated,
+)
 from rackmodel.cost.step.cut import Cut
 from rackmodel.model.schedules import device_of, runs_as
 from rackmodel.once import once
@@ -100,7 +112,8 @@ def device_memory(
     kept, away = (_under_way(sections, what, cut, schedule, micro_batches, device, known) for what in IN_FLIGHT)
     host = steady["host"] + away
     stays = {what: steady[what] for what in ("weights", "gradients", "optimizer", "kv_cache")}
-    found = {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": steady["gathered"]}
+    gathered = _gathered(sections, steady, cut, schedule, micro_batches, device)
+    found = {**stays, "activations": kept, "host": host, "working": steady["working"], "gathered": gathered}
     if cut.stages > 1 and _keep_between(sections):
         found["between stages"] = _between(sections, cut, schedule, micro_batches, device, kept + steady["working"])
     return found
@@ -201,6 +214,34 @@ def gathered_at_once(layers: Bytes, ends: Bytes) -> Bytes:
     return layers + np.maximum(layers, ends)
 
 
+def _gathered(
+    sections: Sequence[AnyFigures | Holding], steady: dict[str, Array], cut: Cut, schedule: str, micro_batches: Ints, device: int
+) -> Array:
+    """[plans, columns] bytes of two units in a row on a device."""
+    layers, ends = steady["gathered"], steady["both ends"]
+    if not (ends > layers).any():
+        return layers
+    forward = not any(some(one.held[what]) for one in sections for what in IN_FLIGHT)  # a pass in flight holds its input
+    layered = [x for x, one in enumerate(sections) if one.layer]
+    here = tuple(bool(count) for count in cut.of_chunks(device)[:, layered].sum(axis=1))
+    counts = alike(schedule, cut.stages, micro_batches).tolist()
+    meet = np.array([_ends_meet(runs_as(schedule, cut.chunks), cut.stages, m, device, here, forward) for m in counts])
+    return np.where(meet, np.maximum(layers, ends), layers)
+
+
+@lru_cache(maxsize=4096)
+def _ends_meet(schedule: str, stages: int, micro_batches: int, device: int, layers: tuple[bool, ...], forward: bool) -> bool:
+    """Whether a device that has both ends runs them in a row. layers: whether each of its chunks has any · forward: no pass goes back."""
+    plan, last, units = order(schedule, stages, micro_batches, len(layers)), len(layers) - 1, list[str]()
+    for kind, chunk in zip(plan.kind[device].tolist(), plan.chunk[device].tolist(), strict=True):
+        own = ["embedding"] * (chunk == 0) + ["layers"] * layers[chunk] + ["head"] * (chunk == last)
+        if kind == FORWARD:
+            units += own
+        elif kind in (BACKWARD, WHOLE) and not forward:
+            units += own[::-1]
+    return any({one, other} == {"embedding", "head"} for one, other in pairwise(units))
+
+
 def _sum(values: Iterable[Array]) -> Array | float:
     return reduce(add, values, 0.0)
 
@@ -224,4 +265,7 @@ def _steady(sections: Sequence[AnyFigures | Holding], counts: Sequence[int]) -> 
     found["working"] = np.max(np.stack([one.held["working"] + one.held["remade"] for one in here]), axis=0)
     layers, ends = (reduce(np.maximum, (one.held["gathered"] for one in here if one.layer == layer), zero) for layer in (True, False))
     found["gathered"] = gathered_at_once(layers, ends)
+    first, last = sections[0], sections[-1]
+    both = bool(counts[0] and counts[-1]) and not (first.layer or last.layer)
+    found["both ends"] = first.held["gathered"] + last.held["gathered"] if both else zero
     return found
