@@ -10,6 +10,7 @@ import pytest
 
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_profile
+from rackmodel.serving.drawn_runs import drawn_loops
 from rackmodel.serving.engine import ServingEngine, schedule_of
 from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
 from rackmodel.serving.steady import closed_loop, closed_loop_as_run
@@ -130,18 +131,55 @@ def test_full_caches_by_estimate_are_those_of_requests_run_token_by_token(
     assert float(law.requests_per_s[0]) == pytest.approx(run.means()[0], rel=0.2)
 
 
+BENCHMARKS = [(64, 400, 3200, 50, 0.8, 10), (60, 1000, 1000, 20, 0.8, 10), (24, 2000, 250, 20, 0.8, 6)]
+
+
+@pytest.mark.parametrize(("clients", "prompt", "output", "fit", "least", "waves"), BENCHMARKS)
+def test_a_benchmark_of_full_caches_begins_with_prompts_that_wait_for_room(
+    clients: int, prompt: int, output: int, fit: int, least: float, waves: int
+) -> None:
+    """All of its requests, the first ones, too. Of r = 0.25 and of 0.13 of the retractions that all growth would be, 7.8 s for 4.8 of long
+    answers; and of the first ones those who find no place had been left out, 0.25 s for 1.0."""
+    draw, high, cache = np.random.default_rng(1), 2.0 / (1.0 + least), fit * (prompt + output / 2.0)
+    prompts, outputs = (np.round(draw.uniform(high * least * mean, high * mean, waves * clients)) for mean in (prompt, output))
+    run = Tokens(prompts.tolist(), outputs.tolist(), clients, cache)
+    schedule = Schedule.of(mixed=0, estimates=1)
+    requests = Requests.of(prompt=prompt, output=output, variation=(1.0 - least) / (1.0 + least) / 3**0.5, waves=waves)
+    room = most_sequences(np.array([cache - prompt - output]), lengths_held(requests, schedule).mean(axis=0), schedule)
+    found = closed_loop_as_run(MODEL, requests, schedule, np.array([float(clients)]), room, at_once=True)
+    waited = run.first - run.asked
+    assert float(found.run_ttft_s(requests)[0]) == pytest.approx(waited.mean(), rel=0.1)
+    assert float(found.burst_s[0]) == pytest.approx(waited[:clients].mean(), rel=0.1)
+
+
+def test_steps_of_more_young_requests_than_fit_in_the_mean_are_priced_as_such() -> None:
+    """35 of 1,600 tokens in the mean fit, up to 162 that have their prompts alone. Steps of more than 35 were priced as those of 35."""
+    clients, schedule = 100, Schedule.of(mixed=0, estimates=1)
+    requests = Requests.of(prompt=100, output=3000, variation=1.0 / 27.0**0.5, waves=8)
+    room = most_sequences(np.array([40 * 1600.0 - 3100.0]), lengths_held(requests, schedule).mean(axis=0), schedule)
+    run = drawn_loops(MODEL, requests, schedule, np.array([float(clients)]), room)
+    draw, trace = np.random.default_rng(0), []
+    for mean in (100.0, 3000.0):
+        wide = mean * 3.0**0.5 * requests.variation
+        trace.append(np.floor(draw.uniform(mean - wide, mean + wide, 8 * clients) + 0.5))
+    alone = simulate(MODEL, Trace(arrival_s=np.zeros(8 * clients), prompt=trace[0], output=trace[1]), schedule, 40 * 1600.0, clients)
+    middle = slice(clients, 7 * clients)
+    assert float(run.per_s[0]) == pytest.approx(clients / alone.total_s[middle].mean(), rel=1e-3)
+    assert float(run.first_s[0]) == pytest.approx(alone.ttft_s[middle].mean(), rel=1e-3)
+
+
 def test_room_by_estimate_by_hand() -> None:
-    """100 bytes a token, 10 requests' mean of 1,000 + 400 (1 + 1 / 4) / 2 = 1,250 tokens beside one whole one of 1,400: 13,900 tokens."""
+    """100 bytes a token, 10 requests' mean of 1,000 + 400 (1 + 0.098) / 2 = 1,219.6 tokens beside one whole one of 1,400: 13,596 tokens."""
     facts = read_profile("sglang").engine
     assert facts is not None
     assert facts.estimates
     facts = facts.model_copy(update={"memory_share": 1.0, "reserved_bytes": 0.0})
-    model = LinearModel(weights_bytes=1.0, kv_bytes_per_token=100.0, capacity_bytes=13_901.0 * 100.0)
+    model = LinearModel(weights_bytes=1.0, kv_bytes_per_token=100.0, capacity_bytes=13_597.0 * 100.0)
     engine = ServingEngine(captured=model, launched=model, facts=facts)
     requests = Requests.of(prompt=1000, output=400)
     assert engine.room(requests, schedule_of(facts, 1)) == pytest.approx([10.0], rel=1e-3)
-    longer = Requests.of(prompt=1000, output=8192)  # of which no more than 4,096 are expected: 0.25 x (4,096 - 4,096 / 4) in the mean
-    assert lengths_held(longer, schedule_of(facts, 1)).mean() == pytest.approx(1000 + 4096 + 0.25 * 3072, rel=1e-3)
+    longer = Requests.of(prompt=1000, output=8192)  # of which no more than 4,096 are expected: 0.098 x (4,096 - 4,096 / 4) in the mean
+    assert lengths_held(longer, schedule_of(facts, 1)).mean() == pytest.approx(1000 + 4096 + 0.098 * 3072, rel=1e-3)
 
 
 def test_ways_to_admit_that_contradict_each_other_are_refused() -> None:

@@ -14,6 +14,7 @@ from rackmodel.serving.ask import service_of
 from rackmodel.serving.engine import model_of
 from rackmodel.serving.handing import cache_transfer
 from rackmodel.serving.offers import Widths, engine_of
+from rackmodel.serving.pooled_runs import pooled_run
 from rackmodel.serving.pools import Pool, PoolsSteady, Transfer, pools_closed_loop, priced_batches, steps_of_pools
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.routing import Dealt
@@ -367,6 +368,13 @@ def test_groups_part_as_steps_of_several_workers_fall() -> None:
     """Of 83 clients of two workers of each pool: batches of the ten waves are down to one to three prompts. Said to lose one a wave, they
     took twice as long."""
     assert abs(drawn(5129).gaps()["TTFT"]) < 0.02
+
+
+def test_a_loop_that_was_run_is_not_run_again() -> None:
+    loop = PooledLoop(clients=7, prompts=1, decodes=2, prompt=613, output=211, least=0.7)
+    said, runs = loop.law(), pooled_run.cache_info().misses
+    assert loop.law() == said
+    assert pooled_run.cache_info().misses == runs
 
 
 def test_a_loop_is_run_alike_whatever_runs_beside_it() -> None:

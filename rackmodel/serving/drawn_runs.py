@@ -1,11 +1,12 @@
 """Requests that are drawn and run one by one, step by step (trace.py), where no law says what they meet: those that come at random to a
 pipeline, whose batches hold one another up, or to an engine whose prompts wait for company or a look (of others random_arrivals.py has a
-chain); those of clients of a pipeline whose lanes count; and of clients whose answers have a few tokens, so that who fell into one batch
-stays together. The same requests every time and at every rate, whose gaps scale.
+chain); those of clients of a pipeline whose lanes count; of clients whose answers have a few tokens, so that who fell into one batch
+stays together; and of clients who wait for room by an estimate (estimates.py). The same requests every time and at every rate, whose gaps
+scale.
 
     count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
-              than RUNS times those that are there at once. Of clients WAVES each, FEWEST at least, less where that is more than LONGEST,
-              or a pipeline's more than LOOP_BATCHES
+              than RUNS times those that are there at once. Of clients WAVES each, or the fewer that they send, FEWEST at least, less where
+              that is more than LONGEST, or a pipeline's more than LOOP_BATCHES
     read      all but the first, which find an engine that fills, and the last, behind whom nobody comes
     growing   seconds to a first token that grow by more than a GROWTH-th of the seconds in which they come: more comes than is served
 """
@@ -13,6 +14,7 @@ stays together. The same requests every time and at every rate, whose gaps scale
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil, inf, sqrt
 
 import numpy as np
@@ -20,6 +22,7 @@ import numpy as np
 from rackmodel.arrays import Array, Bools
 from rackmodel.once import once
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
+from rackmodel.serving.estimates import CLIP, LEAST
 from rackmodel.serving.requests import Requests, Schedule, asked_whole, estimating, lengths_held
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
@@ -39,7 +42,8 @@ GROWTH = 0.02
 @dataclass(frozen=True, kw_only=True)
 class DrawnRuns:
     """n runs, [n] each: means of requests. per_s: that end a second · first_s: to a first token · decoding_s: from there to the last ·
-    queue_s: of the former, before its own batch · watts: of the replica all the time · growing: whether more comes than is served."""
+    queue_s: of the former, before its own batch · watts: of the replica all the time · growing: whether more comes than is served ·
+    burst_s: to a first token of those that all clients send at once to an idle engine; 0 of a rate."""
 
     per_s: Array
     first_s: Array
@@ -47,13 +51,14 @@ class DrawnRuns:
     queue_s: Array
     watts: Array
     growing: Bools
+    burst_s: Array
 
     @classmethod
     def of(cls, rows: dict[int, tuple[float, ...]]) -> DrawnRuns:
         """Of the fields of each run, by number."""
         fields = zip(*(rows[at] for at in sorted(rows)), strict=True)
-        per_s, first, decoding, queue, watts, growing = (np.array(part) for part in fields)
-        return cls(per_s=per_s, first_s=first, decoding_s=decoding, queue_s=queue, watts=watts, growing=growing > 0)
+        per_s, first, decoding, queue, watts, growing, burst = (np.array(part) for part in fields)
+        return cls(per_s=per_s, first_s=first, decoding_s=decoding, queue_s=queue, watts=watts, growing=growing > 0, burst_s=burst)
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,11 @@ class _Tables:
         """That of one engine. room: requests that are held at once."""
         rules = Rules(schedule, room, np.ones_like)
         mean, output, reused = (float(np.ravel(one)[0]) for one in (requests.prompt, requests.output, requests.reused))
-        longest = 1.0 + min(sqrt(3.0) * float(np.ravel(requests.variation)[0]), 1.0)
+        apart = min(sqrt(3.0) * float(np.ravel(requests.variation)[0]), 1.0)
+        longest, shortest = 1.0 + apart, 1.0 - apart
+        if rules.estimates:  # whoever is admitted beside others has its prompt and LEAST of its output
+            least = LEAST * min(output * shortest, CLIP)
+            room = _cache_tokens(requests, schedule, room) / max(mean * shortest + least, 1.0)
         prompt, sequences = ceil(mean * longest), int(max(min(rules.sequences, room, LONGEST), 1.0))
         tokens = min(rules.budget, float(sequences * prompt)) if rules.chunk < inf else max(rules.budget, float(prompt))
         fresh = max(mean * (1.0 - reused), 1.0)
@@ -108,7 +117,7 @@ def drawn_arrivals(
         edge = int(np.clip(there[at], count // 10, count // 4))
         middle = slice(edge, count - edge // 2)
         slope = np.polyfit(arrivals[middle], run.ttft_s[middle], 1)[0]
-        rows[at] = float(rate[at]), *_means(run, middle), float(slope > GROWTH)
+        rows[at] = float(rate[at]), *_means(run, middle), float(slope > GROWTH), 0.0
     return DrawnRuns.of(rows)
 
 
@@ -116,37 +125,50 @@ def drawn_loops(model: Served, requests: Requests, schedule: Schedule, clients: 
     """Runs of n engines, whose clients [n] each send the next request when the last one has ended; a mean over whole numbers of them.
     room: requests that are held at once."""
     rows: dict[int, tuple[float, ...]] = {}
+    known: dict[tuple[float, ...], tuple[float, ...]] = {}
     tables = _Tables(model)
     for at in np.argsort(-clients).tolist():
-        number = float(clients[at])
-        few = max(int(number), 1)
-        more = max(number - few, 0.0)
-        parts = ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
-        each = [(_loop(tables, requests.at([at]), schedule.at([at]), (one, float(room[at]))), share) for one, share in parts]
-        rows[at] = _mixed(each)
+        own = requests.at([at]), schedule.at([at])
+        held = float(clients[at]), float(room[at])
+        rows[at] = once(known, (*held, *(value for one in own for value in one.values())), partial(_clients, tables, *own, held))
     return DrawnRuns.of(rows)
+
+
+def _clients(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[float, float]) -> tuple[float, ...]:
+    """The fields of DrawnRuns of a mean number of clients. held: clients, and requests that are held at once."""
+    number, room = held
+    few = max(int(number), 1)
+    more = max(number - few, 0.0)
+    parts = ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
+    return _mixed([(_loop(tables, requests, schedule, (one, room)), share) for one, share in parts])
 
 
 def _mixed(runs: list[tuple[tuple[float, ...], float]]) -> tuple[float, ...]:
     """The fields of DrawnRuns of engines of which a share is as each run. Means of requests: an engine has as many as it ends."""
     rates, watts = (sum(run[field] * share for run, share in runs) for field in (0, 4))
-    first, decoding, queue = (sum(run[field] * run[0] * share for run, share in runs) / rates for field in (1, 2, 3))
-    return (rates, first, decoding, queue, watts, 0.0)
+    first, decoding, queue, burst = (sum(run[field] * run[0] * share for run, share in runs) / rates for field in (1, 2, 3, 6))
+    return (rates, first, decoding, queue, watts, 0.0, burst)
 
 
 def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[int, float]) -> tuple[float, ...]:
     """The fields of DrawnRuns of one number of clients. held: clients, and requests that are held at once."""
     clients, room = held
-    count = max(min(max(WAVES * clients, FEWEST), LONGEST, _requests_of_batches(requests, schedule, clients)), FEWEST_WAVES * clients)
+    waves = min(WAVES, ceil(float(requests.waves[0])))
+    count = max(min(max(waves * clients, FEWEST), LONGEST, _requests_of_batches(requests, schedule, clients)), FEWEST_WAVES * clients)
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
     table = tables.of(requests, schedule, room)
-    if estimating(schedule).all():  # (in tokens, of a cache that holds as many)
-        tokens = room * float(lengths_held(requests, schedule).mean()) + float(asked_whole(requests, schedule)[0])
+    if estimating(schedule).all():
+        tokens = _cache_tokens(requests, schedule, room)
         run = simulate(tables.model, trace, schedule, max(tokens, float((trace.prompt + trace.output).max())), clients, table=table)
     else:
         run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, table)
     middle = slice(clients, count - clients)
-    return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0)
+    return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0, float(run.ttft_s[:clients].mean()))
+
+
+def _cache_tokens(requests: Requests, schedule: Schedule, room: float) -> float:
+    """Tokens of a cache that holds so many requests whose growth is estimated."""
+    return room * float(lengths_held(requests, schedule).mean()) + float(asked_whole(requests, schedule)[0])
 
 
 def _requests_of_batches(requests: Requests, schedule: Schedule, clients: int) -> int:

@@ -4,7 +4,8 @@
     r            FIRST, less a step (FIRST - LEAST) / STEPS for each step of decodes, LEAST at least; FIRST again once nobody is there
     retracted    where the next tokens of all do not fit: who has fewest tokens, of these the longest prompt, till they do; behind all that
                  wait, with all of it to be computed again; and r = (tokens made + AHEAD each) / (tokens asked for + 1) of those left
-    room         n (P + O (1 + r) / 2) = cache - (P + O)      n of random moments, where the next one finds just no room
+    room         n (P + O (1 + LEAST) / 2) = cache - (P + O)  n of random moments, where the next one finds just no room and nobody was
+                 retracted for STEPS; who waits for more than that is run (drawn_runs.py)
 
 Source: sgl-project/sglang, srt/managers/schedule_policy.py (PrefillAdder: rem_total_tokens, add_one_req), schedule_batch.py
 (retract_decode), scheduler.py (update_running_batch, _extend_requests_to_queue), environ.py (the constants). What of a retracted prompt is
@@ -22,8 +23,6 @@ from rackmodel.arrays import Array
 
 FIRST, LEAST, STEPS = 0.7, 0.7 * 0.14, 600
 AHEAD, CLIP = 20.0, 4096.0
-MEAN = 0.25
-"""Of r while caches are full: 0.12 to 0.46 of runs of 200 to 4,000 tokens in and out, 18 to 200 that fit; of r 0.1 more 3 % fewer fit."""
 
 
 @dataclass

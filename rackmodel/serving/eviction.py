@@ -23,13 +23,10 @@ import numpy as np
 
 from rackmodel.arrays import Array, Bools
 from rackmodel.serving.mixing import below
-from rackmodel.serving.requests import Requests, Schedule, engine_sequences, estimating
+from rackmodel.serving.requests import Requests, Schedule, engine_sequences
 
 YOUNG = 1.0 / 8.0
 """Of its output, that a request has when it is put out; of 200 to 8,000 tokens in and out 0.06 to 0.11 in runs."""
-RETRACTED = 0.13
-"""Of those that are put out where all that grows is room for others, how many are where who comes in is estimated (estimates.py); of
-200 to 8,000 tokens in and 200 to 4,000 out 0 to 0.4 in runs. They wait behind all others, as often as they are out."""
 PAUSED, ALWAYS = 2.6, 0.8
 """Standard deviations of requests that fit, which are out in the mean, and those that none is out of; of the same runs."""
 
@@ -41,9 +38,7 @@ def put_out(requests: Requests, schedule: Schedule, clients: Array, room: Array)
     spread = np.sqrt(room / 12.0) * requests.output
     full = np.where(evicts, below((clients - room) * requests.context / spread), 0.0)
     paused = full * np.clip(PAUSED * (spread / _young(requests) - ALWAYS), 0.0, np.maximum(clients - room, 0.0))
-    retracts = estimating(schedule) & (room < np.minimum(engine_sequences(schedule), clients))
-    found = _again(requests, np.where(retracts, RETRACTED, full))
-    return found, np.where(retracts, (clients - room) * found.outs / (1.0 + found.outs), paused)
+    return _again(requests, full), paused
 
 
 def put_out_at_random(requests: Requests, schedule: Schedule, there: Array, room: Array) -> Requests:

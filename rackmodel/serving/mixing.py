@@ -134,14 +134,13 @@ class Train:
         if not self.step.any():
             return np.maximum(-self.start - enough, 0.0) + 0.0 * spread, 0.0 * spread
         bound = 1.0 + np.minimum(queue.clients * queue.each, self.decoding) / np.maximum(2.0 * np.sqrt(np.pi) * self.step, LEAST)
-        short, chance = np.zeros_like(spread), np.zeros_like(spread)
         length = self.start / np.maximum(spread, 1e-9 * self.start)
-        for before, away, share in PLACES:
-            density = below(before * length + away) - below((before - 1.0) * length + away)
-            half = (np.minimum(self.start / np.maximum(density, 1e-12), self.decoding) + enough) / 2.0
-            short += share * np.maximum(-2.0 * half, 0.0)
-            chance += share * (np.sqrt(half**2 + bound * queue.each * others / 2.0 / queue.turns) - np.abs(half)) / bound
-        return short, chance
+        before, away, share = np.array(PLACES).T.reshape(3, -1, *(1 for _ in spread.shape))
+        density = below(before * length + away) - below((before - 1.0) * length + away)
+        half = (np.minimum(self.start / np.maximum(density, 1e-12), self.decoding) + enough) / 2.0
+        short = share * np.maximum(-2.0 * half, 0.0)
+        chance = share * (np.sqrt(half**2 + bound * queue.each * others / 2.0 / queue.turns) - np.abs(half)) / bound
+        return short.sum(axis=0), chance.sum(axis=0)
 
     def order(self, queue: Queue, waiting: Array, soon: Array, places: Places) -> Order:
         """What is left of order. waiting, soon: [n] steps from an end to a prompt's own, those between without prompts, or with."""

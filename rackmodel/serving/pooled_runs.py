@@ -17,11 +17,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, inf
 
 import numpy as np
 
 from rackmodel.arrays import Array
+from rackmodel.serving.kept_drafts import run_steps
 
 MOST, UNLIKE = 4_000, 1_500
 WAVES, FIRST, LAST, SETTLED = 32, 16, 6, 1e-3
@@ -37,7 +39,7 @@ class PooledLoop:
     cache (stages of a pipeline) · moving_s: of a cache · asking_s: of the server, before a prompt's queue · step_s: of 0, 1, 2 ...
     sequences of a worker of decodes · room: that it holds · ahead: steps scheduled ahead · polled: steps from a look to the next ·
     asks_first, first_again: whether it sets room aside before the prompt, and computes the first token once more · waves: requests that
-    each client sends · sizes: of prompts, over the mean one · steps: of decoding, each request's."""
+    each client sends · count: requests that are run · lengths, drafts: of `drawn_requests`."""
 
     clients: int
     prompts: int
@@ -48,15 +50,16 @@ class PooledLoop:
     later_s: float
     moving_s: float
     asking_s: float
-    step_s: list[float]
+    step_s: tuple[float, ...]
     room: float
     ahead: int
     polled: int
     asks_first: bool
     first_again: bool
     waves: float
-    sizes: list[float]
-    steps: list[int]
+    count: int
+    lengths: tuple[float, float, float]
+    drafts: tuple[int, float]
 
 
 @dataclass(frozen=True)
@@ -81,17 +84,29 @@ def waves_run(clients: float, waves: float, unlike: bool) -> int:
     return count if count >= min(waves, FEWEST) and count > 2 and float(clients).is_integer() else 0
 
 
+@lru_cache(maxsize=64)
+def drawn_requests(count: int, lengths: tuple[float, float, float], drafts: tuple[int, float]) -> tuple[list[float], list[int]]:
+    """So many requests: prompts over their mean, and steps of decoding, each request's. lengths: mean prompt and output, tokens, and their
+    variation · drafts: how many a step, and how probably one is kept."""
+    prompt, output, variation = lengths
+    draw = np.random.default_rng(0)
+    prompts, outputs = (even_lengths(draw, mean, variation, count) for mean in (prompt, output))
+    return (prompts / prompt).tolist(), run_steps(draw, *drafts, outputs - 1.0).astype(np.int64).tolist()
+
+
+@lru_cache(maxsize=1024)
 def pooled_run(loop: PooledLoop) -> PooledFigures:
-    """What requests meet. Work: about ten microseconds a request."""
+    """What requests meet. Work: about ten microseconds a request; none of a loop that was run: published rows repeat, and those that have
+    no drafts are asked once more with each share of drafts that others keep."""
     run, clients = _Run(loop), loop.clients
-    alike = len(set(loop.steps)) == 1 and len(set(loop.sizes)) == 1
-    if alike and len(loop.steps) > FIRST * clients:
+    alike = len(set(run.lasting)) == 1 and len(set(run.sizes)) == 1
+    if alike and loop.count > FIRST * clients:
         run.until(FIRST * clients)
         first, step = run.waves(FIRST - 2)
         if all(np.ptp(one[-LAST:]) <= SETTLED * one[-1] for one in (first, step)):
             return PooledFigures(_mean(first[1:], loop.waves - 2.0), _mean(step[1:], loop.waves - 2.0), float(first[0]))
     run.until(inf)
-    first, step = run.waves(len(loop.steps) // clients)
+    first, step = run.waves(loop.count // clients)
     return PooledFigures(_mean(first[1:-1], loop.waves - 2.0), _mean(step[1:-1], loop.waves - 2.0), float(first[0]))
 
 
@@ -129,10 +144,11 @@ class _Decoder:
 
 
 class _Run:
-    """A loop that runs, event by event."""
+    """A loop that runs, event by event. sizes: of prompts, over the mean one · lasting: steps of decoding, each request's."""
 
     def __init__(self, loop: PooledLoop) -> None:
-        self.loop, self.count = loop, len(loop.steps)
+        self.loop, self.count = loop, loop.count
+        self.sizes, self.lasting = drawn_requests(loop.count, loop.lengths, loop.drafts)
         self.asked, self.first, self.ended = ([0.0] * self.count for _ in range(3))
         self.sent = self.dealt = self.passed_on = 0
         self.own: dict[int, int] = {}
@@ -154,7 +170,7 @@ class _Run:
     def waves(self, count: int) -> tuple[Array, Array]:
         """[count] mean seconds to a first token, and of a step after it, wave by wave."""
         some = slice(0, count * self.loop.clients)
-        every = self.asked, self.first, self.ended, self.loop.steps
+        every = self.asked, self.first, self.ended, self.lasting
         asked, first, ended, steps = (np.array(one[some], dtype=np.float64).reshape(count, -1) for one in every)
         return (first - asked).mean(axis=1), ((ended - first) / np.maximum(steps, 1.0)).mean(axis=1)
 
@@ -193,7 +209,7 @@ class _Run:
     def _arrives(self, now: float, number: int) -> None:
         worker = self.dealt % self.loop.prompts
         self.dealt += 1
-        self.lines[worker].append([number, self.loop.sizes[number]])
+        self.lines[worker].append([number, self.sizes[number]])
         if self.under_way[worker] is None:
             self.under_way[worker] = []
             self._at(now, BEGINS, worker)
@@ -220,7 +236,7 @@ class _Run:
 
     def _hands_on(self, now: float, number: int, worker: int) -> None:
         ready = now + self.loop.later_s
-        self.link_free[worker] = max(ready, self.link_free[worker]) + self.loop.moving_s * self.loop.sizes[number]
+        self.link_free[worker] = max(ready, self.link_free[worker]) + self.loop.moving_s * self.sizes[number]
         self._at(self.link_free[worker], HANDED, number)
 
     def _handed(self, now: float, number: int) -> None:
@@ -263,4 +279,4 @@ class _Run:
     def _joins(self, now: float, number: int, decoder: _Decoder) -> None:
         again = self.loop.first_again
         self.first[number] = now + (self.loop.step_s[len(decoder.leaving) + 1] if again else 0.0)
-        heapq.heappush(decoder.leaving, (decoder.taken + self.loop.steps[number] + again, number))
+        heapq.heappush(decoder.leaving, (decoder.taken + self.lasting[number] + again, number))

@@ -36,9 +36,9 @@ from typing import Any
 import numpy as np
 
 from rackmodel.arrays import Array
-from rackmodel.serving.kept_drafts import by_chance, run_steps
+from rackmodel.serving.kept_drafts import by_chance
 from rackmodel.serving.mixing import Queue, Train
-from rackmodel.serving.pooled_runs import PooledFigures, PooledLoop, even_lengths, pooled_run, waves_run
+from rackmodel.serving.pooled_runs import PooledFigures, PooledLoop, pooled_run, waves_run
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
 from rackmodel.serving.routing import Dealt
@@ -188,7 +188,7 @@ def pools_closed_loop(prompts: Pool, decodes: Pool, transfer: Transfer, requests
         making = dealt.served(there)
         step, busy, per_s = rate.at(making)
         joins = _looks(decodes, making, clients, step) + _joins(decodes, making, clients, step, moving)
-        first = _first(at, requests, decodes.schedule, step, per_s) + moving + joins + asking
+        first = _first(at, rate, step, per_s) + moving + joins + asking
         more = (there + per_s * first < clients) & (per_s * at.drain_s / prompts.workers < 1.0)
         low, high = np.where(more, there, low), np.where(more, high, there)
     there = dealt.served(low)
@@ -264,10 +264,11 @@ def _grid(pool: Pool, requests: Requests, clients: Array) -> tuple[Array, Steps]
 
 
 class _Decodes:
-    """The decodes' pool, priced at some batches of a worker."""
+    """The decodes' pool, priced at some batches of a worker. steps, chance: [n] of an answer, and their deviation."""
 
     def __init__(self, pool: Pool, requests: Requests, clients: Array) -> None:
         self.pool, self.requests = pool, requests
+        self.steps, self.chance = pool.schedule.decoding_steps(requests), pool.schedule.steps_deviation(requests)
         self.batches, steps = _grid(pool, requests, clients)
         seconds, joules = pool.prices.of(steps)
         shape = (len(self.batches), len(clients))
@@ -276,7 +277,7 @@ class _Decodes:
     def at(self, there: Array) -> tuple[Array, Array, Array]:
         """[n] seconds of a step, seconds of a request's decoding, and requests a second, of `there` [n] sequences that make tokens."""
         step = self._between(self.seconds, there)
-        busy = self.pool.schedule.decoding_steps(self.requests) * step
+        busy = self.steps * step
         return step, busy, np.maximum(there, 1e-9) / busy
 
     def watts_of(self, there: Array) -> Array:
@@ -284,9 +285,9 @@ class _Decodes:
         working = np.minimum(there / self.pool.workers, 1.0)
         return np.asarray(self.pool.workers * (working * self._between(self.watts, there) + (1.0 - working) * self.pool.idle_watts))
 
-    def steps_s(self, place: int, most: int) -> list[float]:
+    def steps_s(self, place: int, most: int) -> tuple[float, ...]:
         """Seconds of a step of a worker of 0, 1, 2 ... sequences."""
-        return [float(one) for one in np.interp(np.arange(most + 1.0), self.batches, self.seconds[:, place])]
+        return tuple(np.interp(np.arange(most + 1.0), self.batches, self.seconds[:, place]).tolist())
 
     def _between(self, figures: Array, there: Array) -> Array:
         each = np.maximum(there / self.pool.workers, 1.0)
@@ -305,9 +306,7 @@ def _runs(at: _Prompts, rate: _Decodes, requests: Requests, clients: Array, aski
         one, schedule = requests.at([place]), pool.schedule.at([place])
         if not waves or schedule.stages[0] > 1:
             continue
-        draw, many = np.random.default_rng(0), waves * int(count)
-        sizes, outputs = (even_lengths(draw, float(mean[0]), float(one.variation[0]), many) for mean in (one.prompt, one.output))
-        steps = run_steps(draw, int(schedule.drafted[0]), float(schedule.accepted[0]), outputs - 1.0)
+        lengths = float(one.prompt[0]), float(one.output[0]), float(one.variation[0])
         loop = PooledLoop(
             clients=int(count),
             prompts=int(prompts[place]),
@@ -325,17 +324,17 @@ def _runs(at: _Prompts, rate: _Decodes, requests: Requests, clients: Array, aski
             asks_first=bool(schedule.asks_first[0] > 0),
             first_again=bool(schedule.first_again[0] > 0),
             waves=float(requests.waves[place]),
-            sizes=(sizes / one.prompt).tolist(),
-            steps=steps.astype(np.int64).tolist(),
+            count=waves * int(count),
+            lengths=lengths,
+            drafts=(int(schedule.drafted[0]), float(schedule.accepted[0])),
         )
         yield place, pooled_run(loop)
 
 
-def _first(at: _Prompts, requests: Requests, schedule: Schedule, step: Array, per_s: Array) -> Array:
-    """[n] seconds of a prompt in its worker, its queue included. schedule: of the decodes, whose steps count the window · per_s: [n]
-    requests a second."""
-    steps = schedule.decoding_steps(requests)
-    train = Train.of(requests, steps, at.share * at.drain_s / step, None, schedule.steps_deviation(requests))
+def _first(at: _Prompts, rate: _Decodes, step: Array, per_s: Array) -> Array:
+    """[n] seconds of a prompt in its worker, its queue included. rate: the decodes, whose steps count the window · per_s: [n] requests a
+    second."""
+    train = Train.of(rate.requests, rate.steps, at.share * at.drain_s / step, None, rate.chance)
     rest = np.maximum(at.own_s - at.drain_s, 0.0) / step
     short, chance = (part * step for part in train.queued(Queue(at.share, at.drain_s / step, rest, at.turns)))
     queue = short + chance

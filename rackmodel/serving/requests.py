@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.serving.estimates import CLIP, MEAN
+from rackmodel.serving.estimates import CLIP, LEAST
 from rackmodel.serving.kept_drafts import by_chance, steps_of_answers
 
 LENGTHS = 16
@@ -25,6 +25,10 @@ class _Points:
         """count: n · said: numbers, or [n]; what is not said is the field's default."""
         values = {one.name: said.get(one.name, one.default) for one in fields(cls)}  # type: ignore[arg-type]
         return cls(**{name: np.broadcast_to(np.asarray(value, dtype=np.float64), (count,)) for name, value in values.items()})
+
+    def values(self) -> tuple[float, ...]:
+        """Every field of a single point."""
+        return tuple(float(getattr(self, one.name)[0]) for one in fields(self))  # type: ignore[arg-type]
 
     def at(self, chosen: Any) -> Self:
         """Some of the points."""
@@ -156,7 +160,7 @@ def lengths_held(requests: Requests, schedule: Schedule) -> Array:
     """[MOMENTS, n] tokens that a request keeps at moments of its life, evenly apart: of these caches hold whole pages."""
     done = np.linspace(0.0, 1.0, 2 * MOMENTS + 1)[1::2, None]
     made = requests.output * np.where(schedule.reserves > 0, 1.0, done)
-    owed = np.where(estimating(schedule), MEAN * np.minimum(requests.output * (1.0 - done), CLIP), 0.0)
+    owed = np.where(estimating(schedule), LEAST * np.minimum(requests.output * (1.0 - done), CLIP), 0.0)
     return np.asarray(requests.prompt + made + owed)
 
 

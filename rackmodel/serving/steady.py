@@ -65,7 +65,8 @@ class Steady:
     waiting: requests before their first token · requests_per_s, tokens_per_s: of the replica; output tokens · joules_per_token: of an
     output token, its prompt's work included · queue_s: what of ttft_s is waiting for other prompts · limited: whether the cache or the
     engine's most sequences hold requests back · overloaded: whether more arrives than is served (open arrivals alone) · burst_s: mean
-    seconds to the first token of prompts that all clients send at once to an idle engine, 0 where it is not asked · rhythm: its steps.
+    seconds to the first token of prompts that all clients send at once to an idle engine, 0 where it is not asked and no run says it ·
+    rhythm: its steps.
     """
 
     tpot_s: Array
@@ -288,12 +289,14 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
     return _of_runs(settled, requests, some, runs)
 
 
-def closed_loop_as_run(model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Steady:
+def closed_loop_as_run(
+    model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
+) -> Steady:
     """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT), whose
     clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
     of what is added to them (estimates.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
-    settled = closed_loop(model, requests, schedule, clients, room)
+    settled = closed_loop(model, requests, schedule, clients, room, at_once=at_once)
     some = (schedule.decoding_steps(requests) <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
     some = some | (estimating(schedule) & settled.limited & (room < engine_sequences(schedule)))
     if not some.any():
@@ -328,6 +331,7 @@ def _of_runs(settled: Steady, requests: Requests, some: Bools, runs: DrawnRuns) 
         "joules_per_token": runs.watts / (runs.per_s * asked.output),
         "queue_s": runs.queue_s,
         "overloaded": runs.growing,
+        "burst_s": runs.burst_s,
     }
     found = {name: getattr(settled, name).copy() for name in of_runs}
     for name, values in of_runs.items():

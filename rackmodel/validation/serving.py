@@ -17,7 +17,7 @@ from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.serving.engine import ServingEngine
 from rackmodel.serving.requests import Requests, Schedule
-from rackmodel.serving.steady import Steady, closed_loop, loop_steps
+from rackmodel.serving.steady import Steady, closed_loop_as_run, loop_steps
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 from rackmodel.serving.together import priced_together
 from rackmodel.validation.rows import PublishedRow
@@ -256,7 +256,7 @@ class _Loop:
 def _settled(loop: _Loop, points: Sequence[Point]) -> tuple[Steady, dict[str, Array]]:
     """What the points of one engine settle at, and their figures."""
     requests, schedule, clients, output = loop.requests, loop.schedule, loop.clients, np.array([one.run.output for one in points])
-    found = closed_loop(loop.engine, requests, schedule, clients, loop.room, at_once=True)
+    found = closed_loop_as_run(loop.engine, requests, schedule, clients, loop.room, at_once=True)
     tpot, ttft = found.run_tpot_s(requests, schedule), found.run_ttft_s(requests)
     return found, {
         "tpot": tpot,
