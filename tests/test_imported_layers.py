@@ -40,6 +40,27 @@ def layers(name: str, tmp_path: Path, **changes: Any) -> dict[str, int]:
     return {one.name: one.repeat for one in read_workload(made).sections if one.name not in ("embed", "head")}
 
 
+STEP3_BESIDE = {"im_end_token": "<im_end>", "im_patch_token": "<im_patch>", "im_start_token": "<im_start>", "patch_token_len": 81}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("step3", STEP3_BESIDE),  # huggingface.co/stepfun-ai/step3, config.json: of how images stand among tokens
+        ("rwkv7_2_9b", {"_attn_implementation_autoset": True, "num_heads": None, "intermediate_size": None}),  # fla-hub/rwkv7-1.5B-world
+        ("rwkv7_2_9b", {"value_dim": [2560] * 32, "num_heads": None}),  # fla-hub/rwkv7-0.4B-world
+        ("falcon_h1_0_5b", {"expansion_factor": 1.5, "mlp_expansion_factor": None, "sliding_window": None}),  # Falcon-H1-Tiny-R-90M
+        ("lfm2_1_2b", {"transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}}),  # LiquidAI/LFM2-2.6B-Transcript-ONNX
+    ],
+)
+def test_configs_are_read_with_the_keys_that_they_are_published_with(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """Keys that change nothing were refused."""
+    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | changes), encoding="utf-8")
+    assert import_config(path).text.partition("sections:")[2] == import_config(changed(name, tmp_path)).text.partition("sections:")[2]
+
+
 def test_a_layer_is_of_the_sorts_that_a_config_says_of_it(tmp_path: Path) -> None:
     """LFM2's third layer is the first of attention, Kimi Linear's fourth; Step's first two of a window have no experts."""
     lfm, kimi, step, mimo = "lfm2_8b_a1b", "kimi_linear_48b", "step35_flash", "mimo_v2_flash"

@@ -601,7 +601,7 @@ def test_a_machine_is_known_as_tables_write_it(word: str) -> None:
 def test_no_nearest_word_is_sought_where_a_row_is_read_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that nothing is called, of a kind that is known, with sizes: priced as that, and nothing is compared letter by letter."""
     sought: list[str | None] = []
-    monkeypatch.setattr(f"{words.__module__}.nearest", lambda word, known: sought.append(word))
+    monkeypatch.setattr(f"{words.__module__}.nearest_name", lambda word, known: sought.append(word))
     sized = {"arch": "GPT", "layers": "24", "hidden": "2304", "heads": "24", "model": "our own 3.6B"}
     assert case(**sized).key.model.workload == "gpt"
     assert not sought
