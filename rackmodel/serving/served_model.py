@@ -27,6 +27,7 @@ from rackmodel.cost.step.clock.clock import StepJobs, step_seconds
 from rackmodel.cost.step.group import plan_of
 from rackmodel.cost.step.ledger import replica_static, static_powers
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.drawn_longer import Slowed, times_drawn
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import LayerPass, lanes_of, layer_passes
 from rackmodel.cost.step.tasks.layers import LayerPricer
@@ -428,7 +429,9 @@ class _PricedSteps:
         layers = self.model.replica.cuts[0].counts.sum(axis=0)  # however they are dealt
         for x, items in enumerate(self.costs):
             everywhere, here = float(layers[x]) * self.stages, busy[:, x] * self.stages
-            for item in items:
+            longer = Slowed(np.ones(self.n, dtype=np.int64), self.profile.overlap.contention).longer(self._passes[x], items)
+            for number, item in enumerate(items):
+                drawn = self._times_drawn(item, longer[number]) if number in longer else {}
                 shown = item.seconds if item.hidden is None else item.seconds - self.hide * item.hidden
                 part = np.divide(shown, item.seconds, out=np.zeros(self.n), where=item.seconds > 0)
                 part = part if item.role == "device" else np.zeros(self.n)
@@ -440,12 +443,17 @@ class _PricedSteps:
                         row.level,
                         row.component,
                         row.action,
-                        row.amount * everywhere,
+                        row.amount * drawn.get(row.action, 1.0) * everywhere,
                         row.unit,
-                        row.joules * everywhere,
+                        row.joules * drawn.get(row.action, 1.0) * everywhere,
                         row.seconds * here,
                         row.exposed * part * here,
                     )
+
+    def _times_drawn(self, item: Item, more: Array) -> dict[str, Array]:
+        """Action → [n] times the joules of a task that collectives slow."""
+        waiting = sum((row.joules for row in item.rows if row.action == WAITING), np.zeros(self.n))
+        return times_drawn(more, item.priced.lasting[1], waiting)
 
     @cached_property
     def _send(self) -> _HandOver:

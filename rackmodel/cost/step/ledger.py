@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.cost.inside.power import BUSY, WAITING
+from rackmodel.cost.inside.power import WAITING
 from rackmodel.cost.ledger import Charge, Ledger
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.exposure import Exposure, TaskSeconds
 from rackmodel.cost.step.hand_overs import Message, tied_volumes
 from rackmodel.cost.step.setting import Setting
+from rackmodel.cost.step.tasks.drawn_longer import times_drawn
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.pricer import link_rows
 from rackmodel.model.architecture import Architecture
@@ -93,9 +94,8 @@ class _StepLedger:
         if number not in longer:
             return {}
         more = _one(longer[number]) / (1 if item.once else self.m)
-        spared = _one(item.priced.lasting[1])
         waiting = sum(joules for row, (_, joules, _, _) in item.priced.first if row.action == WAITING)
-        return {BUSY: 1.0 + more, WAITING: 1.0 + more * spared / -waiting if waiting else 1.0}
+        return {action: _one(times) for action, times in times_drawn(more, _one(item.priced.lasting[1]), waiting).items()}
 
     def _hosts(self, x: int) -> list[Charge]:
         """Waiting for the host to launch a layer."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
+from rackmodel.cost.inside.power import BUSY, WAITING
 from rackmodel.cost.step.tasks.items import Item
 from rackmodel.cost.step.tasks.jobs import DEVICE, LayerPass
 
@@ -57,6 +58,15 @@ def drawn_longer(longer: Mapping[int, Array], items: Sequence[Item]) -> Array | 
         busy, spared = items[number].priced.lasting
         found = found + times * (busy - spared)
     return found
+
+
+def times_drawn(more: Array | float, spared: Array | float, waiting: Array | float) -> dict[str, Array]:
+    """Action → times as many joules as a kernel has alone, of what it draws for as long as it takes. more: times its seconds alone that
+    collectives add to them · spared: as an item's `lasting` · waiting: joules of its rows of that, none above 0."""
+    waits = np.asarray(waiting, dtype=np.float64)
+    spares = np.asarray(more * spared, dtype=np.float64)
+    kept = np.divide(spares, -waits, out=np.zeros(np.broadcast_shapes(spares.shape, waits.shape)), where=waits != 0)
+    return {BUSY: np.asarray(1.0 + more), WAITING: 1.0 + kept}
 
 
 def _on_device(one: LayerPass) -> Iterator[int]:
