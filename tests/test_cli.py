@@ -171,6 +171,7 @@ def test_a_wafer_that_is_too_small_says_what_is_missing(run) -> None:
         (("carbon", "dgx_h100", "gemm", "auto", "--grid", "sweden,"), "--grid: 'sweden,': a word is missing"),
         (("cost", "dgx_h100", "--lifetime", "5"), "--lifetime: '5' has no unit: want a time, such as '4 years'"),
         (("cost", "dgx_h100", "--lifetime", "5 yaers"), "unknown unit 'yaers': want a time, such as '4 years'"),
+        (("serve", "dgx_h100", "llama3_8b_decoder", "--limit", "tpot=5"), "--limit: '5' has no unit: want a time, such as '30 ms'"),
         (("cost", ","), "ARCH: ',': a word is missing"),
         (("cost", "dgx_h100", "--profile", "ideal"), "--profile: this is of a workload"),
         (("cost", "dgx_h100", "--respins", "3"), "--respins: dgx_h100 has no chip that is engineered anew"),

@@ -20,6 +20,7 @@ from rackmodel.serving.offers import check_context, check_tensor
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Steps
 from tests.serving_models import served_on
+from tests.test_decoder_blocks import SIZES
 
 CONFIGS = Path(__file__).parents[1] / "workloads" / "configs"
 
@@ -174,22 +175,6 @@ def test_a_feed_forward_layer_is_as_wide_as_the_config_adjusts_it(tmp_path: Path
     assert width(block_ff_dim=10_000, block_auto_adjust_ff_dim=False) == 10_000
 
 
-SIZES = {
-    "d": 256,
-    "g": 4,
-    "q": 2,
-    "e": 32,
-    "f": 512,
-    "v": 1000,
-    "a2": 2,
-    "a3": 4,
-    "p1": 32,
-    "n2": 16,
-    "w1": 4,
-    "w2": 3,
-    "c1": 512,
-    "r1": 16,
-}
 served = served_on("dgx_h100", profile="torchtitan")
 
 
