@@ -226,7 +226,7 @@ def _wanted(unit: str, like: str) -> str:
     return f"{words.partition(', such as ')[0]}, such as '{like}'" if like else words
 
 
-def _converted(text: str, number: float, written: str, unit: str, want: str) -> float:
+def _converted(text: str, number: float, written: str, unit: str, want: str = "") -> float:
     """A number of the unit as it is written, in SI. Raises ValueError."""
     registry = _registry()
     try:
