@@ -187,9 +187,10 @@ _CASES = {word.lower(): word for word in (*_SMALL, *_LARGE, "KiB", "MiB", "GiB",
 
 
 @cache
-def parse_quantity(text: str, unit: str) -> float:
-    """SI value of `text` in the dimension of `unit`. Raises ValueError that says what is wanted."""
-    want = _WORDS.get(unit, unit)
+def parse_quantity(text: str, unit: str, like: str = "") -> float:
+    """SI value of `text` in the dimension of `unit`. like: an example of the size that is meant ('4 years'), in place of the dimension's.
+    Raises ValueError that says what is wanted."""
+    want = _wanted(unit, like)
     match = QUANTITY_FORM.match(text)
     if not match:
         raise ValueError(f"'{_short(text)}' is not a quantity: want {want or 'a plain number'}")
@@ -206,40 +207,46 @@ def parse_quantity(text: str, unit: str) -> float:
     if written == "":
         raise ValueError(f"'{_short(text)}' has no unit: want {want}")
     if len(written) > _LONGEST_UNIT or not _UNIT.fullmatch(written):  # pint would evaluate 9**9**9
-        raise ValueError(_unknown(text, written, unit))
+        raise ValueError(_unknown(text, written, unit, want))
     broken = _PART_OF_A_BIT.search(written)
     if broken:
         whole = _WHOLE[broken[2][:2]]
         raise ValueError(f"'{_short(text)}': '{broken[0]}' is a part of one {whole}, did you mean 'M{broken[2]}'?: want {want}")
     known = _FACTORS.get(unit, {}).get(written)
-    value = _converted(text, number, written, unit) if known is None else number * known
+    value = _converted(text, number, written, unit, want) if known is None else number * known
     least, most, words = _RANGES.get(unit, _ANY_RANGE)
     if number and not least <= abs(value) <= most:  # a value that under- or overflows is out of range too
         raise ValueError(f"'{_short(text)}' cannot be meant: {words} is read, or 0; want {want}")
     return value
 
 
-def _converted(text: str, number: float, written: str, unit: str) -> float:
+def _wanted(unit: str, like: str) -> str:
+    """What is wanted of a dimension, with an example of the size that is meant."""
+    words = _WORDS.get(unit, unit)
+    return f"{words.partition(', such as ')[0]}, such as '{like}'" if like else words
+
+
+def _converted(text: str, number: float, written: str, unit: str, want: str = "") -> float:
     """A number of the unit as it is written, in SI. Raises ValueError."""
-    registry, want = _registry(), _WORDS.get(unit, unit)
+    registry = _registry()
     try:
         measured = registry.Quantity(number, registry.parse_units(written.replace("^", "**")))
     except Exception as problem:  # pint raises many kinds; the reader needs one sentence
-        raise ValueError(_unknown(text, written, unit)) from problem
+        raise ValueError(_unknown(text, written, unit, want)) from problem
     try:
         return float(measured.to(unit).magnitude)
     except Exception as problem:
         raise ValueError(f"'{_short(text)}' has the wrong dimension: want {want}") from problem
 
 
-def _unknown(text: str, written: str, unit: str) -> str:
+def _unknown(text: str, written: str, unit: str, want: str) -> str:
     """What is wrong with a unit that is none, and which of the dimension it is nearest to: by its capitals ('gb/s'), else by its letters
     ('TFLOPS', 'G', 'mm2')."""
     cased, known = _as_written(written), list(_FACTORS.get(unit, {}))
     letters = nearest(written, known) or next((one for one in known if one.startswith(written)), None)
     close = cased if cased is not None and _is_of(cased, unit) else letters
     hint = f", did you mean '{close}'?" if close else ""
-    return f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {_WORDS.get(unit, unit)}"
+    return f"'{_short(text)}': unknown unit '{_short(written)}'{hint}: want {want}"
 
 
 def _is_of(written: str, unit: str) -> bool:
@@ -265,8 +272,8 @@ def _short(text: str) -> str:
 _KEYS = ("value", "low", "mid", "high", "source")
 
 
-def read_quantity(value: Any, unit: str) -> Quantity:
-    """Text, {value, source} or {low, mid, high, source} → Quantity. Raises ValueError with what is wanted."""
+def read_quantity(value: Any, unit: str, like: str = "") -> Quantity:
+    """Text, {value, source} or {low, mid, high, source} → Quantity. like: as parse_quantity. Raises ValueError with what is wanted."""
     if isinstance(value, Quantity):
         return value
     if isinstance(value, dict):
@@ -277,23 +284,23 @@ def read_quantity(value: Any, unit: str) -> Quantity:
             raise ValueError(f"unknown key '{unknown[0]}' in a quantity{hint}: known are value, or low, mid, high; source")
         source = value.get("source")
         if "value" in value:
-            one = _one(value["value"], unit)
+            one = _one(value["value"], unit, like)
             return Quantity.make(one, one, one, source, str(value["value"]))
         if not {"low", "mid", "high"} <= set(value):
             raise ValueError("a range needs low, mid and high")
-        low, mid, high = (_one(value[k], unit) for k in ("low", "mid", "high"))
+        low, mid, high = (_one(value[k], unit, like) for k in ("low", "mid", "high"))
         low, high = (mid if math.isclose(end, mid, rel_tol=1e-14) else end for end in (low, high))  # one number in two units
         if not low <= mid <= high:
             raise ValueError("a range must have low <= mid <= high")
         return Quantity.make(mid, low, high, source, str(value["mid"]))
-    one = _one(value, unit)
+    one = _one(value, unit, like)
     return Quantity.make(one, one, one, None, str(value))
 
 
-def _one(value: Any, unit: str) -> float:
+def _one(value: Any, unit: str, like: str = "") -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"want {_WORDS.get(unit, unit or 'a plain number')}")
-    number = parse_quantity(str(value), unit)
+        raise ValueError(f"want {_wanted(unit, like) or 'a plain number'}")
+    number = parse_quantity(str(value), unit, like)
     if number < 0:
         raise ValueError(f"'{value}' is negative")
     return number

@@ -139,25 +139,26 @@ PUBLISHED = {
     "cerebras_gpt_13b": 12_853_454_848,
     "nemotron4_15b": 15.6e9,
     "nemotron4_340b": 341e9,
-    # RECALLED: totals of the safetensors index; where a number has no more than four digits, the model's card or paper
+    # RECALLED: totals of the safetensors index (nobody's was read); where a number has no more than four digits, the model's card or paper,
+    # SOURCED where it says so
     "apertus_8b": 8_053_338_176,
     "apertus_70b": 70.6e9,
     "falcon_h1_0_5b": 521_411_104,
     "falcon_h1_7b": 7.59e9,  # Falcon-H1 (arXiv 2507.22448), table 3
     "falcon_h1_34b": 33.6e9,
     "lfm2_1_2b": 1_170_340_608,
-    "lfm2_8b_a1b": 8_339_929_856,
-    "longcat_flash": 560e9,  # LongCat-Flash (arXiv 2509.01322), abstract
+    "lfm2_8b_a1b": 8_339_929_856,  # SOURCED: 8.3 billion (huggingface.co/docs/transformers, model_doc/lfm2_moe)
+    "longcat_flash": 560e9,  # SOURCED: LongCat-Flash (arXiv 2509.01322), abstract
     "kimi_linear_48b": 49_122_681_728,  # its name says 48
     "mimo_v2_flash": 309e9,  # MiMo-V2-Flash (arXiv 2601.02780), abstract
     "step3": 316e9,  # Step-3 (arXiv 2507.19427), table 1: 321 with its encoder of images
     "step35_flash": 196.81e9,  # its model card
     "qwen35_27b": 26.9e9,  # 27.8 with its encoder of images and its prediction layer
     "k_exaone_236b": 236e9,  # K-EXAONE (arXiv 2601.01739), table 1
-    "trinity_mini": 26.12e9,
-    "solar_open_100b": 102.6e9,  # its model card
-    "flex_olmo_33b": 33.27e9,
-    "cwm_32b": 32.6e9,
+    "trinity_mini": 26.12e9,  # SOURCED: 26 billion (huggingface.co/arcee-ai/Trinity-Mini, model card)
+    "solar_open_100b": 102.6e9,  # its model card; SOURCED: 103 billion in another format (huggingface.co/AaryanK/Solar-Open-100B-GGUF)
+    "flex_olmo_33b": 33.27e9,  # SOURCED: 33 billion (huggingface.co/shanearora/Flex-reddit-2x7B-1T, its first card)
+    "cwm_32b": 32.6e9,  # SOURCED: 32 billion (Meta FAIR on its release)
     "rwkv7_2_9b": 2_947_735_040,  # RWKV-7 (arXiv 2503.14456), table 2
 }
 

@@ -20,6 +20,7 @@ from rackmodel.serving.offers import check_context, check_tensor
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Steps
 from tests.serving_models import served_on
+from tests.test_decoder_blocks import SIZES
 
 CONFIGS = Path(__file__).parents[1] / "workloads" / "configs"
 
@@ -38,6 +39,27 @@ def layers(name: str, tmp_path: Path, **changes: Any) -> dict[str, int]:
     made = tmp_path / "made.yaml"
     made.write_text(import_config(changed(name, tmp_path, **changes)).text, encoding="utf-8")
     return {one.name: one.repeat for one in read_workload(made).sections if one.name not in ("embed", "head")}
+
+
+STEP3_BESIDE = {"im_end_token": "<im_end>", "im_patch_token": "<im_patch>", "im_start_token": "<im_start>", "patch_token_len": 81}
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("step3", STEP3_BESIDE),  # huggingface.co/stepfun-ai/step3, config.json: of how images stand among tokens
+        ("rwkv7_2_9b", {"_attn_implementation_autoset": True, "num_heads": None, "intermediate_size": None}),  # fla-hub/rwkv7-1.5B-world
+        ("rwkv7_2_9b", {"value_dim": [2560] * 32, "num_heads": None}),  # fla-hub/rwkv7-0.4B-world
+        ("falcon_h1_0_5b", {"expansion_factor": 1.5, "mlp_expansion_factor": None, "sliding_window": None}),  # Falcon-H1-Tiny-R-90M
+        ("lfm2_1_2b", {"transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}}),  # LiquidAI/LFM2-2.6B-Transcript-ONNX
+    ],
+)
+def test_configs_are_read_with_the_keys_that_they_are_published_with(name: str, changes: dict[str, Any], tmp_path: Path) -> None:
+    """Keys that change nothing were refused."""
+    config = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | changes), encoding="utf-8")
+    assert import_config(path).text.partition("sections:")[2] == import_config(changed(name, tmp_path)).text.partition("sections:")[2]
 
 
 def test_a_layer_is_of_the_sorts_that_a_config_says_of_it(tmp_path: Path) -> None:
@@ -153,22 +175,6 @@ def test_a_feed_forward_layer_is_as_wide_as_the_config_adjusts_it(tmp_path: Path
     assert width(block_ff_dim=10_000, block_auto_adjust_ff_dim=False) == 10_000
 
 
-SIZES = {
-    "d": 256,
-    "g": 4,
-    "q": 2,
-    "e": 32,
-    "f": 512,
-    "v": 1000,
-    "a2": 2,
-    "a3": 4,
-    "p1": 32,
-    "n2": 16,
-    "w1": 4,
-    "w2": 3,
-    "c1": 512,
-    "r1": 16,
-}
 served = served_on("dgx_h100", profile="torchtitan")
 
 

@@ -212,7 +212,53 @@ def test_what_a_call_of_attention_multiplies_counts() -> None:
     assert "attention of fp8 over a cache of bf16" in called(attn_dtype="fp8", kv_cache_dtype="bf16").refused
     assert "no precision called 'fp64'" in called(attn_dtype="fp64", kv_cache_dtype="bf16").refused
     assert called(mask="causal").predicted == plain.predicted
-    assert called(mask="bidirectonal").refused == "no mask 'bidirectonal' of attention; known: causal, none, full"
+    assert called(mask="bidirectonal").refused.startswith("no mask 'bidirectonal' of attention; known: causal, true, none, full, ")
+
+
+def test_a_mask_is_read_in_the_words_that_tables_have() -> None:
+    """2,048 queries of which each sees the keys up to its own, all, or a window of 512."""
+    prompt = {"q_len": "2048", "past_kv_len": "0", "batch_size": "1"}
+    plain, whole = called(**prompt), called(**prompt, mask="none")
+    assert plain.predicted < whole.predicted
+    assert {called(**prompt, mask=word).predicted for word in ("causal", "True", "causal_mask", "Causal mask")} == {plain.predicted}
+    assert {called(**prompt, mask=word).predicted for word in ("full", "no mask", "bidirectional", "false")} == {whole.predicted}
+    window = {**prompt, "sliding_window": "512"}
+    assert called(**window, mask="sliding-window").predicted == called(**window).predicted < plain.predicted
+    assert called(**prompt, mask="sliding").refused == "a mask 'sliding', but no keys of it (column sliding_window)"
+
+
+@pytest.mark.parametrize(
+    ("first", "cells"),
+    [
+        (CALL, {"q_len": "1.5"}),
+        (CALL, {"batch_size": "0"}),
+        (CALL, {"past_kv_len": "4095.5"}),
+        (CALL, {"num_key_value_heads": "0"}),
+        (LAYER, {"num_tokens": "64.5"}),
+        (COLLECTIVE, {"nodes": "0"}),
+        ({**PRODUCT, "batch": "1"}, {"batch": "0"}),
+    ],
+)
+def test_what_is_counted_is_a_whole_number(first: dict[str, str], cells: dict[str, str], tmp_path: Path) -> None:
+    """0 heads or a batch of 0 read as if nothing was said, and 1.5 tokens were priced as one and a half."""
+    first = {"version": "0.14.0", "framework": "VLLM", **first} if first is CALL else first
+    found = validated(tmp_path, first, cells)
+    ((column, text),) = cells.items()
+    assert found["0"].refused == f"{column}: '{text}' is no whole number from {0 if column == 'past_kv_len' else 1}"
+    assert not found["one"].refused
+
+
+@pytest.mark.parametrize("column", ["tp_size", "pp_size", "attention_dp_size", "n_gpus"])
+def test_a_degree_of_a_server_is_a_whole_number(column: str, tmp_path: Path) -> None:
+    """A tensor degree of 0 was read as 1, and 1.5 as 1. Of experts' 0 says that the model has none."""
+    served = {
+        "id": "one", "backend": "vllm", "system": "h100_sxm", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "precision": "bf16",
+        "isl": "1024", "osl": "128", "concurrency": "8", "n_gpus": "1", "tp_size": "1", "pp_size": "", "attention_dp_size": "",
+        "moe_tp_size": "0.0", "moe_ep_size": "0.0", "tpot_ms": "9",
+    }  # fmt: skip
+    found = validated(tmp_path, served, {column: "0"}, {column: "1.5"})
+    assert [found[name].refused for name in "01"] == [f"{column}: '{text}' is no whole number from 1" for text in ("0", "1.5")]
+    assert not found["one"].refused
 
 
 def test_an_algorithm_that_a_collective_ran_counts(tmp_path: Path) -> None:
@@ -223,10 +269,18 @@ def test_an_algorithm_that_a_collective_ran_counts(tmp_path: Path) -> None:
     assert "no algorithm called 'hypercube' (known: ring, nvls, " in found["3"].refused
 
 
+def test_an_algorithm_counts_where_its_library_was_measured_too(tmp_path: Path) -> None:
+    """NCCL's calls were measured as its tuner chooses: rows that name a tree were priced so, too. A protocol names no algorithm."""
+    said = {**COLLECTIVE, "algo": "", "library": "nccl"}
+    found = validated(tmp_path, said, {"algo": "Tree"}, {"algo": "Tree", "library": ""}, {"algo": "LL128"}, {"algo": "n/a"})
+    assert found["0"].predicted == found["1"].predicted != found["one"].predicted
+    assert found["2"].predicted == found["3"].predicted == found["one"].predicted
+
+
 @pytest.mark.parametrize("cells", [{"nodes": "0"}, {"nodes": "1.5"}, {"nodes": "", "devices_per_node": "6"}])
 def test_nodes_that_are_none_are_refused(cells: dict[str, str]) -> None:
     """Eight of which six lie on a node were priced as one node of eight."""
-    with pytest.raises(Refused, match="nodes that do not divide them"):
+    with pytest.raises((Refused, NoNumber), match=r"nodes that do not divide them|nodes: '.*' is no whole number from 1"):
         measured_call(PublishedRow("one", "mine", "collective", {**COLLECTIVE, **cells}, "rows.csv", 2))
 
 

@@ -137,12 +137,12 @@ def time_limit(text: str | None) -> float | None:
     return quantity(f"{text} s" if plain else text, "second", "--time-limit")
 
 
-def quantity(text: str, unit: str, option: str) -> float:
-    """A positive quantity of an option in SI. Raises InputError."""
+def quantity(text: str, unit: str, option: str, like: str = "") -> float:
+    """A positive quantity of an option in SI. like: an example of the size that is meant. Raises InputError."""
     from rackmodel.units import parse_quantity
 
     try:
-        value = parse_quantity(text.strip(), unit)
+        value = parse_quantity(text.strip(), unit, like)
     except ValueError as problem:
         raise InputError(str(problem), path=option)
     if not value > 0:

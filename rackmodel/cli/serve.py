@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
 WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
 
+LIKE = {"ttft": "1 s", "tpot": "30 ms"}
+"""Limits of serving → of what size they are."""
+
 
 def serve(
     said_by: typer.Context,
@@ -82,7 +85,7 @@ def serve(
     serving_options.formats([kv] if kv else [], "--kv")
     said = limits(limit)
     check_limited(said)
-    most = {name: quantity(value, "second", "--limit") for name, value in said.items()}
+    most = {name: quantity(value, "second", "--limit", LIKE[name]) for name, value in said.items()}
     sets, lengths = sets or [], (isl, osl, reuse)
     uneven = {"variation": (1.0 - least) / (1.0 + least) / 3.0**0.5}
     service = _service(architecture, model, sets, engine, lengths, uneven | serving_options.drafted(drafts, accept, draft_model))

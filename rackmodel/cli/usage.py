@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
 
 LifetimeOption = Annotated[
-    str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 year'; default: 3 to 5 years.")
+    str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 years'; default: 3 to 5 years.")
 ]
 ActiveOption = Annotated[
     str | None, typer.Option("--active", metavar="SHARE", help="Share of its life at work, such as '60 %'; default: 40 to 90 %.")
@@ -46,13 +46,13 @@ def usage_of(lifetime: str | None, active: str | None, boundary: str) -> Usage:
     if boundary not in BOUNDARIES:
         raise InputError(f"no boundary called '{boundary}'", path="--boundary", known=BOUNDARIES, given=boundary)
 
-    def read(text: str | None, unit: str, default: Quantity, option: str) -> Quantity:
+    def read(text: str | None, unit: str, default: Quantity, option: str, like: str = "") -> Quantity:
         try:
-            return default if text is None else read_quantity(text, unit)
+            return default if text is None else read_quantity(text, unit, like)
         except ValueError as problem:
             raise InputError(str(problem), path=option)
 
-    life, share = read(lifetime, "second", LIFETIME, "--lifetime"), read(active, "", ACTIVE, "--active")
+    life, share = read(lifetime, "second", LIFETIME, "--lifetime", "4 years"), read(active, "", ACTIVE, "--active")
     try:
         return Usage(life, share, up_to(next(one for one in BOUNDARIES if one == boundary)))
     except InputError as problem:

@@ -46,10 +46,10 @@ def run_words(
     return RunWords(
         None if tokens is None else quantity(tokens, "", "--tokens"),
         steps,
-        None if checkpoint is None else 0.0 if checkpoint == "optimal" else quantity(checkpoint, "second", "--checkpoint"),
+        None if checkpoint is None else 0.0 if checkpoint == "optimal" else quantity(checkpoint, "second", "--checkpoint", "2 h"),
         float("inf") if storage is None else quantity(storage, "byte/second", "--storage"),
         None if failures is None else _between(failures),
-        None if restart is None else quantity(restart, "second", "--restart"),
+        None if restart is None else quantity(restart, "second", "--restart", "10 min"),
     )
 
 

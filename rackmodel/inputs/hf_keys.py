@@ -21,11 +21,11 @@ from rackmodel.model.family import Expression, FamilySpec
 from rackmodel.model.sizes import array_value, size_names
 
 HARMLESS = re.compile(
-    r"_name_or_path|architectures|attention_(bias|dropout)|_?attn_implementation|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|"
+    r"_name_or_path|architectures|attention_(bias|dropout)|_?attn_implementation(_autoset)?|auto_map|bos_token_id|eos_token_id|pad_token_id|dtype|"
     r"torch_dtype|initializer_range|initializer_factor|layer_norm_eps(ilon)?|layernorm_epsilon|max_position_embeddings|model_max_length|"
     r"mlp_bias|model_type|norm_eps|norm_topk_prob|original_max_position_embeddings|output_router_logits|partial_rotary_factor|"
     r"pretraining_tp|quantization_config|rms_norm_eps|rope_\w+|router_(aux_loss_coef|jitter_noise)|input_jitter_noise|"
-    r"transformers_version|use_cache|"
+    r"transformers_version|transformers\.js_config|use_cache|"
     r"(hidden|attention|resid|embd|embed|attn|classifier)_?(dropout|pdrop)(_prob)?|lm_head_bias|\w+_dropout|\w+_token_(id|index)|"
     r"torchscript|use_bfloat16|return_dict|output_(attentions|hidden_states|past)|id2label|label2id|vision_\w+|"
     r"rotary_\w+|tie_word_embeddings|hidden_act|tf_legacy_loss|pruned_heads|num_labels|tokenizer_class|task_specific_params|"
@@ -33,7 +33,10 @@ HARMLESS = re.compile(
 )
 """Keys that change neither sizes nor operations (those of generation among them), or that families read where they do."""
 
-OUTSIDE = re.compile(r"\w*(vision|image|video|audio|media|projector|multimodal|mm|spatial)\w*|ignore_index|language_model_only")
+OUTSIDE = re.compile(
+    r"\w*(vision|image|video|audio|media|projector|multimodal|mm|spatial)\w*|ignore_index|language_model_only|"
+    r"im_(start|end|patch)_token|patch_token_len"
+)
 """Keys beside a decoder's own config: of encoders and of what joins them to it, which are left out."""
 
 POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")

@@ -444,7 +444,7 @@ class _PricedSteps:
                         row.level,
                         row.component,
                         row.action,
-                        row.amount * everywhere,
+                        row.amount * times.get(row.action, 1.0) * everywhere,
                         row.unit,
                         row.joules * times.get(row.action, 1.0) * everywhere,
                         row.seconds * here,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -41,9 +42,11 @@ LATENT_PHASES = {
 """Phase of a row → whether keys and values stay latent, and whether the products of the module are in it."""
 LOOPED = "looped"
 Way = Literal["", "forward", "backward"]
-WAYS: dict[str, Way] = {way: way for way in get_args(Way)}
-MASKS = {"": True, "causal": True, "none": False, "full": False}
+WAYS: dict[str, Way] = {**{way: way for way in get_args(Way)}, "fwd": "forward", "bwd": "backward"}
+MASKS = {"": True, "causal": True, "true": True, "none": False, "full": False, "bidirectional": False, "false": False}
 """What a row says of its mask → whether keys behind a query are hidden from it."""
+SLIDING = ("sliding", "sliding window", "window", "local")
+"""Words for a causal mask over a window, whose keys stand in a column of their own."""
 MICRO = 1e-6
 
 
@@ -224,15 +227,15 @@ def latent_case(row: PublishedRow) -> AttentionCase:
     """The call of a row of latent attention: a kernel, or a module with its products. Raises Refused."""
     said = words()
     machine = said.machine(row.text("system", "gpu"), row.dataset)
-    names = ("batch_size", "num_heads", "q_len", "latency_us")
-    batch, heads, queries, measured = (row.number(name) or 0.0 for name in names)
+    batch, heads, queries = (row.whole(name) or 0.0 for name in ("batch_size", "num_heads", "q_len"))
+    measured = row.number("latency_us") or 0.0
     phase = row.text("phase")
     if not all((batch, heads, queries, measured)) or phase not in LATENT_PHASES:
         raise Refused(f"no phase '{phase}' of latent attention" if phase not in LATENT_PHASES else "no sizes of latent attention")
     absorbed, module = LATENT_PHASES[phase]
     if said.latent is None:
         raise Refused("no sizes of latent attention are known")
-    context = (row.number("past_kv_len") or 0.0) + queries
+    context = (row.whole("past_kv_len", least=0) or 0.0) + queries
     cache = look_up(said.precisions, "precision", row.text("kv_cache_dtype") or "bf16")
     multiplied = look_up(said.precisions, "precision", row.text("mla_dtype") or "bf16")
     bits = width((multiplied if module and not absorbed else cache).width)
@@ -271,27 +274,37 @@ def attention_case(row: PublishedRow) -> AttentionCase:
     """The call of a row. Raises Refused."""
     said = words()
     machine = said.machine(row.text("system", "gpu"), row.dataset)
-    names = ("batch_size", "num_heads", "num_key_value_heads", "q_len", "head_dim", "latency_us")
-    values = {name: row.number(name) for name in names}
-    missing = next((name for name in names if not values[name]), None)
+    names = ("batch_size", "num_heads", "num_key_value_heads", "q_len", "head_dim")
+    values = {name: row.whole(name) for name in names} | {"latency_us": row.number("latency_us")}
+    missing = next((name for name, value in values.items() if not value), None)
     if missing:
         raise Refused(f"no {missing}")
-    batch, heads, kv_heads, queries, head, _ = (float(values[name] or 0.0) for name in names)
+    batch, heads, kv_heads, queries, head = (float(values[name] or 0.0) for name in names)
     if heads % kv_heads:
         raise Refused("key heads do not divide the heads")
-    context = (row.number("past_kv_len") or 0.0) + queries
-    hidden, way = MASKS.get(row.text("mask").lower()), WAYS.get(row.text("pass"))
+    context = (row.whole("past_kv_len", least=0) or 0.0) + queries
+    hidden, way = _masked(row), WAYS.get(row.text("pass").lower())
     if way is None or hidden is None:
-        word = "pass" if way is None else "mask"
-        raise Refused(f"no {word} '{row.text(word)[:40]}' of attention; known: {', '.join(filter(None, WAYS if way is None else MASKS))}")
-    keys = seen_keys(queries, context, row.number("sliding_window") or 0.0) if hidden else context
+        word, known = ("pass", get_args(Way)) if way is None else ("mask", (*MASKS, SLIDING[0]))
+        raise Refused(f"no {word} '{row.text(word)[:40]}' of attention; known: {', '.join(filter(None, known))}")
+    window = row.whole("sliding_window", least=0) or 0.0
+    keys = seen_keys(queries, context, window) if hidden else context
     precision = _precision(row)
     word = row.text("kernel_source")
     kernel = said.attention_kernel(word, machine.machine, head) if word else ""
-    sliding = bool(row.number("sliding_window"))
-    own = HeadSizes(head, row.number("value_dim") or head, width(precision.width), sliding=sliding)
+    own = HeadSizes(head, row.whole("value_dim") or head, width(precision.width), sliding=bool(window))
     sizes = (batch, kv_heads, heads / kv_heads, queries, context, keys)
     return AttentionCase(machine, kernel, own, sizes, way=way)
+
+
+def _masked(row: PublishedRow) -> bool | None:
+    """Whether keys behind a query are hidden from it; None for a word that says neither. Raises Refused for a window of no keys."""
+    word = " ".join(re.split(r"[\s_-]+", row.text("mask").lower())).removesuffix(" mask")
+    if word not in SLIDING:
+        return MASKS.get({"no": "none"}.get(word, word))
+    if not row.whole("sliding_window", least=0):
+        raise Refused(f"a mask '{row.text('mask')[:40]}', but no keys of it (column sliding_window)")
+    return True
 
 
 def _precision(row: PublishedRow) -> PrecisionWords:

@@ -47,6 +47,9 @@ NCCL = ("ring", "tree", "in_network")
 ALGORITHMS = {"nvls": "in_network", "collnet": "in_network", "sharp": "in_network", "tree": "tree"}
 """What rows call an algorithm, beside rings → the engine's."""
 
+UNSAID = ("", "auto", "default", "nccl", "nccl-tests", "none", "n/a", "-", "tuner", "ll", "ll128", "simple")
+"""What says nothing of an algorithm: its library's choice, or a protocol alone (RECALLED: NCCL_PROTO)."""
+
 LEAST_NVLS = 2
 """Members up to which NCCL does without NVLS, whatever it is told (NVIDIA/nccl 178b6b759074, src/transport/nvls.cc, ncclNvlsInit)."""
 
@@ -161,7 +164,9 @@ def _case(row: PublishedRow) -> _Asked:
     machine = words().machine(row.text("system", "machine", "gpu"), row.dataset)
     measured = measured_call(row)
     algorithms = _algorithms(row, measured.members)
-    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, measured.call, measured.bits)
+    call = measured.call  # NCCL's calls were measured as its tuner chooses: one that a row names is priced for itself
+    call = None if call is not None and call.library == "nccl" and algorithms != NCCL else call
+    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, call, measured.bits)
     tiers = _machine(case).tiers
     if row.text("nodes") and tiers and measured.members > measured.nodes * (inside := tiers[0].below * tiers[0].children):
         raise Refused(f"{measured.members} members in {measured.nodes} nodes of {inside}")
@@ -175,7 +180,7 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
     said = row.number("n_gpus", "num_gpus", "num_workers") or 0
     members = int(min(said, 1e9))
     nodes = _nodes(row, members)
-    if members != said or members < 2 or nodes < 1 or nodes % 1 or members % nodes:
+    if members != said or members < 2 or nodes % 1 or members % nodes:
         raise Refused("fewer than two members, or nodes that do not divide them")
     size = row.number("size_bytes", "message_bytes")
     if not size:
@@ -193,7 +198,7 @@ def measured_call(row: PublishedRow) -> MeasuredCall:
 
 def _nodes(row: PublishedRow, members: int) -> float:
     """Nodes of a row's members: as it says them, else by how many of them a node holds; one where it says neither."""
-    told, each = row.number("nodes"), row.number("devices_per_node")
+    told, each = row.whole("nodes"), row.whole("devices_per_node")
     if told is not None:
         return told
     return members / each if each and each < members else 1.0
@@ -231,7 +236,7 @@ def _algorithms(row: PublishedRow, members: int) -> tuple[str, ...]:
     said = row.text("algo").lower()
     if "ring" in said:
         return ("ring",)
-    if not said or "auto" in said or said in ("default", "nccl"):
+    if said in UNSAID or "auto" in said:
         return NCCL
     found = next((meant for word, meant in ALGORITHMS.items() if word in said), None)
     if found is None:

@@ -120,12 +120,12 @@ def expert_case(row: PublishedRow) -> ExpertCase:
     machine = said.machine(row.text("system", "gpu"), row.dataset)
     kernel = look_up(said.expert_kernels, "kernel of experts", row.text("kernel_source"), "kernel_source")
     precision = look_up(said.expert_precisions, "precision of experts", row.text("moe_dtype"), "moe_dtype")
-    names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size", "latency_us")
-    sizes = {name: row.number(name) or 0.0 for name in names}
+    names = ("num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size")
+    sizes = {name: row.whole(name) or 0.0 for name in names} | {"latency_us": row.number("latency_us") or 0.0}
     if missing := [name for name, value in sizes.items() if not value]:
         raise Refused(f"no {missing[0]}")
     experts, ranks = sizes["num_experts"], sizes["moe_ep_size"]
-    if experts % ranks or experts != int(experts) or sizes["topk"] > experts:
+    if experts % ranks or sizes["topk"] > experts:
         raise Refused("ranks that do not divide the experts, or more chosen than there are")
     shape = (int(sizes["hidden_size"]), int(sizes["inter_size"]), row.text("version"))
     return ExpertCase(

@@ -94,7 +94,7 @@ def layer_case(row: PublishedRow) -> LayerCase:
         raise Refused(f"no shape of '{word}'" + (f" (nearest: {close})" if close else "") + f"; known: {', '.join(layer.ops)}")
     op = layer.ops[word]
     machine = said.machine(row.text("system", "gpu"), row.dataset)
-    tokens = row.number(layer.tokens)
+    tokens = row.whole(layer.tokens)
     seconds = next((value * 1e-6 for name in ("latency_us", "median_us", "time_us") if (value := row.number(name))), 0.0)
     if not tokens or not seconds:
         raise Refused("no tokens, or no measured time")

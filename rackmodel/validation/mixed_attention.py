@@ -56,8 +56,8 @@ def mixed_case(row: PublishedRow) -> MixedCase:
     said = words()
     machine = said.machine(row.text("gpu"), row.dataset)
     model = heads_of(row.text("model"))
-    ranks = row.number("tp") or 1.0
-    heads, kv_heads = (row.number("n_q_head") or model.heads) / ranks, max(1.0, (row.number("n_kv_head") or model.kv_heads) / ranks)
+    ranks = row.whole("tp") or 1.0
+    heads, kv_heads = (row.whole("n_q_head") or model.heads) / ranks, max(1.0, (row.whole("n_kv_head") or model.kv_heads) / ranks)
     measured = row.number("time_us", "median_us")
     if not measured:
         raise Refused("no measured time")
@@ -73,12 +73,12 @@ def mixed_case(row: PublishedRow) -> MixedCase:
 
 def _parts(row: PublishedRow) -> tuple[float, float, float, float]:
     """(new tokens of a prompt, sequences, keys before those tokens, keys of a sequence that decodes)."""
-    chunk = row.number("prefill_chunk") or 0.0
+    chunk = row.whole("prefill_chunk", least=0) or 0.0
     if row.text("phase"):
-        batch = row.number("batch") or 1.0
+        batch = row.whole("batch") or 1.0
         cached = (row.number("kv_cache_len") or 0.0) / batch  # of all sequences: rows of one batch are flat until each has a block of keys
         return chunk, batch, cached, cached + 1.0
-    return chunk, row.number("n_decode") or 0.0, row.number("kv_prefill") or 0.0, max(1.0, row.number("kv_decode") or 0.0)
+    return chunk, row.whole("n_decode", least=0) or 0.0, row.number("kv_prefill") or 0.0, max(1.0, row.number("kv_decode") or 0.0)
 
 
 def price_mixed(machine: Architecture, cases: Sequence[MixedCase], head: float) -> tuple[list[Row], Array]:

@@ -205,7 +205,7 @@ def _case(row: PublishedRow) -> _Asked:
         raise Refused(f"no shapes of '{op}'; known: {', '.join((*filter(None, PRODUCTS), *VECTORS, *BATCHES))}")
     bits = row.text("bits")
     precision = PrecisionWords(words=[f"{bits} bit"], width=f"{bits} bit") if bits else _precision(row)
-    batch = row.number("batch") or 1.0
+    batch = row.whole("batch") or 1.0
     names = ("m", "n") if op in VECTORS else ("m", "n", "k")
     sizes = {name: row.number(name) or 0.0 for name in names}
     if not all(sizes.values()):

@@ -68,16 +68,18 @@ LEAST, MOST = 1e-18, 1e18
 class NoNumber(RackmodelError):
     """A cell that is filled with no number of anything. Neither an InputError nor a refusal, so that no other row is refused with its own.
 
-    column, text: of the cell · where: of its row.
+    column, text: of the cell · where: of its row · least: from which a whole number is wanted; None: any number.
     """
 
-    def __init__(self, column: str, text: str, where: Where) -> None:
-        self.column, self.text, self.where = column, text, where
-        super().__init__(column, text, where)  # (as it was made: processes hand it on by that)
+    def __init__(self, column: str, text: str, where: Where, least: int | None = None) -> None:
+        self.column, self.text, self.where, self.least = column, text, where, least
+        super().__init__(column, text, where, least)  # (as it was made: processes hand it on by that)
 
     @property
     def message(self) -> str:
         """What is wrong, without its place."""
+        if self.least is not None:
+            return f"{self.column}: '{self.text[:40]}' is no whole number from {self.least}"
         beyond = number_of(self.text) is not None and not self.text.startswith("-")
         allowed = f" between {LEAST:g} and {MOST:g}" if beyond else ""
         return f"{self.column}: '{self.text[:40]}' is no number{allowed}"
@@ -112,6 +114,18 @@ class PublishedRow:
             text = self.text(column)
             if text:
                 return self._number(column, text)
+        return None
+
+    def whole(self, *columns: str, least: int = 1) -> float | None:
+        """The same of what is counted: tokens, heads, accelerators. least: 0 where a row may say that it has none. Raises NoNumber where it
+        is no whole number, or a smaller one: 0 would else read as if nothing was said."""
+        for column in columns:
+            text = self.text(column)
+            if text:
+                found = self._number(column, text)
+                if found % 1 or found < least:
+                    raise NoNumber(column, text, self.place, least)
+                return found
         return None
 
     def _number(self, column: str, text: str) -> float:

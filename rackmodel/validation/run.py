@@ -183,7 +183,7 @@ def _no_number(row: PublishedRow, found: NoNumber) -> str:
     if text != found.text and not any(sign.isdigit() for sign in text):
         return ""
     try:
-        row.number(found.column)
+        row.number(found.column) if found.least is None else row.whole(found.column, least=found.least)
     except NoNumber as problem:
         return problem.message
     return ""

@@ -27,7 +27,7 @@ def batch_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
         if row.text("gpu").endswith("pcap"):  # of a power cap: the prompt's time x 1.3, the token's unchanged
             found.append(ScoredRow(row.id, row.dataset, refused=MODELLED))
         else:
-            alike.setdefault((row.text("model"), row.text("gpu"), int(row.number("tp") or 1)), []).append(row)
+            alike.setdefault((row.text("model"), row.text("gpu"), int(row.whole("tp") or 1)), []).append(row)
     for key, own in alike.items():
         try:
             found += _scored(key, own)

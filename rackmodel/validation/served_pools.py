@@ -110,7 +110,7 @@ def pool_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 def ran_in_pools(row: PublishedRow) -> bool:
     """Whether a row that names no pools has more accelerators than a server, and those of pools that its model ran on."""
-    many = (row.number("n_gpus") or 0.0) > SERVER
+    many = (row.whole("n_gpus") or 0.0) > SERVER
     mode = "".join(one for one in row.text("mode").lower() if one.isalpha())
     apart = mode.startswith("disagg") or mode in APART or COUNTED.fullmatch(row.text("mode")) is not None
     return apart or all(_counts(row).values()) or (many and bool(planned_pools(words().pooled, row)))
@@ -131,7 +131,7 @@ def _counts(row: PublishedRow) -> dict[str, int]:
     """Workers of each role, in columns of their own or in the mode; 0: not said."""
     found = COUNTED.fullmatch(row.text("mode"))
     told = dict(zip(ROLES, found.groups(), strict=True)) if found else {}
-    return {role: int(row.number(f"{word}_num_workers") or told.get(role, 0)) for role, word in ROLES.items()}
+    return {role: int(row.whole(f"{word}_num_workers", least=0) or told.get(role, 0)) for role, word in ROLES.items()}
 
 
 def _point(row: PublishedRow) -> _PoolsPoint:
@@ -143,7 +143,7 @@ def _point(row: PublishedRow) -> _PoolsPoint:
         each = row.number("decode_batch_size")
         clients = each * counts["decodes"] * layouts["decodes"].attention_data if each else None
     total = sum(counts[role] * layouts[role].accelerators for role in ROLES)
-    stated = row.number("n_gpus")
+    stated = row.whole("n_gpus")
     if stated and stated != total:
         raise Refused(f"workers of {total} accelerators, where the row has {stated:g}")
     run = run_of(row, clients)
@@ -183,7 +183,7 @@ def _deployment(row: PublishedRow, word: str) -> Deployment:
     """Degrees of a worker."""
 
     def degree(name: str) -> int:
-        return int(row.number(f"{word}_{name}") or 1)
+        return int(row.whole(f"{word}_{name}", least=0 if name.startswith("moe") else 1) or 1)
 
     tensor, ranks, expert = degree("tp_size"), degree("attention_dp_size"), degree("moe_ep_size")
     if tensor * ranks % expert:

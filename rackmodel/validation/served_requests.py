@@ -60,7 +60,7 @@ def request_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
 
 
 def _run(row: PublishedRow) -> _Run:
-    tensor = int(row.number("tp") or 1)
+    tensor = int(row.whole("tp") or 1)
     limits = [row.number(name) or 0.0 for name in ("max_num_seqs", "max_num_batched_tokens")]
     return _Run(row.dataset, row.text("gpu"), row.text("model"), row.text("engine").split(" ")[0], tensor, *limits)
 

@@ -142,10 +142,10 @@ def _accelerators(row: PublishedRow) -> float | None:
     degrees say: the source multiplied a tensor degree by that of the experts, and the throughput is of a later run of the same plan, with
     other prompts (InferenceX, pull request 1502). Of eleven such rows four do not hold their weights and two name more accelerators than
     a server has."""
-    said, tensor, expert = row.number("n_gpus"), row.number("tp_size"), row.number("moe_ep_size") or 1.0
+    said, tensor, expert = row.whole("n_gpus"), row.whole("tp_size"), row.number("moe_ep_size") or 1.0
     if tensor and not row.text("n_gpus", "n_gpus_basis"):
-        return tensor * (row.number("pp_size") or 1.0) * (row.number("attention_dp_size") or 1.0)
-    guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.number("attention_dp_size") or 1.0) == 1.0
+        return tensor * (row.whole("pp_size") or 1.0) * (row.whole("attention_dp_size") or 1.0)
+    guessed = "corrected from measured" in row.text("n_gpus_basis") and (row.whole("attention_dp_size") or 1.0) == 1.0
     return tensor / expert if said and guessed and tensor and tensor % expert == 0 else said
 
 
@@ -158,7 +158,7 @@ def workers_of(row: PublishedRow) -> int:
     """
     if row.text("concurrency") == FULL:
         return 1
-    clients, batch = row.number("concurrency"), (row.number("batch_size") or 0.0) * (row.number("attention_dp_size") or 1.0)
+    clients, batch = row.number("concurrency"), (row.number("batch_size") or 0.0) * (row.whole("attention_dp_size") or 1.0)
     workers = clients / batch if clients and batch else 1.0
     return int(workers) if workers > 1.0 and workers == int(workers) else 1
 
@@ -170,17 +170,17 @@ def unsaid_ranks(row: PublishedRow) -> int:
     Source: tp_size * attention_dp_size == moe_tp_size * moe_ep_size, else the plan is refused (NVIDIA aiconfigurator,
     resolve_moe_parallelism). Rows of one H200 that serve 235 GB of weights say experts of two and of four parts.
     """
-    tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
+    tensor, stages = int(row.whole("tp_size") or 1), int(row.whole("pp_size") or 1)
     experts = int(row.number("moe_tp_size") or 1) * int(row.number("moe_ep_size") or 1)
-    said = row.number("attention_dp_size") or row.number("n_gpus") != tensor * stages
+    said = row.whole("attention_dp_size") or row.whole("n_gpus") != tensor * stages
     return 1 if said or experts % tensor else max(experts // tensor, 1)
 
 
 def _deployment(row: PublishedRow, count: int) -> Deployment:
     """Degrees of the replica. Of tensor x expert rows the source multiplied the fields, so that only `n_gpus` holds, and a tensor of 1
     beside ranks of sequences: attention is data-parallel (the same runs are there with unmultiplied fields, too). Raises Refused."""
-    ranks = int(row.number("attention_dp_size") or unsaid_ranks(row))
-    tensor, stages = int(row.number("tp_size") or 1), int(row.number("pp_size") or 1)
+    ranks = int(row.whole("attention_dp_size") or unsaid_ranks(row))
+    tensor, stages = int(row.whole("tp_size") or 1), int(row.whole("pp_size") or 1)
     if count % stages:
         raise Refused(f"{count} accelerators in {stages} equal stages")
     count //= stages

@@ -60,7 +60,7 @@ def _as_served(
 
 
 def _largest_load(row: PublishedRow) -> dict[str, str]:
-    tensor, stages = (int(row.number(name) or 1) for name in ("tp", "pp"))
+    tensor, stages = (int(row.whole(name) or 1) for name in ("tp", "pp"))
     unit = row.text("unit")
     if unit not in UNITS:
         raise Refused(f"no throughput in '{unit}'")
@@ -140,8 +140,8 @@ def _planned(row: PublishedRow) -> dict[str, str]:
 
 
 def _deployed(row: PublishedRow) -> dict[str, str]:
-    tensor, stages, ranks, expert = (int(row.number(name) or 1) for name in ("tp", "pp", "dp", "ep"))
-    count = int(row.number("n_gpus") or tensor * stages)
+    tensor, stages, ranks, expert = (int(row.whole(name) or 1) for name in ("tp", "pp", "dp", "ep"))
+    count = int(row.whole("n_gpus") or tensor * stages)
     if not (row.text("input_len") and row.text("output_len")):
         raise Refused("no lengths of prompts and answers (columns input_len, output_len)")
     if ranks > 1:

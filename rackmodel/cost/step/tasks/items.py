@@ -84,7 +84,8 @@ class Priced:
         """Action → times as many joules as it has alone, of those that follow how long its kernels take. more: [n] of their seconds that
         they take longer."""
         spared, waiting = self.lasting[1], np.asarray(-self._joules_of(WAITING))
-        return {BUSY: 1.0 + more, WAITING: 1.0 + more * np.divide(spared, waiting, out=np.zeros_like(waiting + 0.0), where=waiting > 0)}
+        none = np.zeros(np.broadcast_shapes(np.shape(spared), waiting.shape))
+        return {BUSY: 1.0 + more, WAITING: 1.0 + more * np.divide(spared, waiting, out=none, where=waiting > 0)}
 
     def _joules_of(self, action: str) -> Array | float:
         if isinstance(self.rows, ShapedRows | CountedRows):
