@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -106,7 +106,8 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
 class _Search:
     def __init__(self, job: Job, space: Mapspace, question: Question, *, explain: bool = True) -> None:
         self.job, self.space, self.question, self.explain = job, space, question, explain
-        self.goal, self.limits, self.watch = question.goal, question.limits, question.watch
+        self.static_w = second_watts(job.setting, job.pools)
+        self.goal, self.limits, self.watch = question.goal, replace(question.limits, static_w=self.static_w), question.watch
         self.counts = {"timed": 0.0}
         self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
         self.least_power: float | None = None
@@ -116,7 +117,6 @@ class _Search:
         self.free = FreeLayouts(job, space.problems, asked)
         self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []
-        self.static_w = second_watts(job.setting, job.pools)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         groups = [cut for group in space.groups if len((cut := self.blocks.cuttable(group)).columns)]
         self.without_nest = 0  # points
@@ -253,8 +253,8 @@ class _Search:
         keep, cells, run, exact, below = KEPT + top, FIRST_CELLS, set[tuple[int, ...]](), list[Point](), self.question.below
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else below
-            reach = self.blocks.reach(self._at_least, cells)
-            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), cells // FEWER))
+            reach = self.blocks.reach(self._step_at_least, cells)
+            reach = min(reach, self.blocks.price_below(self._step_at_least, min(least, reach), cells // FEWER))
             points, cutoff = self._candidates(keep, least, reach)
             if not points and not exact and cutoff >= below:
                 return []
@@ -284,7 +284,7 @@ class _Search:
 
     def _points_of(self, block: Block, exact: list[Point], top: int) -> list[Point]:
         """The points of a block that may be among the `top` best."""
-        values = self._hope((block.seconds, block.joules, block.memory), exact, top).reshape(-1)
+        values = self._hope((*self.limits.least(block.seconds, block.joules), block.memory), exact, top).reshape(-1)
         return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
 
     def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
@@ -319,11 +319,11 @@ class _Search:
         """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
         points: list[Point] = []
         cutoff, self.worst = reach, most
-        for block in self.blocks.walk_best_first(lambda *least: self._at_least(*least) < min(self.worst, reach), self._at_least):
+        for block in self.blocks.walk_best_first(lambda *least: self._step_at_least(*least) < min(self.worst, reach), self._step_at_least):
             if points and self.watch.over():
                 cutoff = 0.0  # blocks that were not looked at
                 break
-            values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
+            values = self._step_at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
                 good = good[np.argsort(values[good], kind="stable")]
@@ -342,6 +342,10 @@ class _Search:
     def _at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""
         return np.where(self.limits.open(seconds, joules), self.goal.value(seconds, joules, memory), np.inf)
+
+    def _step_at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
+        """The same of steps, whose joules are those of their tasks with static power for the seconds."""
+        return self._at_least(*self.limits.least(seconds, joules), memory)
 
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 
@@ -480,8 +484,10 @@ class _Search:
     def _least(self, name: str, limits: Limits) -> float | None:
         """The least of a limited figure under other limits; None where nothing keeps those."""
         goal = self.limits.goal(name)
-        asked = limits.of({**limits.most, POWER: 1e-30}) if name == POWER else limits
+        asked = limits.of({**limits.most, POWER: 0.0}) if name == POWER else limits
         search = _Search(self.job, self.space, Question(goal=goal, limits=asked, watch=self.watch), explain=False)
+        if not self.space.problems:  # the same groups, and what one search ran another need not
+            search.took = self.took
         try:
             found = search.best_of_all() if goal.name == "latency" else search.best(1)
             return self.limits.figure(name, found[0])
