@@ -69,10 +69,9 @@ class Limits:
         return self.most.get("power", np.inf)
 
     def open(self, seconds: Any, joules: Any) -> Bools:
-        """Where lower bounds of seconds and joules do not rule a point out. No watts at all, which no step keeps, rule none out: every step
-        is run then, for the least power."""
+        """Where lower bounds of seconds and joules do not rule a point out."""
         found = np.asarray((seconds <= self.latency * (1 + SLACK)) & (joules <= self.energy * (1 + SLACK)))
-        if self._spare <= 0 < self.power:
+        if self._spare <= 0:
             found = found & (joules <= 0)
         for name in self.blended:
             found = found & (self.blends[name].value(seconds, joules, 0.0) <= self.most[name] * (1 + SLACK))

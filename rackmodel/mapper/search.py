@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
+ALIKE = 1024  # timed together where all are
 PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns whose lanes are outlined first, of a space that is outlined
 FEWER = 4  # times as few points, the best of these by their own outlines, are priced then (chosen by timing: it decides speed alone)
@@ -315,6 +316,21 @@ class _Search:
             self.watch.say(f"{int(self.counts['timed'])} steps run", best, min(batch[-1].bound, self.bound))
         return exact, math.inf
 
+    def least_power_of_all(self) -> float | None:
+        """The least power of the steps that keep the limits, all of them run; None where none does. Steps of one pipeline run together."""
+        some = list[Point]()
+        for block in self.blocks.walk(lambda *least: self._step_at_least(*least) < np.inf):
+            some += self._points_of(block, [], 1)
+            if len(some) >= ALIKE:
+                self.timed(some)
+                some.clear()
+                self.watch.say(f"{int(self.counts['timed'])} steps run")
+            if self.watch.over():
+                return self.least_power
+        self.timed(some)
+        self._of_free_layouts([], 1)
+        return self.least_power
+
     def _candidates(self, keep: int, most: float, reach: float) -> tuple[list[Point], float]:
         """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
         points: list[Point] = []
@@ -483,16 +499,18 @@ class _Search:
 
     def _least(self, name: str, limits: Limits) -> float | None:
         """The least of a limited figure under other limits; None where nothing keeps those."""
-        goal = self.limits.goal(name)
-        asked = limits.of({**limits.most, POWER: 0.0}) if name == POWER else limits
-        search = _Search(self.job, self.space, Question(goal=goal, limits=asked, watch=self.watch), explain=False)
-        if not self.space.problems:  # the same groups, and what one search ran another need not
+        goal, every = self.limits.goal(name), name == POWER  # which nothing bounds from below
+        asked = Question(goal=goal, limits=limits.without(POWER) if every else limits, below=0.0 if every else math.inf, watch=self.watch)
+        search = _Search(self.job, self.space, asked, explain=False)
+        if not self.space.problems:  # the same groups: what one search ran another need not
             search.took = self.took
+        if every:
+            return search.least_power_of_all()
         try:
             found = search.best_of_all() if goal.name == "latency" else search.best(1)
-            return self.limits.figure(name, found[0])
-        except InfeasibleError:  # power has no bound: every step was run, and none stays below none at all
-            return search.least_power if name == POWER else None
+        except InfeasibleError:
+            return None
+        return self.limits.figure(name, found[0])
 
 
 def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
