@@ -47,7 +47,7 @@ def test_together_with_a_limit_of_seconds_one_of_power_rules_out_what_needs_long
     assert limits.open(*limits.least(np.array([2.0, 4.0]), np.array([120.0, 100.0]))).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("limit, most", [(19e3, 10), (17e3, 400)])  # of 8548; 28 and 3081 where bounds of seconds alone are asked
+@pytest.mark.parametrize(("limit", "most"), [(19e3, 10), (17e3, 400)])  # of 8548; 28 and 3081 where bounds of seconds alone are asked
 def test_few_steps_are_run_under_a_limit_of_power_that_binds(run: list[int], limit: float, most: int) -> None:
     free = api.search(*ASKED, sets=SETS).result
     run.clear()

@@ -2,8 +2,8 @@
 
     latency, energy, carbon, memory       a point whose lower bound is above the limit breaks it
     edp, total_carbon, tcdp, money        likewise: they grow with seconds and joules (mapper/objective)
-    power = (J0 + w T) / T                falls as seconds T grow, w static and waiting power: who keeps a limit P takes T >= J0 / (P - w), J0
-                                          the other joules, and bounds of such a point are those of a step that long (`Limits.least`)
+    power = (J0 + w T) / T                falls as seconds T grow, w static and waiting power, J0 the other joules: who keeps a limit P
+                                          takes T >= J0 / (P - w), and is bounded as a step that long (`Limits.least`)
 
 A figure equals its limit within SLACK: sums of the same terms in another order differ by rounding.
 """

@@ -29,7 +29,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
-from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_memory, unknown
+from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_limits, over_memory, unknown
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -450,7 +450,7 @@ class _Search:
             return over_host(nearest, host_of(self.job.setting.architecture, self.job.host).level)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
-        problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
+        problem = over_limits(self.limits, self._least, listed=not self.space.problems) if self.limits.most else no_point(self.blocks.infeasible)
         return out_of_time(self.watch) if self.watch.stopped else problem
 
     def _over_memory(self, point: Point, need: float) -> InfeasibleError:
@@ -478,24 +478,6 @@ class _Search:
             return even
         nearest = cuts.nearest[1]
         return over_cuts(nearest, [(self.job.setting.architecture, nearest.need)], self.job.profile, self.limits.memory)
-
-    def _over_limit(self) -> InfeasibleError:
-        """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it."""
-        most = self.limits.most
-        needs = {name: self._least(name, self.limits.without(name)) for name in most}
-        alone = {name: need for name, need in needs.items() if need is not None}
-        if alone:
-            return over_limit(self.limits, alone, alone=True, listed=not self.space.problems)
-        kept = self.limits.of({})
-        grown: dict[str, float] = {}
-        for name in most:
-            need = self._least(name, kept)
-            if need is None:
-                return unknown(f"no step that was tried keeps the limits, nor is one known that keeps all but {name}")
-            if need > most[name]:
-                grown[name] = need
-            kept = kept.of({**kept.most, name: max(need, most[name])})
-        return over_limit(self.limits, grown, alone=False, listed=not self.space.problems)
 
     def _least(self, name: str, limits: Limits) -> float | None:
         """The least of a limited figure under other limits; None where nothing keeps those."""
