@@ -140,5 +140,6 @@ def test_stages_of_operations_draw_longer_too() -> None:
     (block,) = search.blocks.walk()
     (point,) = search.clocked.exact([search.blocks.point(block, 0, 0.0)])
     step = search.clocked.step(point)
-    assert step.staged and step.drawn_longer_j[0] > 0
+    assert step.staged
+    assert step.drawn_longer_j[0] > 0
     assert point.joules == pytest.approx(step_ledger(step).total("joules"), rel=1e-12)
