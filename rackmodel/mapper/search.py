@@ -450,7 +450,8 @@ class _Search:
             return over_host(nearest, host_of(self.job.setting.architecture, self.job.host).level)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
-        problem = over_limits(self.limits, self._least, listed=not self.space.problems) if self.limits.most else no_point(self.blocks.infeasible)
+        most, listed = self.limits.most, not self.space.problems
+        problem = over_limits(self.limits, self._least, listed=listed) if most else no_point(self.blocks.infeasible)
         return out_of_time(self.watch) if self.watch.stopped else problem
 
     def _over_memory(self, point: Point, need: float) -> InfeasibleError:
