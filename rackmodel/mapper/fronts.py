@@ -157,7 +157,7 @@ class _Hopes:
 
     def _wanted(self, seconds: Array, joules: Array, memory: Array) -> Bools:
         """Whether points of such bounds are among them."""
-        seconds, joules, memory = np.broadcast_arrays(seconds, joules, memory)
+        seconds, joules, memory = np.broadcast_arrays(*self.space.limits.least(seconds, joules), memory)
         found = self.space.limits.open(seconds, joules)
         found[found] = ~beaten(self._values(seconds[found], joules[found], memory[found]), self.best)
         return found
@@ -169,7 +169,8 @@ class _Hopes:
     def _of(self, block: Block) -> Open:
         """Those of a block."""
         flat = np.flatnonzero(self._wanted(block.seconds, block.joules, block.memory).reshape(-1))
-        values = self._values(*(bound.reshape(-1)[flat] for bound in (block.seconds, block.joules, block.memory)))
+        least = (*self.space.limits.least(block.seconds, block.joules), block.memory)
+        values = self._values(*(bound.reshape(-1)[flat] for bound in least))
         cells, overlaps = np.divmod(flat, len(self.space.overlaps))
         place = (np.full_like(flat, block.group), block.plans[cells], block.columns[cells], np.full_like(flat, block.number), overlaps)
         return Open(values, np.stack(place, axis=1), flat, {block.number: block})

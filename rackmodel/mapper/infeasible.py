@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,6 +116,26 @@ def over_limit(limits: Limits, needs: Mapping[str, float], *, alone: bool, liste
     change = " ".join(f"--limit {one}='{limit_text(one, needs[one], above=True)}'" for one in loosened)
     message = f"{said}; short by {limit_text(name, need - have)}"
     return InfeasibleError(message, resource=name, need=need, have=have, unit=UNITS[name], change=change)
+
+
+def over_limits(limits: Limits, least: Callable[[str, Limits], float | None], *, listed: bool) -> InfeasibleError:
+    """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it. least: of a
+    limited figure under other limits; None where nothing keeps those · listed: as of `over_limit`."""
+    most = limits.most
+    needs = {name: least(name, limits.without(name)) for name in most}
+    alone = {name: need for name, need in needs.items() if need is not None}
+    if alone:
+        return over_limit(limits, alone, alone=True, listed=listed)
+    kept = limits.of({})
+    grown: dict[str, float] = {}
+    for name in most:
+        need = least(name, kept)
+        if need is None:
+            return unknown(f"no step that was tried keeps the limits, nor is one known that keeps all but {name}")
+        if need > most[name]:
+            grown[name] = need
+        kept = kept.of({**kept.most, name: max(need, most[name])})
+    return over_limit(limits, grown, alone=False, listed=listed)
 
 
 def limit_text(name: str, value: float, *, above: bool = False) -> str:

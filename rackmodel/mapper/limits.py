@@ -2,7 +2,8 @@
 
     latency, energy, carbon, memory       a point whose lower bound is above the limit breaks it
     edp, total_carbon, tcdp, money        likewise: they grow with seconds and joules (mapper/objective)
-    power = joules / seconds              grows as seconds shrink: no lower bound of seconds rules a point out, its exact figures do
+    power = (J0 + w T) / T                falls as seconds T grow, w static and waiting power, J0 the other joules: who keeps a limit P
+                                          takes T >= J0 / (P - w), and is bounded as a step that long (`Limits.least`)
 
 A figure equals its limit within SLACK: sums of the same terms in another order differ by rounding.
 """
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.arrays import Bools
+from rackmodel.arrays import Array, Bools
 from rackmodel.errors import InputError
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import Point
@@ -33,16 +34,18 @@ SYMBOLS = {
 BLENDED = ("total_carbon", "money", "edp", "tcdp")
 PRODUCTS = ("edp", "tcdp")  # of seconds: no weighted sum of seconds and joules
 SLACK = 1e-12
+ROOM = 1e-9  # relative, of a limit of power that bounds are held against: their joules are sums in another order
 
 
 @dataclass(frozen=True)
 class Limits:
     """most: figure of UNITS → what it may be, in SI units · g_per_joule: of the carbon of use · blends: figure of seconds and joules →
-    what it is on this machine."""
+    what it is on this machine · static_w: joules that every second of a step adds to those of its tasks."""
 
     most: Mapping[str, float] = field(default_factory=dict)
     g_per_joule: float = 0.0
     blends: Mapping[str, Objective] = field(default_factory=dict)
+    static_w: float = 0.0
 
     @property
     def energy(self) -> float:
@@ -68,9 +71,24 @@ class Limits:
     def open(self, seconds: Any, joules: Any) -> Bools:
         """Where lower bounds of seconds and joules do not rule a point out."""
         found = np.asarray((seconds <= self.latency * (1 + SLACK)) & (joules <= self.energy * (1 + SLACK)))
+        if self._spare <= 0:
+            found = found & (joules <= 0)
         for name in self.blended:
             found = found & (self.blends[name].value(seconds, joules, 0.0) <= self.most[name] * (1 + SLACK))
         return found
+
+    def least(self, seconds: Array, joules: Array) -> tuple[Array, Array]:
+        """(seconds, joules) at least of the steps that keep the limit of power, of their bounds: T >= J0 / (P - w), J0 = joules - w seconds
+        the least joules of their tasks, w `static_w`. The same where no step is long enough, which `open` knows."""
+        if not 0 < self._spare < np.inf:
+            return seconds, joules
+        longer = np.maximum(seconds, (joules - self.static_w * seconds) / self._spare)
+        return longer, joules + self.static_w * (longer - seconds)
+
+    @property
+    def _spare(self) -> float:
+        """Watts that a limit of power leaves to tasks."""
+        return self.power * (1 + ROOM) - self.static_w
 
     @property
     def blended(self) -> list[str]:

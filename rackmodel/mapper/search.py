@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.blocks import PLAIN, Block, Blocks
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
-from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_memory, unknown
+from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_limits, over_memory, unknown
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
+ALIKE = 1024  # timed together where all are
 PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns whose lanes are outlined first, of a space that is outlined
 FEWER = 4  # times as few points, the best of these by their own outlines, are priced then (chosen by timing: it decides speed alone)
@@ -106,7 +107,8 @@ def search_space(job: Job, space: Mapspace, question: Question) -> Found:
 class _Search:
     def __init__(self, job: Job, space: Mapspace, question: Question, *, explain: bool = True) -> None:
         self.job, self.space, self.question, self.explain = job, space, question, explain
-        self.goal, self.limits, self.watch = question.goal, question.limits, question.watch
+        self.static_w = second_watts(job.setting, job.pools)
+        self.goal, self.limits, self.watch = question.goal, replace(question.limits, static_w=self.static_w), question.watch
         self.counts = {"timed": 0.0}
         self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
         self.least_power: float | None = None
@@ -116,7 +118,6 @@ class _Search:
         self.free = FreeLayouts(job, space.problems, asked)
         self.groups: list[Group] = []
         self.prices: list[GroupPrice] = []
-        self.static_w = second_watts(job.setting, job.pools)
         self.blocks = Blocks(job, space, self.groups, self.prices, self.limits, self.static_w)
         groups = [cut for group in space.groups if len((cut := self.blocks.cuttable(group)).columns)]
         self.without_nest = 0  # points
@@ -253,8 +254,8 @@ class _Search:
         keep, cells, run, exact, below = KEPT + top, FIRST_CELLS, set[tuple[int, ...]](), list[Point](), self.question.below
         while True:
             least = self.value(exact[top - 1]) * (1 + 1e-12) if len(exact) >= top else below
-            reach = self.blocks.reach(self._at_least, cells)
-            reach = min(reach, self.blocks.price_below(self._at_least, min(least, reach), cells // FEWER))
+            reach = self.blocks.reach(self._step_at_least, cells)
+            reach = min(reach, self.blocks.price_below(self._step_at_least, min(least, reach), cells // FEWER))
             points, cutoff = self._candidates(keep, least, reach)
             if not points and not exact and cutoff >= below:
                 return []
@@ -284,7 +285,7 @@ class _Search:
 
     def _points_of(self, block: Block, exact: list[Point], top: int) -> list[Point]:
         """The points of a block that may be among the `top` best."""
-        values = self._hope((block.seconds, block.joules, block.memory), exact, top).reshape(-1)
+        values = self._hope((*self.limits.least(block.seconds, block.joules), block.memory), exact, top).reshape(-1)
         return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
 
     def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
@@ -315,15 +316,30 @@ class _Search:
             self.watch.say(f"{int(self.counts['timed'])} steps run", best, min(batch[-1].bound, self.bound))
         return exact, math.inf
 
+    def least_power_of_all(self) -> float | None:
+        """The least power of the steps that keep the limits, all of them run; None where none does. Steps of one pipeline run together."""
+        some = list[Point]()
+        for block in self.blocks.walk(lambda *least: self._step_at_least(*least) < np.inf):
+            some += self._points_of(block, [], 1)
+            if len(some) >= ALIKE:
+                self.timed(some)
+                some.clear()
+                self.watch.say(f"{int(self.counts['timed'])} steps run")
+            if self.watch.over():
+                return self.least_power
+        self.timed(some)
+        self._of_free_layouts([], 1)
+        return self.least_power
+
     def _candidates(self, keep: int, most: float, reach: float) -> tuple[list[Point], float]:
         """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
         points: list[Point] = []
         cutoff, self.worst = reach, most
-        for block in self.blocks.walk_best_first(lambda *least: self._at_least(*least) < min(self.worst, reach), self._at_least):
+        for block in self.blocks.walk_best_first(lambda *least: self._step_at_least(*least) < min(self.worst, reach), self._step_at_least):
             if points and self.watch.over():
                 cutoff = 0.0  # blocks that were not looked at
                 break
-            values = self._at_least(block.seconds, block.joules, block.memory).reshape(-1)
+            values = self._step_at_least(block.seconds, block.joules, block.memory).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
                 good = good[np.argsort(values[good], kind="stable")]
@@ -342,6 +358,10 @@ class _Search:
     def _at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """What is minimised, at least, of points that are at least so long and take at least so many joules; inf beyond the limits."""
         return np.where(self.limits.open(seconds, joules), self.goal.value(seconds, joules, memory), np.inf)
+
+    def _step_at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
+        """The same of steps, whose joules are those of their tasks with static power for the seconds."""
+        return self._at_least(*self.limits.least(seconds, joules), memory)
 
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 
@@ -430,7 +450,8 @@ class _Search:
             return over_host(nearest, host_of(self.job.setting.architecture, self.job.host).level)
         if self.unsure:
             return unknown("no step that was tried keeps the limits, and layouts that are free were not all tried")
-        problem = self._over_limit() if self.limits.most else no_point(self.blocks.infeasible)
+        most, listed = self.limits.most, not self.space.problems
+        problem = over_limits(self.limits, self._least, listed=listed) if most else no_point(self.blocks.infeasible)
         return out_of_time(self.watch) if self.watch.stopped else problem
 
     def _over_memory(self, point: Point, need: float) -> InfeasibleError:
@@ -459,34 +480,20 @@ class _Search:
         nearest = cuts.nearest[1]
         return over_cuts(nearest, [(self.job.setting.architecture, nearest.need)], self.job.profile, self.limits.memory)
 
-    def _over_limit(self) -> InfeasibleError:
-        """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it."""
-        most = self.limits.most
-        needs = {name: self._least(name, self.limits.without(name)) for name in most}
-        alone = {name: need for name, need in needs.items() if need is not None}
-        if alone:
-            return over_limit(self.limits, alone, alone=True, listed=not self.space.problems)
-        kept = self.limits.of({})
-        grown: dict[str, float] = {}
-        for name in most:
-            need = self._least(name, kept)
-            if need is None:
-                return unknown(f"no step that was tried keeps the limits, nor is one known that keeps all but {name}")
-            if need > most[name]:
-                grown[name] = need
-            kept = kept.of({**kept.most, name: max(need, most[name])})
-        return over_limit(self.limits, grown, alone=False, listed=not self.space.problems)
-
     def _least(self, name: str, limits: Limits) -> float | None:
         """The least of a limited figure under other limits; None where nothing keeps those."""
-        goal = self.limits.goal(name)
-        asked = limits.of({**limits.most, POWER: 1e-30}) if name == POWER else limits
-        search = _Search(self.job, self.space, Question(goal=goal, limits=asked, watch=self.watch), explain=False)
+        goal, every = self.limits.goal(name), name == POWER  # which nothing bounds from below
+        asked = Question(goal=goal, limits=limits.without(POWER) if every else limits, below=0.0 if every else math.inf, watch=self.watch)
+        search = _Search(self.job, self.space, asked, explain=False)
+        if not self.space.problems:  # the same groups: what one search ran another need not
+            search.took = self.took
+        if every:
+            return search.least_power_of_all()
         try:
             found = search.best_of_all() if goal.name == "latency" else search.best(1)
-            return self.limits.figure(name, found[0])
-        except InfeasibleError:  # power has no bound: every step was run, and none stays below none at all
-            return search.least_power if name == POWER else None
+        except InfeasibleError:
+            return None
+        return self.limits.figure(name, found[0])
 
 
 def _batches(count: int, first: int, size: int) -> Iterator[tuple[int, int]]:
