@@ -17,6 +17,7 @@ Data = dict[str, Any]
 KINDS = ("steps", "offload", "moe", "streaming", "shards")
 POLICIES = ["none", "selective", "pointwise", "alternate", "full"]
 WEIGHTS = ["W1", "WQ", "WE", "WO"]
+KERNELS = {"efficiency": 0.8, "busy_power": "250 W", "waiting_power": "58 W", "power_limit": "10 kW"}
 ALGORITHMS: list[Any] = [["ring", "tree"], "best", ["halving_doubling"], ["hierarchical", "ring"]]
 
 
@@ -36,10 +37,22 @@ def wild(kind: str, seed: int, folder: Path) -> Case:
     profile = case.profile
     if backward and pick.random() < 0.7:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{kind}_{seed}_profile.yaml"
-        path.write_text(yaml.safe_dump(_profile(pick), sort_keys=False), encoding="utf-8")
+        path, said, machine = folder / f"{kind}_{seed}_profile.yaml", _profile(pick), case.machine
+        if random.Random(f"power {kind} {seed}").random() < 0.5:
+            said, machine = said | {"kernels": "measured"}, machine | {"tree": _powered(machine["tree"])}
+        path.write_text(yaml.safe_dump(said, sort_keys=False), encoding="utf-8")
         profile = str(path.resolve())
+        return replace(case, machine=machine, mapper=mapper, profile=profile)
     return replace(case, mapper=mapper, profile=profile)
+
+
+def _powered(level: Data) -> Data:
+    """A level and those below it, whose accelerators draw power while kernels run, and some while they wait."""
+    if not level.get("accelerator"):
+        return level | {"children": [_powered(child) for child in level["children"]]} if "children" in level else level
+    own = {key: value for key, value in level.items() if key != "compute"}
+    cores = {"name": "sm", "count": 8, "compute": {**level["compute"], "kernels": dict(KERNELS)}}
+    return own | {"fan": {"linear": 8}, "children": [cores]}
 
 
 def _profile(pick: random.Random) -> Data:
