@@ -76,11 +76,8 @@ def cost(
                     machine, work, copies = _work((name, workload, mapper), mine, each, profile)
                     owned.append(ownership_of(machine, usage, fab=fab, respins=respins, work=work, copies=copies))
         except InputError as problem:
-            raise (
-                problem
-                if problem.where or not problem.path or problem.path.startswith("--")
-                else placed(problem, load("architecture", name))
-            ) from None
+            of_its_file = problem.path and not problem.path.startswith("--") and not problem.where
+            raise (placed(problem, load("architecture", name)) if of_its_file else problem) from None
     if respins and not any(one.money.cost.respin_usd.high for one in owned):
         raise InputError(f"{' and '.join(names)} {'have' if len(names) > 1 else 'has'} no chip that is engineered anew", path="--respins")
     data = [one.to_dict() for one in owned]

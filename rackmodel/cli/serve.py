@@ -133,8 +133,12 @@ def _command(said_by: typer.Context) -> str:
             continue
         each = value if isinstance(value, list | tuple) else [value]
         option = [max(one.opts, key=len)] if one.param_type_name == "option" else []
-        found += option if value is True else [word for part in each for word in (*option, str(part))]
+        found += option if value is True else [word for part in each for word in (*option, _word(part))]
     return shlex.join(found)
+
+
+def _word(value: object) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _print_beside(
