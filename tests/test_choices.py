@@ -9,7 +9,7 @@ import pytest
 
 from rackmodel.validation.choices import choice_scores
 from rackmodel.validation.run import ValidationReport
-from rackmodel.validation.score import ScoredRow
+from rackmodel.validation.score import ScoredRow, score
 from rackmodel.validation.table import report_lines
 
 
@@ -41,6 +41,17 @@ def test_a_choice_beyond_the_limit_turns_its_load_down() -> None:
     assert alone.beyond == 1
 
 
+def test_choices_that_hold_the_limit_are_scored_by_themselves() -> None:
+    """Three questions: a4 is chosen and makes 100 of 125 within the limit, a8 breaks it, of the third nothing is predicted within it."""
+    other = [replace(row, asked="r") for row in [*A8, *B4]]
+    slow = [*_run("c", "c", 4, (9, 30), (100, 50), "s"), *_run("d", "d", 4, (9, 30), (100, 50), "s")]
+    ten = choice_scores([*A4, *B4, *other, *slow], (0.01,))[0]
+    assert ten.lost == pytest.approx((0.2, 1.0, 1.0))
+    assert ten.held == pytest.approx((0.2,))
+    assert (ten.beyond, ten.unanswered) == (1, 1)
+    assert ten.to_dict()["p90_lost_where_held_pct"] == pytest.approx(20)
+
+
 def test_a_plan_is_not_turned_up() -> None:
     """The other row of its plan has more clients: it is no load turned down."""
     busier = _run("a16", "a", 16, (9, 20), (300, 200))
@@ -49,9 +60,9 @@ def test_a_plan_is_not_turned_up() -> None:
 
 def test_a_question_that_the_model_says_has_no_answer_loses_all() -> None:
     slow = [*_run("a", "a", 4, (9, 30), (100, 50)), *_run("b", "b", 4, (9, 30), (100, 50))]
-    score = choice_scores(slow, (0.01,))[0]
-    assert score.lost == (1.0,)
-    assert score.unanswered == 1
+    lost = choice_scores(slow, (0.01,))[0]
+    assert lost.lost == (1.0,)
+    assert lost.unanswered == 1
     assert choice_scores([*_run("a", "a", 4, (19, 9), (1, 1)), *_run("b", "b", 4, (19, 9), (1, 1))], (0.01,)) == []  # nothing was within it
 
 
@@ -74,9 +85,9 @@ def test_a_perfect_model_loses_nothing() -> None:
     for number in range(60):
         tpot, rate = draw.uniform(5, 60), draw.uniform(10, 1000)
         rows += _run(str(number), f"p{number % 7}", float(number % 5), (tpot, tpot), (rate, rate), f"q{number % 9}")
-    for score in choice_scores(rows):
-        assert set(score.lost) == {0.0}
-        assert (score.beyond, score.unanswered) == (0, 0)
+    for one in choice_scores(rows):
+        assert set(one.lost) == {0.0}
+        assert (one.beyond, one.unanswered) == (0, 0)
 
 
 def test_it_is_what_a_search_by_hand_finds() -> None:
@@ -108,4 +119,16 @@ def test_it_is_what_a_search_by_hand_finds() -> None:
 def test_validate_prints_what_is_lost() -> None:
     rows = [*A4, *A8, *B4]
     lines = list(report_lines(ValidationReport((), tuple(rows), choices=tuple(choice_scores(rows)))))
-    assert any("TPOT <= 10 ms: median 20.0 %, p90 20.0 %, mean 20.0 % of 1 questions (1 choices measured beyond" in line for line in lines)
+    lost = "TPOT <= 10 ms: median 20.0 %, p90 20.0 %, mean 20.0 % of 1 questions (1 choices measured beyond the limit, 0 questions"
+    assert any(lost in line for line in lines)
+
+
+def test_ranks_inside_curves_are_told_by_their_mean_and_median() -> None:
+    """Three curves of three rows: two in order, one backwards (1, 1, -1); one of two rows, which is none."""
+    pairs = {"a": [(1, 1), (2, 2), (3, 3)], "b": [(1, 2), (2, 4), (3, 6)], "c": [(1, 3), (2, 2), (3, 1)], "d": [(1, 2), (2, 1)]}
+    rows = [ScoredRow(curve, "set", measured=one, predicted=other, curve=curve) for curve, own in pairs.items() for one, other in own]
+    told = score(rows).to_dict()
+    assert told["curves"] == 3
+    assert told["curve_rank_correlation"] == pytest.approx(1 / 3)
+    assert told["median_curve_rank_correlation"] == pytest.approx(1)
+    assert score(rows[:2]).to_dict()["median_curve_rank_correlation"] is None

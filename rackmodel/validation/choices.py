@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -28,18 +29,23 @@ RATE = "_tokens_per_s"
 @dataclass(frozen=True)
 class ChoiceScore:
     """Of the questions with at least two rows and one that was measured within the limit. limit_s: of TPOT, None: all limits ·
-    lost: share of throughput of each question · beyond: choices that were measured beyond the limit · unanswered: questions of which
-    no row is predicted within the limit."""
+    lost: share of throughput of each question · held: those of `lost` whose choice was measured within the limit · unanswered: questions
+    of which no row is predicted within the limit."""
 
     dataset: str
     limit_s: float | None
     lost: tuple[float, ...]
-    beyond: int
+    held: tuple[float, ...]
     unanswered: int
+
+    @property
+    def beyond(self) -> int:
+        """Choices that were measured beyond the limit."""
+        return len(self.lost) - len(self.held) - self.unanswered
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        lost = 100.0 * np.array(self.lost)
+        lost, held = 100.0 * np.array(self.lost), 100.0 * np.array(self.held)
         return {
             "dataset": self.dataset,
             "tpot_limit_s": self.limit_s,
@@ -47,6 +53,7 @@ class ChoiceScore:
             "mean_lost_pct": float(lost.mean()),
             "median_lost_pct": float(np.median(lost)),
             "p90_lost_pct": float(np.percentile(lost, 90)),
+            "p90_lost_where_held_pct": float(np.percentile(held, 90)) if self.held else None,
             "measured_beyond_limit": self.beyond,
             "unanswered": self.unanswered,
         }
@@ -67,8 +74,8 @@ def choice_scores(rows: Sequence[ScoredRow], limits_s: Sequence[float] = LIMITS_
         scores = [_score(dataset, limit, questions) for limit in limits_s]
         scores = [one for one in scores if one.lost]
         if scores:
-            lost = tuple(share for one in scores for share in one.lost)
-            whole = ChoiceScore(dataset, None, lost, sum(one.beyond for one in scores), sum(one.unanswered for one in scores))
+            lost, held = (tuple(share for one in scores for share in own(one)) for own in (attrgetter("lost"), attrgetter("held")))
+            whole = ChoiceScore(dataset, None, lost, held, sum(one.unanswered for one in scores))
             found += [*scores, whole]
     return found
 
@@ -87,7 +94,7 @@ def _questions(rows: Sequence[ScoredRow]) -> dict[str, list[list[_Run]]]:
 
 def _score(dataset: str, limit_s: float, questions: Sequence[Sequence[_Run]]) -> ChoiceScore:
     """What is lost under one limit."""
-    lost, beyond, unanswered = [], 0, 0
+    lost, held, unanswered = [], [], 0
     for runs in questions:
         within = [run for run in runs if run.tpot.measured <= limit_s]
         if not within:
@@ -95,9 +102,10 @@ def _score(dataset: str, limit_s: float, questions: Sequence[Sequence[_Run]]) ->
         most = max(run.rate.measured for run in within)
         choices = list(_choices(runs, limit_s))
         lost.append(1.0 - min((_kept(choice, within) for choice in choices), default=0.0) / most)
-        beyond += any(choice not in within for choice in choices)
+        if choices and all(choice in within for choice in choices):
+            held.append(lost[-1])
         unanswered += not choices
-    return ChoiceScore(dataset, limit_s, tuple(lost), beyond, unanswered)
+    return ChoiceScore(dataset, limit_s, tuple(lost), tuple(held), unanswered)
 
 
 def _choices(runs: Sequence[_Run], limit_s: float) -> Iterator[_Run]:

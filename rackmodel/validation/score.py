@@ -106,11 +106,15 @@ def kernel_row(
     )
 
 
+LEAST_IN_A_CURVE = 3
+"""Rows of a curve whose order is scored: of two it is right or wrong."""
+
+
 @dataclass(frozen=True)
 class Score:
     """Of n rows, in percent of what was measured. rank_correlation: None where fewer than two rows, or no order, are there · coverage:
     share of rows whose measurement lies in the interval of their prediction · width: median half width of the intervals, in percent of the
-    prediction; None where no row has one · curve_rank: the mean of rank_correlation inside curves of at least three rows."""
+    prediction; None where no row has one · curve_ranks: rank_correlation inside each curve of at least LEAST_IN_A_CURVE rows."""
 
     n: int
     mean: float
@@ -122,7 +126,7 @@ class Score:
     rank_correlation: float | None
     coverage: float | None = None
     width: float | None = None
-    curve_rank: float | None = None
+    curve_ranks: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -135,7 +139,9 @@ class Score:
             "max_abs_error_pct": self.worst,
             "bias_pct": self.bias,
             "rank_correlation": self.rank_correlation,
-            "curve_rank_correlation": self.curve_rank,
+            "curves": len(self.curve_ranks),
+            "curve_rank_correlation": float(np.mean(self.curve_ranks)) if self.curve_ranks else None,
+            "median_curve_rank_correlation": float(np.median(self.curve_ranks)) if self.curve_ranks else None,
             "interval_coverage": self.coverage,
             "interval_median_width_pct": self.width,
         }
@@ -166,19 +172,18 @@ def score(rows: Sequence[ScoredRow]) -> Score:
         rank_correlation=rank_correlation(measured, predicted),
         coverage=float(np.mean([row.covered for row in within])) if within else None,
         width=100.0 * float(np.median([row.half_width for row in within])) if within else None,
-        curve_rank=_curve_rank(rows),
+        curve_ranks=_curve_ranks(rows),
     )
 
 
-def _curve_rank(rows: Sequence[ScoredRow]) -> float | None:
-    """The mean rank correlation inside curves; None where there is none."""
+def _curve_ranks(rows: Sequence[ScoredRow]) -> tuple[float, ...]:
+    """The rank correlation inside each curve that has enough rows and an order on both sides."""
     curves: dict[str, list[ScoredRow]] = {}
     for row in rows:
         if row.curve:
             curves.setdefault(row.curve, []).append(row)
-    sides = (([r.measured for r in own], [r.predicted for r in own]) for own in curves.values() if len(own) > 2)
-    ranks = [found for one, other in sides if (found := rank_correlation(np.array(one), np.array(other))) is not None]
-    return float(np.mean(ranks)) if ranks else None
+    sides = (([r.measured for r in own], [r.predicted for r in own]) for own in curves.values() if len(own) >= LEAST_IN_A_CURVE)
+    return tuple(found for one, other in sides if (found := rank_correlation(np.array(one), np.array(other))) is not None)
 
 
 def rank_correlation(one: Array, other: Array) -> float | None:

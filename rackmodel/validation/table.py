@@ -24,6 +24,7 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     for head, lines in (("data set", scored), ("cell", cells)):
         if lines:
             yield from _table(head, lines)
+    yield from _ordered(report)
     yield from _chosen(report)
     over = sum(row.over_capacity for row in report.rows)
     if over:
@@ -38,12 +39,22 @@ def report_lines(report: ValidationReport) -> Iterator[str]:
     yield from _assumed(report)
 
 
+def _ordered(report: ValidationReport) -> Iterator[str]:
+    """How well rows of one curve are ordered."""
+    for one in report.datasets:
+        if one.score is not None and one.score.curve_ranks:
+            said = one.score.to_dict()
+            mean, median = said["curve_rank_correlation"], said["median_curve_rank_correlation"]
+            yield f"rank inside a curve, {one.name}: mean {mean:.3f}, median {median:.3f} of {said['curves']} curves"
+
+
 def _chosen(report: ValidationReport) -> Iterator[str]:
     """What following the predictions loses of the measured throughput (choices.py)."""
     for one in report.choices:
         said, under = one.to_dict(), "all limits of TPOT" if one.limit_s is None else f"TPOT <= {1e3 * one.limit_s:g} ms"
         lost = ", ".join(f"{word} {said[f'{word}_lost_pct']:.1f} %" for word in ("median", "p90", "mean"))
-        beyond = f"{one.beyond} choices measured beyond the limit, {one.unanswered} questions with no choice"
+        held = "" if said["p90_lost_where_held_pct"] is None else f", p90 {said['p90_lost_where_held_pct']:.1f} % of the others"
+        beyond = f"{one.beyond} choices measured beyond the limit{held}, {one.unanswered} questions with no choice"
         yield f"throughput lost by the choice, {one.dataset}, {under}: {lost} of {len(one.lost)} questions ({beyond})"
 
 
