@@ -29,14 +29,21 @@ Row = Mapping[str, Any]
 MOST_FIGURES, MOST_INPUTS = 4, 6
 FOLDER = "papers"
 """Of the charts, beside the page."""
-HEAD = """# What stands of the five papers
+HEAD = """# The five papers: every table, figure and claim beside ours
 
-Made by `make papers` from the studies (`rackmodel sweep STUDY --ranges`): do not edit. A finding *agrees* where every figure that its
-claim needs lies inside its bounds; figures nearer to a bound than a thousandth decide nothing. Each is computed again with every input of
-the study at the ends of its stated range, one at a time: "over all ranges" where no end turns it, else the value at which it turns, and
-what the files have (ASSUMED, SOURCED, ...). "By construction" could not have come out otherwise. The inputs beside a verdict are those that
-move its figures; a verdict without a condition rests on numbers that are printed, or its study was run at the files' own values alone.
-Charts are drawn by `rackmodel sweep STUDY -o DIR`, with the paper's words and the verdict on each; a chart is linked where its item stands.
+What the five papers behind this project (rack-scale energy, wafer-scale carbon, weight streaming, hardwired chips, ACT) claim, what
+rackmodel computes for it, and over which input ranges a verdict holds. Made by `make papers` from the studies (`rackmodel sweep STUDY
+--ranges`): do not edit.
+
+- A finding *agrees* where every figure that its claim needs lies inside its bounds. Figures nearer to a bound than a thousandth decide
+  nothing.
+- *Over all ranges*: each finding is computed again with every input of the study at the ends of its stated range, one at a time, and no end
+  flips it. Otherwise the value at which it flips is given, and what the files have (ASSUMED, SOURCED, ...).
+- *By construction*: it could not have come out otherwise.
+- The inputs beside a verdict are those that move its figures; a verdict without a condition rests on printed numbers, or its study was
+  run at the files' own values alone.
+- Charts are drawn by `rackmodel sweep STUDY -o DIR`, with the paper's words and the verdict on each; a chart is linked where its item
+  stands.
 """
 ALIKE = {"agrees": "reproduced", "disagrees": "disagrees", "not decidable": "not decidable"}
 _PLACES = re.compile(r"\b(Figure|Table)s? ((?:\d+(?:, | and | to )?)+)")

@@ -36,7 +36,7 @@ from rackmodel.cli.ranges import NumberWords
 app = typer.Typer(
     name="rackmodel",
     cls=NumberWords,
-    help="A mapping, cost and carbon model for rack-scale AI systems: architecture tree + einsum workload → best mapping, with proof.",
+    help="Find the best mapping of an AI model on a rack-scale machine, with proof: its latency, energy, memory, carbon and cost.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -60,26 +60,26 @@ def _root(
     pass
 
 
-app.command("compare", cls=EveryWord, short_help="One search a mapper and machine, side by side.")(compare.compare)
-app.command("search", cls=EveryWord, short_help="The best mapping of one mapper, proven.")(search.search)
-app.command("evaluate", cls=EveryWord, short_help="Price one mapping file.")(evaluate.evaluate)
-app.command("why", cls=EveryWord, short_help="Why the best mapping is not another, and what moves it.")(why.why)
-app.command("diff", cls=EveryWord, short_help="Which charges make the difference between two results.")(diff.diff)
-app.command("report", cls=EveryWord, short_help="Saved results on one page, and figures for a paper.")(report.report)
-app.command("explore", cls=EveryWord, short_help="A page of this computer: move any number.")(explore.explore)
-app.command("sweep", cls=EveryWord, short_help="Many points in one file: a study, or lists of values.")(sweep.sweep)
-app.command("serve", cls=EveryWord, short_help="The best deployment that serves a model, and the front.")(serve.serve)
-app.command("serve-trace", cls=EveryWord, short_help="Requests one by one through one replica.")(serve_trace.serve_trace)
-app.command("carbon", cls=EveryWord, short_help="Embodied carbon of a machine, carbon of a step or a run.")(carbon.carbon)
-app.command("cost", cls=EveryWord, short_help="What a machine costs to have, run and update.")(cost.cost)
+app.command("compare", cls=EveryWord, short_help="Search several mappers and machines, side by side.")(compare.compare)
+app.command("search", cls=EveryWord, short_help="Find the best mapping of a workload, with proof.")(search.search)
+app.command("evaluate", cls=EveryWord, short_help="Price one given mapping file.")(evaluate.evaluate)
+app.command("why", cls=EveryWord, short_help="Explain why a mapping is the best, and what would change it.")(why.why)
+app.command("diff", cls=EveryWord, short_help="Compare two results charge by charge.")(diff.diff)
+app.command("report", cls=EveryWord, short_help="Make a page of saved results, and figures for a paper.")(report.report)
+app.command("explore", cls=EveryWord, short_help="Serve a local page with a slider for every number.")(explore.explore)
+app.command("sweep", cls=EveryWord, short_help="Run a study or a sweep over lists of values; resumable.")(sweep.sweep)
+app.command("serve", cls=EveryWord, short_help="Find the best deployment to serve a language model.")(serve.serve)
+app.command("serve-trace", cls=EveryWord, short_help="Simulate requests one by one through one replica.")(serve_trace.serve_trace)
+app.command("carbon", cls=EveryWord, short_help="Carbon: embodied of a machine, total of a step or run.")(carbon.carbon)
+app.command("cost", cls=EveryWord, short_help="Total cost of ownership of a machine.")(cost.cost)
 app.command("check", cls=EveryWord, short_help="Check input files: keys, units, sizes, names.")(check.check)
-app.command("show", cls=EveryWord, short_help="What an input means; alone: list the library.")(show.show)
-app.command("new", cls=EveryWord, short_help="A commented start of an own file.")(new.new)
-app.command("schema", cls=EveryWord, short_help="JSON Schemas of input files, for editors; every key.")(schema.schema)
-app.command("import", cls=EveryWord, short_help="Read another tool's machine, or a model's config.json.")(import_.import_)
-app.command("calibrate", cls=EveryWord, short_help="Fit a part's kernels to measured ones.")(calibrate.calibrate)
-app.command("validate", cls=EveryWord, short_help="Predictions against published measurements.")(validate.validate)
-app.command("time", cls=EveryWord, short_help="Seconds of one product, kernel or collective.")(time.time)
+app.command("show", cls=EveryWord, short_help="Show what an input means; without a name list the library.")(show.show)
+app.command("new", cls=EveryWord, short_help="Write a commented input file to start from.")(new.new)
+app.command("schema", cls=EveryWord, short_help="Print JSON Schemas of input files, or all keys.")(schema.schema)
+app.command("import", cls=EveryWord, short_help="Convert a Timeloop machine or a model's config.json.")(import_.import_)
+app.command("calibrate", cls=EveryWord, short_help="Fit a part's kernel rates to measured kernels.")(calibrate.calibrate)
+app.command("validate", cls=EveryWord, short_help="Compare predictions with measurements.")(validate.validate)
+app.command("time", cls=EveryWord, short_help="Time of one kernel or collective.")(time.time)
 
 
 @cache

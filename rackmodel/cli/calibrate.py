@@ -21,11 +21,11 @@ def calibrate(
         ),
     ],
     part: Annotated[str, typer.Option("--part", metavar="PART", help="Part of the library (specs/parts) that the rows were measured on.")],
-    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Whose rows, where the files hold several GPUs.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Rows of this GPU, if the files hold several.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="PART.yaml", help="Write the fitted part to this file.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit the numbers of a part's kernels to measured ones, with the error on shapes that a fit did not see."""
+    """Fit a part's kernel rates to measured kernels, and report the error on held-out shapes."""
     from rackmodel.validation.rows import kind_of_file
 
     output_file(output)

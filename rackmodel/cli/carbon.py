@@ -36,7 +36,7 @@ def carbon(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", metavar="CSV", help="Hourly intensity of the grid, column g_per_kwh, instead of the site's grid."),
+        typer.Option("--trace", metavar="CSV", help="Hourly grid intensity, column g_per_kwh, in place of the site's grid."),
     ] = None,
     lifetime: LifetimeOption = None,
     active: ActiveOption = None,
@@ -45,9 +45,7 @@ def carbon(
     minimize: options.MinimizeOption = None,
     profile: options.ProfileOption = None,
     sources: options.SourcesOption = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the metrics of a step too: energy, delay and carbon multiplied.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the metrics of a step too: edp, cdp, tcdp, ...")] = False,
     as_json: options.JsonOption = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the job as CSV and chart to this folder.")

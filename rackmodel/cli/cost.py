@@ -40,7 +40,9 @@ def cost(
     active: ActiveOption = None,
     respins: Annotated[
         int | None,
-        typer.Option("--respins", metavar="N", min=0, help="Updates of engineered chips in the life; default: each year but the first."),
+        typer.Option(
+            "--respins", metavar="N", min=0, help="Re-spins of engineered chips in the lifetime; default: each year but the first."
+        ),
     ] = None,
     each: Annotated[
         int | None,
@@ -53,7 +55,7 @@ def cost(
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the table to this folder as CSV.")] = None,
 ) -> None:
-    """What a machine costs to have, run and update in its life, with ranges: chips or their engineering and masks, servers, building,
+    """Total cost of ownership of a machine over its lifetime, with ranges: chips or their engineering and masks, servers, building,
     electricity, carbon; with a workload, a million tokens."""
     from rackmodel.inputs import load, read_architecture
     from rackmodel.inputs.problems import placed

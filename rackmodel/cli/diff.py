@@ -27,8 +27,10 @@ def diff(
             help="Two folders that -o wrote (or their result.json); or two mapping files or mappers and what they run on.",
         ),
     ],
-    by: Annotated[str, typer.Option("--by", metavar="COLUMNS", help="Columns of the ledger that make a row.")] = "component,level,action",
-    sort: Annotated[str, typer.Option("--sort", metavar="FIGURE", help="seconds, joules or bytes: largest difference first.")] = "seconds",
+    by: Annotated[str, typer.Option("--by", metavar="COLUMNS", help="Ledger columns to group by.")] = "component,level,action",
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="FIGURE", help="Sort by seconds, joules or bytes, largest difference first.")
+    ] = "seconds",
     sets: SetOption = None,
     profile: ProfileOption = None,
     as_json: JsonOption = False,

@@ -12,10 +12,12 @@ from rackmodel.cli.printing import echo
 def explore(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE...]", help="Own machines, workloads, mappers and profiles, beside those of the library."),
+        typer.Argument(metavar="[FILE...]", help="Your machines, workloads, mappers and profiles, beside those of the library."),
     ] = None,
     port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port of 127.0.0.1; 0 takes a free one.")] = 0,
-    state: Annotated[str, typer.Option("--state", metavar="TEXT", help="Begin with what stands behind # in the address of a page.")] = "",
+    state: Annotated[
+        str, typer.Option("--state", metavar="TEXT", help="Start from a saved question: the text behind # in a page's address.")
+    ] = "",
     browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Serve a page to this computer alone: choose machine, workload, mapper, move any number, see the best mapping at once."""

@@ -26,12 +26,12 @@ def import_(
         Path | None, typer.Option("-o", "--output", metavar="DIR|FILE", help="A folder for NAME.yaml, or a .yaml file; absent = print it.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Name of what is imported; absent = as its file.")] = None,
-    clock: Annotated[str | None, typer.Option("--clock", metavar="FREQUENCY", help="'1 GHz', where the files give no cycle time.")] = None,
-    training: Annotated[
-        bool, typer.Option("--training", help="Of a config.json the step that trains the model, not the one that serves it.")
-    ] = False,
+    clock: Annotated[
+        str | None, typer.Option("--clock", metavar="FREQUENCY", help="Clock, such as '1 GHz', if the files give no cycle time.")
+    ] = None,
+    training: Annotated[bool, typer.Option("--training", help="Write the training step of the model, not the serving step.")] = False,
     mtp: Annotated[
-        bool, typer.Option("--mtp", help="With --training: with the layer and the head that predict one token further, where it has them.")
+        bool, typer.Option("--mtp", help="With --training: add the multi-token-prediction layer and head, if the model has them.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -17,9 +17,9 @@ def new(
     what: Annotated[str, typer.Argument(metavar="WHAT", help="machine, workload, mapper or study.")],
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, and that of the file: NAME.yaml.")],
     where: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder of the file; default: this one.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write a commented start of an own machine, workload, mapper or study, which works as it is."""
+    """Write a commented machine, workload, mapper or study that works as it is, to start from."""
     from rackmodel.inputs.starts import STARTS, start_of
 
     if what not in STARTS:

@@ -26,57 +26,66 @@ SetOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print every charge too, and every mapping of a front.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print every charge, and every mapping of a front.")]
 OutOption = Annotated[
     Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write mapping, ledger, charts and index.html to this folder.")
 ]
-SourcesOption = Annotated[bool, typer.Option("--sources", help="Print where every factor is from.")]
+SourcesOption = Annotated[bool, typer.Option("--sources", help="Print the source of every factor.")]
 ProfileOption = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="What overlaps: a file of specs/profiles (ideal, serial).")
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        help="What a framework overlaps, fuses and launches: ideal, serial, megatron_core, ... (specs/profiles).",
+    ),
 ]
 _LIMITS = "memory=, latency=, energy=, carbon=, total_carbon=, money=, edp= or tcdp="
 _OBJECTIVES = "energy, latency, edp, carbon, memory, edap, cdp, cep, c2ep, ce2p, total_carbon, tcdp or money"
 MinimizeOption = Annotated[
     str | None,
-    typer.Option("--minimize", metavar="OBJ", help=f"{_OBJECTIVES}; in order: latency,energy."),
+    typer.Option("--minimize", metavar="OBJ", help=f"Objective: {_OBJECTIVES}; several in order of priority: latency,energy."),
 ]
 FlagsOption = Annotated[
     str | None,
-    typer.Option("--flags", metavar="FRAMEWORK", help="Print the arguments that start the mapping: megatron, torchtitan or deepspeed."),
+    typer.Option("--flags", metavar="FRAMEWORK", help="Print the launch arguments of the mapping: megatron, torchtitan or deepspeed."),
 ]
-TokensOption = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Cost a whole run over so many tokens, such as 300e9.")]
-StepsOption = Annotated[int | None, typer.Option("--steps", metavar="N", min=1, help="Cost a whole run of so many steps.")]
+TokensOption = Annotated[str | None, typer.Option("--tokens", metavar="N", help="Cost a whole run over N tokens, such as 300e9.")]
+StepsOption = Annotated[int | None, typer.Option("--steps", metavar="N", min=1, help="Cost a whole run of N steps.")]
 CheckpointOption = Annotated[
     str | None,
-    typer.Option("--checkpoint", metavar="INTERVAL", help="Time between checkpoints of a run, such as '30 min', or optimal."),
+    typer.Option("--checkpoint", metavar="INTERVAL", help="Time between checkpoints of a run: '30 min', or optimal (Daly)."),
 ]
 StorageOption = Annotated[
-    str | None, typer.Option("--storage", metavar="BANDWIDTH", help="What a checkpoint is written with, all together: '1 TB/s'.")
+    str | None, typer.Option("--storage", metavar="BANDWIDTH", help="Bandwidth of the whole machine to checkpoint storage: '1 TB/s'.")
 ]
 FailuresOption = Annotated[
     str | None,
-    typer.Option("--failures", metavar="RATE", help="Failures of a run: '2e-5 per accelerator-hour', or '50000 h per node' between two."),
+    typer.Option(
+        "--failures", metavar="RATE", help="Failure rate '2e-5 per accelerator-hour', or mean time between failures '50000 h per node'."
+    ),
 ]
 RestartOption = Annotated[
     str | None,
-    typer.Option("--restart", metavar="TIME", help="From a failure until training goes on; default: reading the checkpoint alone."),
+    typer.Option("--restart", metavar="TIME", help="Time from a failure until training resumes; default: the time to read the checkpoint."),
 ]
 LimitOption = Annotated[
     list[str] | None,
-    typer.Option("--limit", metavar="NAME=VALUE", help=f"What a step may not exceed: power='5 MW', {_LIMITS}."),
+    typer.Option("--limit", metavar="NAME=VALUE", help=f"Upper limit of a step: power='5 MW', {_LIMITS}."),
 ]
 ParetoOption = Annotated[
     str | None,
-    typer.Option("--pareto", metavar="FIGURES", help="Pareto front of the steps: latency,energy,memory,carbon,total_carbon,tcdp,money."),
+    typer.Option(
+        "--pareto", metavar="FIGURES", help="Print the Pareto front of these: latency,energy,memory,carbon,total_carbon,tcdp,money."
+    ),
 ]
 TimeOption = Annotated[
     str | None,
-    typer.Option("--time-limit", metavar="TIME", help="Stop each search after so long, such as 30 s, with the best found and its gap."),
+    typer.Option("--time-limit", metavar="TIME", help="Stop each search after this time, such as '30 s', with the best found and its gap."),
 ]
 
 TraceOption = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE", help="Write when each task runs, and what is held, as a trace for ui.perfetto.dev."),
+    typer.Option("--trace", metavar="FILE", help="Write a timeline of tasks and memory for ui.perfetto.dev."),
 ]
 WorkersOption = Annotated[
     int | None, typer.Option("--workers", metavar="N", min=1, max=1024, help="Local processes (default: as many as cores).")

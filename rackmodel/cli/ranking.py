@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 SamplesOption = Annotated[
     int | None,
-    typer.Option("--samples", metavar="N", min=1, max=100_000, help="Rank again in N samples of the ranges that the files state."),
+    typer.Option("--samples", metavar="N", min=1, max=100_000, help="Rank again in N samples of the ranges that the input files state."),
 ]
-SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Which samples; absent = 1.")]
+SeedOption = Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the samples; default: 1.")]
 
 OF_THE_TABLES = ("carbon", "total_carbon", "tcdp", "cdp", "cep", "c2ep", "ce2p")
 OF_ITS_LIFE = ("total_carbon", "tcdp", "money")

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from rackmodel.serving.offers import Offered, Service
     from rackmodel.serving.search import ServingAnswer
 
-DegreesOption = typer.Option(metavar="N[,N]", help="Degrees to try; none: every power of two that divides the accelerators.")
-WeightOption = Annotated[str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights: bf16, fp8, nvfp4, ...")]
+_DIVIDING = "absent: every power of two that divides the accelerators."
+TensorOption = typer.Option(metavar="N[,N]", help=f"Degrees of tensor parallelism to try; {_DIVIDING}")
+PipelineOption = typer.Option(metavar="N[,N]", help=f"Degrees of pipeline parallelism to try; {_DIVIDING}")
+WeightOption = Annotated[
+    str, typer.Option("--precision", metavar="FORMAT[,..]", help="Formats of the weights to try: bf16, fp8, nvfp4, ...")
+]
 
 LIKE = {"ttft": "1 s", "tpot": "30 ms"}
 """Limits of serving → of what size they are."""
@@ -35,47 +39,74 @@ def serve(
     engine: serving_options.EngineOption = "vllm",
     isl: serving_options.PromptOption = 1024,
     osl: serving_options.OutputOption = 1024,
-    reuse: Annotated[float, typer.Option("--reuse", metavar="SHARE", min=0, max=1, help="Share of a prompt found in the cache.")] = 0.0,
+    reuse: Annotated[
+        float, typer.Option("--reuse", metavar="SHARE", min=0, max=1, help="Share of a prompt found in the prefix cache.")
+    ] = 0.0,
     least: serving_options.LeastOption = 1.0,
     concurrency: Annotated[
-        str, typer.Option("--concurrency", metavar="N[,N]", help="Clients of all replicas together; none: every power of two of each.")
+        str,
+        typer.Option(
+            "--concurrency",
+            metavar="N[,N]",
+            help="Concurrent requests of all replicas together; absent: every power of two for each replica.",
+        ),
     ] = "",
-    rate: Annotated[str, typer.Option("--rate", metavar="R[,R]", help="Requests a second that come at random, in place of clients.")] = "",
-    tensor: Annotated[str, DegreesOption] = "",
-    pipeline: Annotated[str, DegreesOption] = "",
-    attention_data: Annotated[str, typer.Option(metavar="N[,N]", help="Ranks of attention data parallelism to try.")] = "1",
+    rate: Annotated[
+        str, typer.Option("--rate", metavar="R[,R]", help="Poisson arrivals, requests a second, in place of --concurrency.")
+    ] = "",
+    tensor: Annotated[str, TensorOption] = "",
+    pipeline: Annotated[str, PipelineOption] = "",
+    attention_data: Annotated[
+        str, typer.Option(metavar="N[,N]", help="Degrees of attention data parallelism (DP attention) to try.")
+    ] = "1",
     expert: Annotated[str, typer.Option(metavar="N[,N]", help="Degrees of expert parallelism to try.")] = "1",
     context: Annotated[
-        str, typer.Option(metavar="N[,N]", help="Ranks of each tensor group that keep different tokens of the cache, to try.")
+        str,
+        typer.Option(
+            metavar="N[,N]",
+            help="Degrees of decode context parallelism to try: ranks of a tensor group that keep different tokens of the KV cache.",
+        ),
     ] = "1",
     prompt_context: Annotated[
-        str, typer.Option("--prompt-context", metavar="N[,N]", help="Tensor groups that share out new tokens of prompts, to try.")
+        str,
+        typer.Option(
+            "--prompt-context",
+            metavar="N[,N]",
+            help="Degrees of prefill context parallelism to try: tensor groups that share out a prompt's new tokens.",
+        ),
     ] = "1",
-    chunk: Annotated[str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step; none: the engine's.")] = "",
+    chunk: Annotated[
+        str, typer.Option("--chunk", metavar="TOKENS[,..]", help="Token budgets of a step (chunked prefill) to try; absent: the engine's.")
+    ] = "",
     precision: WeightOption = "",
     kv: serving_options.CacheOption = "",
-    pools: Annotated[bool, typer.Option("--pools", help="Try pools of prompts and of decodes on the machine, too.")] = False,
+    pools: Annotated[bool, typer.Option("--pools", help="Try disaggregated serving too: prefill and decode pools on the machine.")] = False,
     prompts_on: Annotated[
-        str, typer.Option("--prompts-on", metavar="MACHINE[:N]", help="Prompts have a machine of their own, of N accelerators.")
+        str, typer.Option("--prompts-on", metavar="MACHINE[:N]", help="Prefill on another machine, of N accelerators.")
     ] = "",
     drafts: serving_options.DraftsOption = 0,
     accept: serving_options.AcceptOption = 0.0,
     draft_model: serving_options.DraftModelOption = "",
     minimize: Annotated[
-        str, typer.Option("--minimize", metavar="OBJ", help="throughput (the most), energy, carbon, money, ttft or tpot.")
+        str, typer.Option("--minimize", metavar="OBJ", help="Objective: throughput (maximized), energy, carbon, money, ttft or tpot.")
     ] = "throughput",
     limit: Annotated[
-        list[str] | None, typer.Option("--limit", metavar="NAME=TIME", help="What may not be exceeded: ttft='1 s', tpot='30 ms'.")
+        list[str] | None, typer.Option("--limit", metavar="NAME=TIME", help="Latency limit: ttft='1 s', tpot='30 ms'.")
     ] = None,
     sets: SetOption = None,
-    percentiles: Annotated[bool, typer.Option("--percentiles", help="Of TTFT and TPOT at the best: requests one by one.")] = False,
-    flags: Annotated[str | None, typer.Option("--flags", metavar="ENGINE", help="Print what starts it: vllm, trtllm or sglang.")] = None,
+    percentiles: Annotated[
+        bool, typer.Option("--percentiles", help="Print p50, p90 and p99 of TTFT and TPOT at the best, by simulating requests.")
+    ] = False,
+    flags: Annotated[
+        str | None, typer.Option("--flags", metavar="ENGINE", help="Print the launch command: vllm, trtllm or sglang.")
+    ] = None,
     as_json: JsonOption = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the answer, every point, the front and index.html there.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Write the answer, every point, the front and index.html to this folder."),
     ] = None,
 ) -> None:
-    """Serve a model: every deployment of the space is priced; the best within the limits, and the front, are exact."""
+    """Find the best deployment to serve a language model, and the front of throughput per accelerator against interactivity; exact."""
     from rackmodel.cli.options import quantity
     from rackmodel.serving.launch import launches_of
     from rackmodel.serving.offers import Widths, token_carbon, token_money

@@ -32,28 +32,30 @@ def serve_trace(
     architecture: ArchitectureArg,
     model: serving_options.ModelArg,
     trace: Annotated[
-        Path | None, typer.Argument(metavar="TRACE.csv", help="Requests: arrival_s, prompt, output; none: --rate or --concurrency.")
+        Path | None,
+        typer.Argument(metavar="TRACE.csv", help="Requests with columns arrival_s, prompt, output; absent: give --rate or --concurrency."),
     ] = None,
     engine: serving_options.EngineOption = "vllm",
     rate: Annotated[float | None, typer.Option("--rate", metavar="R", min=0, help="Poisson arrivals, requests a second.")] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", min=1, help="Clients that wait for their answers.")
+        int | None,
+        typer.Option("--concurrency", metavar="N", min=1, help="Concurrent clients, each waiting for its answer before its next request."),
     ] = None,
-    requests: Annotated[int, typer.Option("--requests", metavar="N", min=1, max=10**6, help="Requests, where no file gives them.")] = 1000,
+    requests: Annotated[
+        int, typer.Option("--requests", metavar="N", min=1, max=10**6, help="Number of requests, if no file gives them.")
+    ] = 1000,
     isl: serving_options.PromptOption = 1024,
     osl: serving_options.OutputOption = 1024,
     least: serving_options.LeastOption = 1.0,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of arrivals and lengths.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random arrivals and lengths.")] = 0,
     tensor: Annotated[int, typer.Option("--tensor", metavar="N", min=1, help="Degree of tensor parallelism.")] = 1,
-    pipeline: Annotated[int, typer.Option("--pipeline", metavar="N", min=1, help="Pipeline stages.")] = 1,
-    attention_data: Annotated[int, typer.Option("--attention-data", metavar="N", min=1, help="Ranks of attention data parallelism.")] = 1,
+    pipeline: Annotated[int, typer.Option("--pipeline", metavar="N", min=1, help="Degree of pipeline parallelism.")] = 1,
+    attention_data: Annotated[
+        int, typer.Option("--attention-data", metavar="N", min=1, help="Degree of attention data parallelism (DP attention).")
+    ] = 1,
     expert: Annotated[int, typer.Option("--expert", metavar="N", min=1, help="Degree of expert parallelism.")] = 1,
-    context: Annotated[
-        int, typer.Option("--context", metavar="N", min=1, help="Tensor ranks that keep different tokens of the cache.")
-    ] = 1,
-    prompt_context: Annotated[
-        int, typer.Option("--prompt-context", metavar="N", min=1, help="Tensor groups that share out new tokens of prompts.")
-    ] = 1,
+    context: Annotated[int, typer.Option("--context", metavar="N", min=1, help="Degree of decode context parallelism.")] = 1,
+    prompt_context: Annotated[int, typer.Option("--prompt-context", metavar="N", min=1, help="Degree of prefill context parallelism.")] = 1,
     precision: Annotated[str, typer.Option("--precision", metavar="FORMAT", help="Format of the weights.")] = "",
     kv: serving_options.CacheOption = "",
     drafts: serving_options.DraftsOption = 0,
@@ -63,7 +65,7 @@ def serve_trace(
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.csv", help="Write every request's figures.")] = None,
 ) -> None:
-    """Run requests through one replica; the same trace and seed give the same figures."""
+    """Simulate requests one by one through one replica; the same trace and seed give the same figures."""
     from rackmodel.carbon.costing import job_money
     from rackmodel.carbon.job import Usage
     from rackmodel.cost.inside.gpu import unmeasured

@@ -14,20 +14,31 @@ if TYPE_CHECKING:
     from rackmodel.carbon.costing import JobMoney
     from rackmodel.carbon.job import JobCarbon
 
-ModelArg = Annotated[str, typer.Argument(metavar="MODEL", help="A decoder's step: a workload with `serving`, by name or YAML file.")]
-EngineOption = Annotated[str, typer.Option("--engine", metavar="NAME", help="A profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")]
-CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the caches: fp8; none: as activations.")]
-PromptOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Mean prompt tokens.")]
-OutputOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Mean output tokens.")]
-LeastOption = Annotated[
-    float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest; even between.")
+ModelArg = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Model to serve: a workload with `serving` (NAME_decoder), by name or YAML file.")
 ]
-DraftsOption = Annotated[int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Tokens drafted a step (MTP, speculation).")]
+EngineOption = Annotated[
+    str, typer.Option("--engine", metavar="NAME", help="Inference engine, a profile with `engine`: vllm, trtllm, sglang, wafer, lpu.")
+]
+CacheOption = Annotated[str, typer.Option("--kv", metavar="FORMAT", help="Format of the KV cache, such as fp8; absent: as activations.")]
+PromptOption = Annotated[float, typer.Option("--isl", metavar="TOKENS", min=1, help="Input sequence length: mean prompt tokens.")]
+OutputOption = Annotated[float, typer.Option("--osl", metavar="TOKENS", min=1, help="Output sequence length: mean output tokens.")]
+LeastOption = Annotated[
+    float, typer.Option("--least", metavar="SHARE", min=0, max=1, help="Shortest length over the longest (1: all alike); uniform between.")
+]
+DraftsOption = Annotated[
+    int, typer.Option("--drafts", metavar="K", min=0, max=64, help="Speculative decoding: tokens drafted a step (MTP or a draft model).")
+]
 DraftModelOption = Annotated[
-    str, typer.Option("--draft-model", metavar="MODEL", help="What drafts them; absent: the model's module, else no time; free: no time.")
+    str,
+    typer.Option(
+        "--draft-model",
+        metavar="MODEL",
+        help="Draft model; absent: the model's MTP module (without one: no time); free: no time.",
+    ),
 ]
 AcceptOption = Annotated[
-    float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is kept where all before it were.")
+    float, typer.Option("--accept", metavar="P", min=0, max=1, help="Probability that a draft is accepted if all before it were.")
 ]
 
 

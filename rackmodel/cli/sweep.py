@@ -36,7 +36,9 @@ def sweep(
         typer.Argument(metavar="STUDY | ARCH WORKLOAD MAPPER", help="A study, or inputs: names or YAML files, several with commas."),
     ],
     sets: SetOption = None,
-    columns: Annotated[str | None, typer.Option("--columns", metavar="METRICS", help="More columns of the table, with commas.")] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="METRICS", help="Metrics to add to the table, joined by commas.")
+    ] = None,
     minimize: MinimizeOption = None,
     profile: ProfileOption = None,
     workers: WorkersOption = None,
@@ -44,7 +46,7 @@ def sweep(
         str | None, typer.Option("--scheduler", metavar="ADDRESS", help="Solve on the workers of this dask.distributed scheduler.")
     ] = None,
     ranges: Annotated[
-        bool, typer.Option("--ranges", help="Findings over the ranges of what they rest on: where each verdict holds and where it turns.")
+        bool, typer.Option("--ranges", help="Check findings over the ranges of their inputs: where each verdict holds and where it flips.")
     ] = False,
     export: Annotated[
         str | None, typer.Option("--export", metavar="FORMAT", help="Write the table of points: csv, parquet or json.")
@@ -55,7 +57,7 @@ def sweep(
         typer.Option("-o", "--output", metavar="DIR", help="Keep the points in this folder, with charts, points.csv and findings.csv."),
     ] = None,
 ) -> None:
-    """Run a study: its figures as tables (and charts with -o), its findings with verdicts. With -o it goes on where it stopped."""
+    """Run a study, or a sweep over lists of values: tables, charts with -o, findings with verdicts. With -o it resumes if stopped."""
     from rackmodel.papers import checks_of
     from rackmodel.store.study_file import StudyFile
     from rackmodel.studies.ask import FILE

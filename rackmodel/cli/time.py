@@ -28,27 +28,28 @@ def time(
         ),
     ],
     precision: Annotated[
-        str, typer.Option("--precision", metavar="BITS", help="Width of the operands (16 bit); of experts, the kernel.")
+        str, typer.Option("--precision", metavar="BITS", help="Width of the operands (default 16 bit); for experts, the kernel.")
     ] = "",
-    kernel: Annotated[str, typer.Option("--kernel", metavar="NAME", help="Kernel of attention; else the part's own.")] = "",
+    kernel: Annotated[str, typer.Option("--kernel", metavar="NAME", help="Attention kernel; default: the part's own.")] = "",
     way: Annotated[
-        str, typer.Option("--pass", metavar="PASS", help="Attention in a step of training: forward or backward; else as servers call it.")
+        str, typer.Option("--pass", metavar="PASS", help="Attention of a training step: forward or backward; absent: as servers call it.")
     ] = "",
-    members: Annotated[int | None, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective (8).")] = None,
+    members: Annotated[int | None, typer.Option("--members", metavar="N", min=1, help="Accelerators of a collective; default: 8.")] = None,
     nodes: Annotated[
-        int | None, typer.Option("--nodes", metavar="N", min=1, help="Nodes that they are spread over evenly; default: as few as can be.")
+        int | None,
+        typer.Option("--nodes", metavar="N", min=1, help="Nodes that the members are spread over evenly; default: as few as possible."),
     ] = None,
     library: Annotated[
-        str, typer.Option("--library", metavar="NAME", help="A collective as a library was measured on the machine's network: nccl, ...")
+        str, typer.Option("--library", metavar="NAME", help="Collective as measured of this library on the machine's network: nccl, ...")
     ] = "",
-    alone: Annotated[bool, typer.Option("--alone", help="Started by the host and waited for, not queued behind others.")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="Launched by the host and waited for, not queued behind other kernels.")] = False,
     looped: Annotated[
-        bool, typer.Option("--looped", help="A product over and over, by what `calibrate` fitted to such (profiles say kernels: fitted).")
+        bool, typer.Option("--looped", help="Matrix product repeated in a loop, by the fits of `calibrate` (kernels: fitted of a profile).")
     ] = False,
     sets: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Seconds of one product, kernel or collective, and what they go to."""
+    """Time of one kernel or collective, and what it consists of."""
     from rackmodel.inputs import read_architecture
     from rackmodel.report.tables import format_si
     from rackmodel.validation.single import OneCall, time_of

@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from rackmodel.carbon.job import Usage
 
 LifetimeOption = Annotated[
-    str | None, typer.Option("--lifetime", metavar="TIME", help="Life of the machine, such as '4 years'; default: 3 to 5 years.")
+    str | None, typer.Option("--lifetime", metavar="TIME", help="Lifetime of the machine, such as '4 years'; default: 3 to 5 years.")
 ]
 ActiveOption = Annotated[
-    str | None, typer.Option("--active", metavar="SHARE", help="Share of its life at work, such as '60 %'; default: 40 to 90 %.")
+    str | None,
+    typer.Option("--active", metavar="SHARE", help="Utilization: share of its lifetime at work, such as '60 %'; default: 40 to 90 %."),
 ]
 BoundaryOption = Annotated[
-    str, typer.Option("--boundary", metavar="NAME", help="Count out to: silicon, memory, package, module, tray, host, network, facility.")
+    str,
+    typer.Option(
+        "--boundary", metavar="NAME", help="Count embodied carbon out to: silicon, memory, package, module, tray, host, network, facility."
+    ),
 ]
-FabOption = Annotated[str, typer.Option("--fab", metavar="MODEL", help="Carbon per area: act (equation 5), or imec, imec_v4.")]
+FabOption = Annotated[
+    str, typer.Option("--fab", metavar="MODEL", help="Fab model, carbon per die area: act (ACT, equation 5), imec or imec_v4.")
+]
 
 
 @contextmanager

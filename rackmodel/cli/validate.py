@@ -19,20 +19,23 @@ def validate(
         list[Path] | None, typer.Argument(metavar="FILE.csv...", help="Rows of measurements, plain or gzipped; none: those that ship.")
     ] = None,
     anchor: Annotated[
-        list[str] | None, typer.Option("--anchor", metavar="ROW", help="Scale the other rows of this one's cell by its error; any number.")
+        list[str] | None,
+        typer.Option("--anchor", metavar="ROW", help="Scale the other rows of this row's cell by its error; may be repeated."),
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="profile.NAME=VALUE", help="Change the profiles of training runs: profile.variation=0; any number."),
+        typer.Option(
+            "--set", metavar="profile.NAME=VALUE", help="Change the profiles of training runs: profile.variation=0; may be repeated."
+        ),
     ] = None,
     page: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a page: tables, parity plot, what each effect is worth.")
     ] = None,
     workers: WorkersOption = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where a data set of a FILE is worse than its bar, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 also if a data set of a FILE is worse than its bar.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Price published measurements and score the errors, by data set and by cell."""
+    """Predict published or your own measurements and report the errors, by data set and by cell."""
     from rackmodel.processes import Crew, cores
     from rackmodel.validation.run import shipped_files
     from rackmodel.validation.run import validate as run

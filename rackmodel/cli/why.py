@@ -41,10 +41,12 @@ def why(
     ],
     conditions: Annotated[
         list[str] | None,
-        typer.Option("--not", metavar="NAME=VALUE", help="What the answer is not: axes.tp.degree=4. Several: one after another."),
+        typer.Option(
+            "--not", metavar="NAME=VALUE", help="Search again without this choice: axes.tp.degree=4; may be repeated, each asked alone."
+        ),
     ] = None,
     sensitivity: Annotated[
-        bool, typer.Option("--sensitivity", help="Which numbers of the machine move the answer: each at both ends of its range.")
+        bool, typer.Option("--sensitivity", help="Tornado: set each number of the machine to both ends of its range and search again.")
     ] = False,
     sets: SetOption = None,
     minimize: MinimizeOption = None,
@@ -53,7 +55,7 @@ def why(
     as_json: JsonOption = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the sensitivity as CSV, PNG and SVG.")] = None,
 ) -> None:
-    """Say why the best mapping is not another: the best under a condition, how much worse it is, and by which charges; or what moves it."""
+    """Explain why a mapping is the best: the best without a choice, how much worse it is and by which charges; or which numbers matter."""
     from rackmodel.report.finite import check_finite
 
     asked = _question(inputs, list(sets or ()), objective(minimize), profile)

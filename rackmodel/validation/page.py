@@ -37,7 +37,7 @@ DATA_SETS = "validation"
 STEM = "accuracy"
 """Of the page's file."""
 
-HEAD = ("data set", "rows", "mean %", "asked %", "median %", "max %", "bias %", "inside %", "width ±%", "widest through")
+HEAD = ("data set", "rows", "mean %", "bar %", "median %", "max %", "bias %", "inside %", "width ±%", "widest through")
 
 
 def write_page(report: ValidationReport, files: Sequence[Path], folder: Path) -> list[Path]:
@@ -80,13 +80,17 @@ def parity(rows: Sequence[ScoredRow]) -> Any:
 def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
     scored = [one for one in report.datasets if one.score is not None]
     rows = sum(one.score.n for one in scored if one.score is not None)
-    yield "# Predictions beside measurements"
+    yield "# Accuracy: predictions beside measurements"
     yield ""
-    yield f"{rows} published measurements, of {len(report.rows)} that were asked for on {date.today().isoformat()}; what the data sets are:"
-    yield f"[{DATA_SETS}.md]({DATA_SETS}.md). Made by `rackmodel validate FILE... -o DIR`. Nothing here was fitted to a whole run."
+    yield f"{rows} of {len(report.rows)} measured rows are predicted here ({date.today().isoformat()}); the others are refused, with the"
+    yield "reason. Nothing was fitted to a whole run: kernels and collectives are fitted to component measurements, runs are predicted."
+    yield f"How a row becomes a prediction, and what the data sets are: [{DATA_SETS}.md]({DATA_SETS}.md). This page is written by"
+    yield "`rackmodel validate FILE... -o DIR`."
     yield ""
-    yield "*asked*: the bar recorded with a data set, which its mean may not exceed; *inside*: share of rows whose measurement lies in the"
-    yield "interval of its prediction; *width*: the median half width of those intervals; *widest through*: the fact that makes most of it."
+    yield "- *mean, median, max*: absolute error in percent; *bias*: mean error with its sign, negative where predicted steps are too short"
+    yield "- *bar*: the mean error that a data set may not exceed"
+    yield "- *inside*: share of rows whose measurement lies in the interval of its prediction (nine of ten are aimed at)"
+    yield "- *width*: median half width of those intervals; *widest through*: the uncertain fact that makes most of it"
     yield ""
     yield "![predicted over measured](parity.png)"
     yield ""
@@ -100,14 +104,13 @@ def _page(report: ValidationReport, files: Sequence[Path]) -> Iterator[str]:
     yield ""
     yield "## What each effect is worth"
     yield ""
-    yield f"Mean error in percent without one effect of the profiles, all else as it is, on at most {OF_EFFECTS} rows of a data set, evenly"
-    yield "spaced."
+    yield f"Mean error in percent if one effect of the profiles is left out, on at most {OF_EFFECTS} rows of a data set, evenly spaced."
     yield ""
     yield from _effects(files)
     yield ""
     yield "## Beside other tools"
     yield ""
-    yield "What they say of themselves, or what was measured with them: on other rows than these, but for the first two."
+    yield "Errors that other tools state of themselves, or that were measured with them; on other rows than these, but for the first two."
     yield ""
     yield from _table(
         ("tool", "predicts", "mean error", "from"), [(one.tool, one.on, one.error, one.source or "") for one in words().rivals]
