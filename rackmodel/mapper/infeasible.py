@@ -118,6 +118,16 @@ def over_limit(limits: Limits, needs: Mapping[str, float], *, alone: bool, liste
     return InfeasibleError(message, resource=name, need=need, have=have, unit=UNITS[name], change=change)
 
 
+def over_latency(limits: Limits, watch: Watch, least: Callable[[], float]) -> InfeasibleError:
+    """No step keeps a limit of latency: what it would have to be, or what else is in the way. least: seconds of the quickest step that
+    keeps the other limits; raises InfeasibleError."""
+    try:
+        need = least()
+    except InfeasibleError as problem:
+        return problem
+    return out_of_time(watch) if watch.stopped else over_limit(limits, {"latency": need}, alone=True, listed=True)
+
+
 def over_limits(limits: Limits, least: Callable[[str, Limits], float | None], *, listed: bool) -> InfeasibleError:
     """What a limit would have to be: one alone where that does, else one after another, each as the ones before it leave it. least: of a
     limited figure under other limits; None where nothing keeps those · listed: as of `over_limit`."""

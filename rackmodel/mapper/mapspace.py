@@ -40,11 +40,13 @@ from rackmodel.mapper.shared_out import AlikeLayouts, SharedOut, uneven_share
 from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan
+from rackmodel.model.schedules import chunk_counts
 from rackmodel.model.workload import Workload
 from rackmodel.once import once
 
 Splits: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], str]
 
+PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 MICRO_BATCH = "micro-batch that does not divide"
 """Why a mesh is left out: no micro-batch that the mapper lists divides the batch of a rank."""
 
@@ -102,6 +104,13 @@ class Mapspace:
     def even(self) -> bool:
         """Whether every stage has as many layers, all of one policy: neither the cut nor each layer's policy is open."""
         return self.mapper.cut != "free" and self.mapper.recompute != "per layer"
+
+    def pipelines(self, stages: int) -> list[tuple[str, int]]:
+        """(schedule, chunks of a stage) of a pipeline of so many stages; one for no pipeline."""
+        if stages == 1:
+            return [(PLAIN, 1)]
+        found = [(schedule, chunks) for schedule in self.schedules for chunks in chunk_counts(schedule, self.interleave)]
+        return found or [(PLAIN, 1)]
 
     @property
     def size(self) -> float:

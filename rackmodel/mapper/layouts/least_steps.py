@@ -32,11 +32,10 @@ from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.room import room_of
-from rackmodel.model.schedules import FOLDED, SPLIT, TABLE, chunk_counts
+from rackmodel.model.schedules import FOLDED, SPLIT, TABLE
 from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
-PLAIN = "1f1b"
 REFINED = (Case.fitting, Case.in_time)
 TOGETHER = 0.005  # columns that far from the least are refined with it
 TO_ENOUGH = (0.25, 0.5, 0.75, 1.0)  # of the way from the bound to what is enough, one after another: the nearer, the less is left open
@@ -63,7 +62,7 @@ class Placed:
 
 
 class LeastSteps:
-    """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed. seen: what spaces
+    """Bounds of the columns of a space, each given as (its group, its number there). seen: what spaces
     of the same job, mapper and objective have been told of the same columns."""
 
     def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch, seen: Seen | None = None) -> None:
@@ -86,7 +85,7 @@ class LeastSteps:
         """Whether a model is one that these bounds know: equal layers, cut evenly, one axis over the batch, kernels priced one by one."""
         mapper, inside = self.space.mapper, self.job.setting.inside
         alike = sum(section.layer for section in self.job.workload.sections) == 1
-        even = mapper.cut != "free" and mapper.recompute != "per layer" and not mapper.boundary
+        even = self.space.even and not mapper.boundary
         plain = not looks_at_layers(inside) and not getattr(inside, "of_columns", False)
         return alike and even and plain and len(self.batched) <= 1 and bool(self.job.workload.batch)
 
@@ -240,7 +239,7 @@ class LeastSteps:
         sections = self.job.workload.sections
         repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
         layers, found = self.layer.repeat / stages, set[tuple[float, float, bool]]()
-        for schedule, chunks in self._schedules(stages):
+        for schedule, chunks in self.space.pipelines(stages):
             made = even_cut(repeats, is_layer, stages, chunks, schedule in FOLDED)
             if made is None or not TABLE[schedule].takes(stages, m):
                 continue
@@ -249,13 +248,6 @@ class LeastSteps:
             found.add((m * layers + way, flying, schedule in SPLIT))
         best = [one for one in found if not any(other != one and _no_more(other, one) for other in found)]
         return [Shape(times, layers, float(m), flying, split) for times, flying, split in sorted(best)]
-
-    def _schedules(self, stages: int) -> list[tuple[str, int]]:
-        """(schedule, chunks) of a pipeline depth."""
-        if stages == 1:
-            return [(PLAIN, 1)]
-        found = [(schedule, chunks) for schedule in self.space.schedules for chunks in chunk_counts(schedule, self.space.interleave)]
-        return found or [(PLAIN, 1)]
 
     # -- homes and policies -------------------------------------------------------------------------------------------------------
 
