@@ -231,10 +231,9 @@ class Cases:
         working = [np.where(layer.fits[name], own, np.inf).min(axis=0) for name, own in layer.working.items()]
         fixed = fixed + np.where(np.isinf(most := np.maximum.reduce(working)), 0.0, most)
         if home is not None:
-            (ahead, behind), way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
+            (ahead, behind), times = layer.least_phases, np.array([shape.times for shape in shapes])
             behind = np.where([shape.split for shape in shapes], 0.0, behind)
-            slower = layers * layer.lanes.slowing(m, ahead, behind) + way * layer.lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
-            slowed = float(np.min(profile.overlap.contention)) * slower
+            slowed = float(np.min(profile.overlap.contention)) * layer.lanes.slowing(m, layers, times, ahead, behind)
             moved = layers * layer.lanes.of_step(m)
         rest = fixed + (layers * layer.least_rest if home is not None else 0.0)
         least = np.where(rest > self.capacity, np.inf, 0.0)

@@ -147,6 +147,10 @@ class Factors:
         """Variable → number of its values."""
         return {name: len(values) for name, values in (*self.strategies.items(), *self.decisions.items())}
 
+    def widest(self, chosen: Mapping[str, int]) -> float:
+        """Bytes that the widest pass of an assignment works on."""
+        return max((float(sizes[chosen[name]]) for name, sizes in self.working.items()), default=0.0)
+
     @property
     def size(self) -> float:
         """Points of the space."""
@@ -249,7 +253,7 @@ class FactorBuilder:
         factors = [self._op_factor(op) for op in self.workload.ops.values()]
         opened = [OpenFactor(len(factors) + n, one, partial(self._group_factor, n, one)) for n, one in enumerate(self._opened)]
         factors += [one.make() for one in opened]
-        factors += [self._change_factor(n, one) for n, one in enumerate(self._merged.changes(wide=False))]
+        factors += [self._change_factor(n, one) for n, one in enumerate(self.merged.changes(wide=False))]
         setting = TableSetting(
             self.workload,
             self.mesh.axes,
@@ -288,7 +292,7 @@ class FactorBuilder:
     # -- operations that a profile's kernels take together ---------------------------------------------------------------------
 
     @cached_property
-    def _merged(self) -> MergedLayer:
+    def merged(self) -> MergedLayer:
         """The operations whose kernels may be merged."""
         return MergedLayer(
             workload=self.workload,
@@ -304,7 +308,7 @@ class FactorBuilder:
     @property
     def _changes(self) -> list[Change]:
         """What merged kernels change, at most nothing: over axes that are not looked at, less may be merged."""
-        each = self._merged.changes(wide=True)
+        each = self.merged.changes(wide=True)
         return [replace(one, **{name: np.minimum(getattr(one, name), 0.0) for name in ("ahead", "behind", "joules")}) for one in each]
 
     def _change_factor(self, number: int, change: Change) -> Factor:

@@ -203,8 +203,7 @@ class _Alike:
         shape = [len(member.alike) for member in self.members]
         if self.layer.wide(shape):
             if not wide:
-                names = ", ".join(member.name for member in self.members)
-                raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
+                raise TooLarge.coupled([one.name for one in self.members], prod(map(float, shape)), CELLS, "may be one kernel and ")
             return self._at_least()
         found = np.zeros((3, *shape, *self.layer.tail))
         for kernel in self._kernels:
@@ -301,7 +300,7 @@ class _Residual:
         shape = [int(own.max()) + 1 for own in classes.values()]
         if layer.wide(shape):
             if not wide:
-                raise TooLarge(f"{', '.join(classes)} couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
+                raise TooLarge.coupled(list(classes), prod(map(float, shape)), CELLS)
             return self._at_least()
         found = np.zeros((5, *shape, *layer.tail))
         firsts = [np.unique(own, return_index=True)[1] for own in classes.values()]

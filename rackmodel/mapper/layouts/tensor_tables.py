@@ -73,6 +73,12 @@ class TableSetting:
 class TooLarge(Exception):
     """A table would have too many cells: the mapper should fix some choices."""
 
+    @classmethod
+    def coupled(cls, names: Sequence[str], cells: float, limit: float, how: str = "") -> TooLarge:
+        """What some names (of operations, or of a tensor) couple. how: words between the two, which end in a space."""
+        verb = "couple" if how or len(names) > 1 else "couples"
+        return cls(f"{', '.join(names)} {how}{verb} {cells:.3g} combinations, the limit is {limit:.0g}")
+
 
 class TensorTables:
     """Builds the table of one tensor after another."""
@@ -89,7 +95,7 @@ class TensorTables:
         shape = tuple(len(part.known) for part in parts)
         count = float(np.prod([float(n) for n in (*shape, options)]))
         if count > self.setting.limit:
-            raise TooLarge(f"{name} couples {count:.3g} combinations, the limit is {self.setting.limit:.0g}")
+            raise TooLarge.coupled([name], count, self.setting.limit)
         tensor = self.workload.tensors[name]
         if tensor.kind == "weight":
             columns = [self._weight(name, parts, home) for home in homes]
