@@ -91,7 +91,7 @@ def _step(draws: Draws, some: list[tuple[_Climb, tuple[Ints, Ints]]]) -> None:
     for i, (climb, _) in enumerate(some):
         own = np.flatnonzero(of == i)
         best = (own[int(np.argmin(by[own]))] for by in (keys, nears)) if len(own) else ()
-        climb.take(*([Drawn(plan, rows[k], float(keys[k]), float(nears[k])) for k in best] or (None, None)))
+        climb.take(*([Drawn.of(plan, rows, (keys, nears), k) for k in best] or (None, None)))
 
 
 def kicked(draws: Draws, found: list[Drawn], kicks: int, effort: Effort) -> list[Drawn]:
