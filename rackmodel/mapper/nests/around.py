@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 from math import prod
 from typing import Any
 
-from rackmodel.cost.program.tasks import LocalOp, Task, content
+from rackmodel.cost.program.contents import content
+from rackmodel.cost.program.tasks import LocalOp, Task
 
 NestKey = tuple[str, tuple[tuple[str, int], ...], int | None]
 """A contraction, index → size of its share, and number of what is around it where it may be fused."""
