@@ -438,21 +438,14 @@ class Blocks:
         """The point at a place of a block's flat arrays."""
         cell, overlap = divmod(flat, len(self.overlaps))
         order = (block.group, int(block.plans[cell]), int(block.columns[cell]), block.number, overlap)
-        seconds, joules, memory = (float(values[cell, overlap]) for values in (block.seconds, block.joules, block.memory))
-        return self._point(order, block.cut, block.schedule, bound, seconds, joules, memory)
+        figures = (float(values[cell, overlap]) for values in (block.seconds, block.joules, block.memory))
+        return self._point(order, block.cut, block.schedule, (bound, *figures))
 
     def _point(
-        self,
-        order: tuple[int, int, int, int, int],
-        made: Cut,
-        schedule: str,
-        bound: float = 0.0,
-        seconds: float = 0.0,
-        joules: float = 0.0,
-        memory: float = 0.0,
+        self, order: tuple[int, int, int, int, int], made: Cut, schedule: str, figures: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
     ) -> Point:
-        """A point; zeros for figures that are not known."""
-        group, plan, column, _, overlap = order
+        """A point. figures: bound, seconds, joules and memory; zeros where they are not known."""
+        (group, plan, column, _, overlap), (bound, seconds, joules, memory) = order, figures
         return Point(
             group=group,
             variant=plan,

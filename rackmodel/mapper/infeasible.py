@@ -45,10 +45,7 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
     fits = np.ones(plans, dtype=bool)
     problem: InfeasibleError | None = None
     for level, need in home.items():
-        memory = architecture.level(level).memory
-        if memory is None or memory.capacity_bytes is None or not memory.enforce:
-            continue
-        have = memory.capacity_bytes * architecture.level(level).count
+        have = home_bytes(architecture, level)
         fits &= need <= have
         if problem is None and not (need <= have).any():
             short = float(need.min())
@@ -61,6 +58,14 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
                 change=f"{level}.memory.capacity='{capacity_text(short / architecture.level(level).count)}'",
             )
     return fits, problem
+
+
+def home_bytes(architecture: Architecture, level: str) -> float:
+    """Bytes of a home and of all that are like it; what states none, or none that counts, has room for all."""
+    memory = architecture.level(level).memory
+    if memory is None or memory.capacity_bytes is None or not memory.enforce:
+        return math.inf
+    return memory.capacity_bytes * architecture.level(level).count
 
 
 def over_memory(name: str, need: float, room: Room, held: Mapping[str, float], *, limit: float | None = None) -> InfeasibleError:

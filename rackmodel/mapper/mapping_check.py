@@ -17,7 +17,7 @@ from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.pooled import pool_problems
-from rackmodel.mapper.rules import of_two_stages
+from rackmodel.mapper.rules import of_two_stages, read_too_early
 from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.formats import check_formats, check_operands
@@ -191,11 +191,8 @@ def _stages(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
         yield InputError("every operation must be in one stage", path="stages", known=list(workload.ops))
         return
     stage_of = {op: number for number, stage in enumerate(mapping.stages) for op in stage}
-    for name in staged:
-        for access in workload.ops[name].ins:
-            producer = workload.producer.get(access.tensor)
-            if producer is not None and stage_of[producer] > stage_of[name]:
-                yield InputError(f"{name} is in an earlier stage than {producer}, which it reads", path="stages")
+    for fact in read_too_early(workload, stage_of):
+        yield InputError(fact, path="stages")
     if mapping.stages and (fact := of_two_stages(workload, stage_of)):
         yield InputError(fact, path="stages")
 

@@ -289,18 +289,25 @@ def of_two_stages(workload: Workload, stages: Mapping[str, int]) -> str:
     return ""
 
 
+def read_too_early(workload: Workload, stages: Mapping[str, int]) -> Iterator[str]:
+    """What to say of operations that read what a later stage makes. stages: of each operation."""
+    for name, stage in stages.items():
+        for access in workload.ops[name].ins:
+            producer = workload.producer.get(access.tensor)
+            if producer is not None and stages[producer] > stage:
+                yield f"{name} is in an earlier stage than {producer}, which it reads"
+
+
 def _listed_stages(axis: str, stages: list[list[str]], workload: Workload) -> dict[str, int]:
     found = {op: number for number, ops in enumerate(stages) for op in ops}
     for listed in (*found, *workload.ops):
         if listed not in workload.ops or listed not in found:
             what = "is not an operation" if listed not in workload.ops else "is in no stage"
             raise InputError(f"'{listed}' {what}", path=f"axes.{axis}.stages", known=list(workload.ops), given=listed)
-    for op in workload.ops.values():
-        for access in op.ins:
-            producer = workload.producer.get(access.tensor)
-            if producer is not None and found[producer] > found[op.name]:
-                raise InputError(f"{op.name} is in an earlier stage than {producer}, which it reads", path=f"axes.{axis}.stages")
-    return {op: found[op] for op in workload.ops}
+    ordered = {op: found[op] for op in workload.ops}
+    for fact in read_too_early(workload, ordered):
+        raise InputError(fact, path=f"axes.{axis}.stages")
+    return ordered
 
 
 def boundary_of(

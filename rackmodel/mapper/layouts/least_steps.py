@@ -25,7 +25,7 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.mapper.layouts.branches import Column
-from rackmodel.mapper.layouts.cases import Case, Cases, Row, Run, Shape, Told
+from rackmodel.mapper.layouts.cases import Case, Cases, KnownColumns, Row, Run, Shape
 from rackmodel.mapper.layouts.closing import Closing
 from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.mapspace import Group, Mapspace
@@ -39,11 +39,11 @@ from rackmodel.watch import Watch
 REFINED = (Case.fitting, Case.in_time)
 TOGETHER = 0.005  # columns that far from the least are refined with it
 TO_ENOUGH = (0.25, 0.5, 0.75, 1.0)  # of the way from the bound to what is enough, one after another: the nearer, the less is left open
-LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are told
+LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are handed on
 DEARER = (1.0, 1.5, 4.0)  # prices of memory over the best one, for choices that fit where those of the best one do not
 LEAN = 1e6  # a step's seconds for the whole memory: what holds least
 
-Seen = dict[frozenset[str], Told]  # variants → what is known of their columns
+Seen = dict[frozenset[str], KnownColumns]  # variants → what is known of their columns
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Placed:
 
 class LeastSteps:
     """Bounds of the columns of a space, each given as (its group, its number there). seen: what spaces
-    of the same job, mapper and objective have been told of the same columns."""
+    of the same job, mapper and objective have found out of the same columns."""
 
     def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch, seen: Seen | None = None) -> None:
         self.job, self.space, self.axis, self.watch = job, space, axis, watch
@@ -103,7 +103,7 @@ class LeastSteps:
         """What no step of each of these columns is below; the least of them is looked at closest. Raises InputError, TooLarge."""
         rows = {self._row(group, at): (group, at) for group, at in asked}
         shapes = {row: self._shapes(group, at) for row, (group, at) in rows.items()}
-        seen = self._told.bounds
+        seen = self._known.bounds
         each = [(row, shape) for row, mine in shapes.items() for shape in mine]
         new = [one for one in each if one not in seen]
         if new:
@@ -117,7 +117,7 @@ class LeastSteps:
         """Choices of a layer that the bounds of the least columns are of: without a price, at the prices of memory and of the lanes under
         which those bounds are largest, and those that hold least. Distinct, in that order. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
-        seen = self._told.bounds
+        seen = self._known.bounds
         each = {(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}
         ordered = sorted(each, key=lambda one: (seen[one], one[0], one[1].times))
         best = [one for kind in (False, True) for one in [o for o in ordered if self._by_batch(o[0]) == kind][:LOOKED_AT]]
@@ -142,7 +142,7 @@ class LeastSteps:
         """(what no step of some columns is below, layouts of the least nodes), by branch and bound where bounds are below what is enough:
         no more than that. Of latency alone. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
-        seen = self._told.bounds
+        seen = self._known.bounds
         each = sorted({(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}, key=repr)
         least = min(seen[one] for one in each) if each else enough
         ways = [least + share * (enough - least) for share in TO_ENOUGH[:-1]] if math.isfinite(enough) and least < enough else []
@@ -252,9 +252,9 @@ class LeastSteps:
     # -- homes and policies -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _told(self) -> Told:
-        """What spaces of the same homes and policies have been told of these columns."""
-        return self.seen.setdefault(frozenset(map(repr, self._variants())), Told())
+    def _known(self) -> KnownColumns:
+        """What spaces of the same homes and policies have found out of these columns."""
+        return self.seen.setdefault(frozenset(map(repr, self._variants())), KnownColumns())
 
     @cached_property
     def _cases(self) -> Cases:
@@ -267,7 +267,7 @@ class LeastSteps:
             axis=self.axis,
             capacity=self.capacity,
             variants=self._variants(),
-            told=self._told,
+            known=self._known,
             watch=self.watch,
         )
 

@@ -86,7 +86,7 @@ class MergedLayer:
 
     def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
         """What merging changes, at most, in the seconds of partners' products, each counted by its share. variables: operations whose
-        choices are told, the others' are any."""
+        choices are given, the others' are any."""
         return [group.rooms(share, partners, variables) for group in self._products if any(m.name in partners for m in group.members)]
 
     def alone(self, name: str, number: int) -> list[Task]:
@@ -230,14 +230,14 @@ class _Alike:
 
     def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
         """What that changes in the seconds of partners' products."""
-        shape, told = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
+        shape, kept = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
         if self.layer.wide(shape):
             return self._rooms_at_most(share, partners)
         found = np.zeros((*shape, *self.layer.tail))
         for kernel in self._kernels:
             found[kernel.cells] += self._room(kernel, share, partners)
-        found = found.max(axis=tuple(n for n, one in enumerate(told) if not one), initial=-np.inf)
-        mine = [member for member, one in zip(self.members, told, strict=True) if one]
+        found = found.max(axis=tuple(n for n, one in enumerate(kept) if not one), initial=-np.inf)
+        mine = [member for member, one in zip(self.members, kept, strict=True) if one]
         return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found, 0.0 * found]))
 
     def _rooms_at_most(self, share: Share, partners: Sequence[str]) -> Change:

@@ -57,19 +57,19 @@ def in_windows(
     share = _window_share(layer.profile)
     passes = [ahead, behind]
     some = any(seconds.any() for _, windowed in passes for seconds in windowed.values())
-    told = some and share is not None and len(more) <= MOST_PARTNERS
-    if told:
+    bounded = some and share is not None and len(more) <= MOST_PARTNERS
+    if bounded:
         variables = (*variables, *more)
     least = []
     for exposed, windowed in passes:
-        shape = (*exposed.shape[:-1], *(1,) * (len(more) if told else 0), layer.n)
+        shape = (*exposed.shape[:-1], *(1,) * (len(more) if bounded else 0), layer.n)
         least.append(sum((seconds.reshape(shape) for seconds in windowed.values()), exposed.reshape(shape)))
     for side in ahead[1]:
-        if told and share is not None:
+        if bounded and share is not None:
             rooms = _all_rooms(layer, variables, partners, partial(_part, layer, name, share, side, partners))
         for number, (_, windowed) in enumerate(passes):
             hidden = windowed[side]
-            if told:
+            if bounded:
                 hidden = np.minimum(hidden.reshape((*hidden.shape[:-1], *(1,) * len(more), layer.n)), rooms[number])
             least[number] = least[number] - kept * hidden
     first, last = np.broadcast_arrays(*least)
