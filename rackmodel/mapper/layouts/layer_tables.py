@@ -26,12 +26,11 @@ from rackmodel.cost.step.tasks.jobs import roles_of
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.hosts import LayerHost, starts
-from rackmodel.mapper.layouts.interfaces import Interfaces
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Part, Prices
 from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_of_operations, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
-from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TooLarge
 from rackmodel.mapper.layouts.window_rooms import in_windows, side_of, sides_of
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Choice, index_split
@@ -185,10 +184,7 @@ class LayerTables(FactorBuilder):
     def copied(self, spend: Spend) -> Iterator[tuple[str, tuple[str, ...], list[Array]]]:
         """(tensor, variables, figures over their values and the columns) of each tensor that is no weight: two of its copies and sums,
         bytes held, and the two of forward passes alone. spend: the two of a task."""
-        made, on_chip, repeat = self.recompute.made, self.base.on_chip, self.workload.repeat
-        asked = spend, self._local, self._derived, self._held_of_weight
-        setting = TableSetting(self.workload, self.mesh.axes, made, *asked, self.base, "", 1, on_chip, tail=(self.n,))
-        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
+        tables, repeat = self._tables(spend, 1, (self.n,)), self.workload.repeat
         for name, tensor in self.workload.tensors.items():
             edge = name in self.workload.inputs or name in self.workload.outputs
             if tensor.kind == "weight" or (edge and not self.open.edges):
@@ -221,8 +217,7 @@ class LayerTables(FactorBuilder):
     @cached_property
     def moved(self) -> list[tuple[str, dict[str, Array]]]:
         """(operation, figure → [choices, n]) of each weight that one operation reads: those of `Part`, and seconds on lanes of `Lanes`."""
-        found, interfaces = [], Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies)
-        home = self.open.home
+        found, interfaces, home = [], self._interfaces, self.open.home
         for name in self.workload.weights if home is not None else ():
             if home is not None and len(set(self.workload.readers[name])) == 1:
                 (faces,) = interfaces.of(name)
