@@ -30,7 +30,7 @@ class Around:
         self.numbers: dict[Hashable, int] = {}
         self.known: dict[Hashable, int] = {}
 
-    def told(self, local_ops: Sequence[LocalOp], tasks: Sequence[Task]) -> None:
+    def set_plan(self, local_ops: Sequence[LocalOp], tasks: Sequence[Task]) -> None:
         """Know a plan's forward operations and all its tasks."""
         self.local_ops = tuple(local_ops)
         moving = [task for task in tasks if task.phase == "forward" and task.kind in ("collective", "send")]

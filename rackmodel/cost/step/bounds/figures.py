@@ -274,7 +274,7 @@ def apart(keys: Iterable[Hashable]) -> tuple[Ints, list[int]]:
     return np.array(of, dtype=np.int64), firsts
 
 
-def told_apart(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
+def distinct_costs(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
     """(which distinct one each place is, the first place of each) of lists that are alike where all hold the same objects."""
     return apart(tuple(map(id, place)) for place in zip(*lists, strict=True))
 
@@ -284,7 +284,7 @@ class _Plans:
     once."""
 
     def __init__(self, costs: Sequence[LayerCost]) -> None:
-        self.of, distinct = told_apart(costs)
+        self.of, distinct = distinct_costs(costs)
         self.distinct = [costs[first] for first in distinct]
         self.zero = zero = np.zeros_like(self.distinct[0].joules_device)
         self.none = Rows(np.broadcast_to(zero[:1] if len(zero) else zero, (1, len(zero))), np.zeros(len(costs), dtype=np.int64))

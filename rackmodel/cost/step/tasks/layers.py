@@ -28,7 +28,7 @@ from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.kept_between import kept_between
 from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
-from rackmodel.cost.program.tied import tied_weights, told_once
+from rackmodel.cost.program.tied import tied_weights, without_shared_work
 from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.tasks.fused_kernels import launched_once
 from rackmodel.cost.step.tasks.items import Item, Priced, launched
@@ -100,7 +100,7 @@ class LayerPricer:
         """The program of one layer: one object where plans come to the same."""
         key = self.key(section, plan)
         if key not in self.programs:
-            program = told_once(self._derived(section, plan), self.workload, section, plan, together=self.together)
+            program = without_shared_work(self._derived(section, plan), self.workload, section, plan, together=self.together)
             alike = self.alike and not self.pricer.unlike  # columns that sizes or facts tell apart have programs of their own
             self.programs[key] = self.programs.setdefault((section.name, program), program) if alike else program
         return self.programs[key]

@@ -107,8 +107,8 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
         draws.objective = q.objective
         search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
         if q.objective.name == "edp" and best.primary < before.primary * (1 - OTHER):
-            told = _weights(q.objective, best).told()
-            searches.append(search.under(told, _known_sum(told, best, macs)))
+            weights = _weights(q.objective, best).dominant()
+            searches.append(search.under(weights, _known_sum(weights, best, macs)))
     return JointBest(best, _bound(q, searches, best, (macs, floor)), draws.cells + work, JointLeft(space, searches[-1], draws))
 
 
@@ -116,15 +116,15 @@ def joint_again(q: NestQuestion, left: JointLeft, best: Best) -> JointBest:
     """The search of one mask gone on with under another objective, no product: its nodes are priced again, and where energy and time both
     count some more are cut, and mappings looked for."""
     macs = q.machine.compute.joules(q.problem)
-    told = _weights(q.objective, best).told()
-    search = left.search.under(told, _known_sum(told, best, macs))
+    weights = _weights(q.objective, best).dominant()
+    search = left.search.under(weights, _known_sum(weights, best, macs))
     draws, work = Draws(q.objective, macs, best.cost.energy_j), 0
     draws.plans, draws.best = left.draws.plans, left.draws.best
-    if told.joule and told.second:
+    if weights.joule and weights.second:
         work = MORE // len(q.masks)
         search.run(work, q.effort)
         best = _drawn(q, left.space, search, best, draws, FULL)
-        search.known = min(search.known, _known_sum(told, best, macs))
+        search.known = min(search.known, _known_sum(weights, best, macs))
     return JointBest(best, _bound(q, [search], best, (macs, 0.0)), draws.cells + work, JointLeft(left.space, search, draws))
 
 
@@ -162,8 +162,8 @@ def _weights(objective: NestObjective, best: Best) -> Weights:
 
 
 def _search(space: Space, best: Best, macs: float, weights: Weights) -> JointSearch:
-    told = weights.told()
-    return JointSearch(space, told, _known_sum(told, best, macs))
+    weights = weights.dominant()
+    return JointSearch(space, weights, _known_sum(weights, best, macs))
 
 
 def _known_sum(w: Weights, best: Best, macs: float) -> float:
@@ -173,7 +173,7 @@ def _known_sum(w: Weights, best: Best, macs: float) -> float:
 
 def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the lowest corner of all lines. joules: of the MACs, of every
-    mapping at least. What a line was not told of is at least that of the MACs, of the fastest compute; so is all."""
+    mapping at least. What a line leaves out is at least that of the MACs, of the fastest compute; so is all."""
     macs, nest = joules[0], searches[-1].nest
     if q.objective.name != "edp":
         asked, line = _weights(q.objective, best), _line(searches[-1], macs)
@@ -185,8 +185,8 @@ def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules:
     for _ in range(CORNERS):
         if least >= best.primary * (1 - TIE) or q.effort.over:
             break
-        told = Weights(*q.objective.weights(*corner), best.cost.energy_j, best.cost.latency_s).told()
-        lines.append(_line(search.under(told, _known_sum(told, best, macs)), macs))
+        weights = Weights(*q.objective.weights(*corner), best.cost.energy_j, best.cost.latency_s).dominant()
+        lines.append(_line(search.under(weights, _known_sum(weights, best, macs)), macs))
         before, (least, corner) = least, least_at_corners(q.objective, lines)
         if least - before < WORTH * (best.primary - before):
             if search is searches[-1]:
