@@ -198,8 +198,7 @@ def _stages(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
 
 
 def _tensors(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
-    between = [name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)]
-    edges = tuple(dict.fromkeys((*workload.inputs, *workload.outputs, *between)))
+    edges = tuple(dict.fromkeys((*workload.inputs, *workload.outputs, *workload.ends)))
     for tensor, ranks in mapping.boundary.items():
         if tensor not in edges:
             yield InputError(f"'{tensor}' is no input or output", path=f"boundary.{tensor}", known=edges, given=tensor)
@@ -232,7 +231,7 @@ def _homes(architecture: Architecture, workload: Workload, mapping: MappingSpec)
 
 
 def _flat(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
-    indices = list(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
+    indices = list(workload.indices)
     for axis, flat in mapping.flat.items():
         if axis not in mapping.axes:
             yield _unknown("axis", axis, f"flat.{axis}", mapping.axes)

@@ -25,7 +25,7 @@ from rackmodel.model.layout import (
     shard,
     split,
 )
-from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
+from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
@@ -38,9 +38,7 @@ PARKED = ("weights", "activations", "optimizer")
 
 def left_free(mapper: MapperSpec) -> Iterator[str]:
     """Where a mapper leaves a layout, a saved copy or a home free: paths of its keys."""
-    named = {f"layouts.{name}.": one for name, one in mapper.layouts.items()}
-    said: dict[str, MapperSpec | LayoutSpec] = {"": mapper, **named}
-    for where, layout in said.items():
+    for where, layout in mapper.tables:
         yield from (f"{where}split.{axis}" for axis, rank in layout.split.items() if rank == "free")
         yield from (f"{where}choose.{op}.{axis}" for op, each in layout.choose.items() for axis, rank in each.items() if rank == "free")
     if mapper.save == "free":

@@ -115,7 +115,7 @@ def _free_axes(mapper: MapperSpec) -> tuple[dict[str, LayoutSpec], dict[str, lis
 
 def _found_apart(mapper: MapperSpec, workload: Workload) -> bool:
     """Whether layouts are found for a layer of a model and then priced as named ones, and not in the space itself."""
-    alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
+    alone = len(workload.sections) == 1 and not mapper.pipelined
     return not alone and any(_free_axes(mapper)[1].values())
 
 

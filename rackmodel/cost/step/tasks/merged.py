@@ -92,7 +92,7 @@ def statistics_alike(task: Task, workload: Workload) -> Hashable | None:
     op = workload.ops.get(task.einsum) if task.kind == "collective" and task.action == "all_reduce" and task.phase == "forward" else None
     if op is None or op.kind.name not in NORMS or task.tensor != op.out.tensor:
         return None
-    maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
+    maker = workload.maker(op.ins[0].tensor)
     return None if maker is None or maker.kind.name != "einsum" else (task.stage, task.axes, maker.ins[0].tensor)
 
 

@@ -303,7 +303,7 @@ class Pricer(LinkPricer):
 
     def _sums(self, task: Task) -> bool:
         """Whether a collective sums what a normalisation may go on with: no statistics of one."""
-        op = self.workload.ops.get(self.workload.producer.get(task.tensor, ""))
+        op = self.workload.maker(task.tensor)
         return task.action == "all_reduce" and (op is None or op.kind.name not in NORMS)
 
     def _bits(self, task: Task) -> int:
