@@ -167,12 +167,16 @@ class KernelPricer:
             priced, busy = priced + carried, gpu.facts.busy_power_w + moved / np.maximum(running, 1e-30)
         return powered(architecture, gpu.facts, priced, duration, busy=busy, waiting=duration - running, limited=alone)
 
+    def _attention_part(self, gpu: Gpu) -> AttentionPart:
+        """What calls of attention run on."""
+        return AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+
     def _attention(
         self, architecture: Architecture, gpu: Gpu, kernel: AttentionKernel, local_op: LocalOp, degrees: Degrees
     ) -> tuple[list[Row], Array]:
         """Rows and duration of a contraction of fused attention: it lasts its share of the call, and what binds its roofline carries it."""
         rows, floor = roofline_rows(architecture, local_op, degrees)
-        part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+        part = self._attention_part(gpu)
         price = training_seconds if self.lasting else contraction_seconds
         duration = price(kernel, part, local_op, degrees) / self.pace
         if not self.looped:  # a loop finds in a cache what the roofline reads from the memory
@@ -205,7 +209,7 @@ class KernelPricer:
         kernel = kernel_of(facts, self.attention, chunks.attention) if facts is not None and self.fitted and chunks.attention else None
         if gpu is None or kernel is None or not kernel.mixes:
             return np.ones_like(parts[0])
-        part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+        part = self._attention_part(gpu)
         whole = np.maximum(mixed_contraction_seconds(kernel, part, chunks, decodes, degrees), np.maximum(*parts))
         apart = parts[0] + parts[1]
         return np.asarray(np.divide(whole, apart, out=np.ones_like(whole), where=apart > 0))

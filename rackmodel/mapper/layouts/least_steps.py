@@ -95,7 +95,7 @@ class LeastSteps:
         other = [n for n, parent in enumerate(parents) if parent not in (self.axis, self.data)]
         if any(columns.degrees[at, n] > 1 for n in other) or sum(parent == self.data for parent in parents) > 1:
             return False
-        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        mine = self._own(group, at)
         mine.sort(key=lambda n: int(columns.strides[at, n]))
         return all(columns.strides[at, a] * columns.degrees[at, a] == columns.strides[at, b] for a, b in itertools.pairwise(mine))
 
@@ -212,10 +212,14 @@ class LeastSteps:
 
     # -- columns ------------------------------------------------------------------------------------------------------------------
 
+    def _own(self, group: Group, at: int) -> list[int]:
+        """Places, of a column, of what the free axis is made of."""
+        return [n for n, parent in enumerate(group.parents[:-1]) if parent == self.axis and group.columns.degrees[at, n] > 1]
+
     def _row(self, group: Group, at: int) -> Row:
         """What tells columns apart: degrees and strides of both axes, micro-batches and the pipeline."""
         columns, parents = group.columns, group.parents[:-1]
-        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        mine = self._own(group, at)
         data = [n for n, parent in enumerate(parents) if parent == self.data]
         return (
             int(columns.degrees[at, data].prod()),

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from math import factorial, inf, prod
 
 import numpy as np
@@ -95,7 +94,7 @@ class ChainSearch:
             axes = whole_axes(self.q.problem, self.q.machine)
             space = Space(self.q.problem, self.q.machine, kept, self.q.constraints, axes=axes)
             known = orders_of(space, self.best.mapping)
-            for orders in sorted(product(*(space.orders(level) for level in range(1, space.depth))), key=lambda o: o != known):
+            for orders in sorted(space.all_orders(), key=lambda o: o != known):
                 with suppress(NoChain):
                     left = min(left, self._join(space, ((), *orders)).run())
         return left

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import exp, factorial, prod
 
 import numpy as np
@@ -209,7 +208,7 @@ def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws
 
 def _anywhere(space: Space, draws: Draws) -> list[Drawn | None]:
     """Some mappings of some choices of orders, drawn anywhere."""
-    choices = list(product(*(space.orders(level) for level in range(1, space.depth))))
+    choices = list(space.all_orders())
     some = draws.random.permutation(len(choices))[:ANYWHERE]
     return [draws.anywhere(draws.plan(space, choices[i])) for i in some.tolist()]
 
