@@ -207,7 +207,7 @@ class _Common:
         mapping = to_mapping(self.space, group, point, self.mapper, self.job.profile.name, self.host)
         sheet = source.certificate
         if point is not source.points[0]:
-            sheet = sheet.of(float(goal.value(point.seconds, point.joules, point.memory)))
+            sheet = sheet.of(point.value(goal))
         return result_of(step, held_by(point, priced, group), mapping, sheet, self.mapper, self.warnings)
 
 

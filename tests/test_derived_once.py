@@ -11,8 +11,9 @@ import pytest
 
 import rackmodel.cost.step.tasks.layers as layers
 from rackmodel import api
+from rackmodel.cost.program.contents import content
 from rackmodel.cost.program.derive import derive
-from rackmodel.cost.program.tasks import Flow, LocalOp, Task, Volume, content
+from rackmodel.cost.program.tasks import Flow, LocalOp, Task, Volume
 from rackmodel.cost.program.unnamed import names_beside, numbered_content, numbers_of
 from rackmodel.cost.step.tasks.pricer import Pricer
 from tests import samples

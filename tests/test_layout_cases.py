@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rackmodel.mapper.layouts.cases import Told
+from rackmodel.mapper.layouts.cases import KnownColumns
 from rackmodel.mapper.layouts.least_steps import LeastSteps
 from rackmodel.watch import UNWATCHED
 from tests import samples
@@ -42,7 +42,7 @@ def test_cases_of_some_columns_are_those_made_of_them_alone(profile: str) -> Non
     named = {(repr(case.tables.open.home), repr(case.tables.recompute)): case for case in wide}
     for variant, count in zip(rng.sample(steps._cases.variants, 4), itertools.cycle((1, 3)), strict=False):
         some = rng.sample(each, count)
-        (alone,), here = replace(steps._cases, variants=[variant], told=Told()).of(some)
+        (alone,), here = replace(steps._cases, variants=[variant], known=KnownColumns()).of(some)
         case = named[repr(alone.tables.open.home), repr(alone.tables.recompute)]
         there, shapes = np.array([of[one] for one in some]), [shape for _, shape in some]
         for name in ("seconds", "joules", "more", "fixed"):

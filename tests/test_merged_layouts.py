@@ -67,7 +67,7 @@ def test_too_many_combinations_are_refused_by_name_or_bounded_from_below(monkeyp
         profile = SERIAL.model_copy(update={"merged": EVERY, "kernels": "measured"})
         setting = settings_of(case.architecture, case.workload, profile)[0]
         (problem,) = build_mapspace(case.mapper, case.workload, case.architecture.used).problems
-        merged = FactorBuilder(setting, problem, profile, True)._merged
+        merged = FactorBuilder(setting, problem, profile, True).merged
         whole = merged.changes(wide=True)
         with monkeypatch.context() as patch:
             patch.setattr(merged_kernels, "CELLS", 1)
@@ -85,7 +85,7 @@ def test_what_hides_beside_products_that_are_one_has_their_kernel_once() -> None
     profile = SERIAL.model_copy(update={"merged": EVERY, "kernels": "measured"})
     setting = settings_of(case.architecture, case.workload, profile)[0]
     (problem,) = build_mapspace(case.mapper, case.workload, case.architecture.used).problems
-    layer = FactorBuilder(setting, problem, profile, True)._merged
+    layer = FactorBuilder(setting, problem, profile, True).merged
     each = list(itertools.product(*(range(len(layer.strategies[op])) for op in "QKV")))
     together = 0
     for partners, told in itertools.product((("Q", "K", "V"), ("Q", "V"), ("K",)), (("Q", "K", "V"), ("Q", "K"))):

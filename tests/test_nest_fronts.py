@@ -31,7 +31,7 @@ def told(fronts: NestFront, aim: NestObjective, joules: float, seconds: float, b
     cost = NestCost(joules, seconds, {}, (), 0.0, {}, {}, {}, {}, 0.0)
     key = aim.key(joules, seconds)[0]
     said = {"objective": key, "bound": bound, "gap": gap_of(key, bound), "status": "", "ties": True}
-    mapping, said = fronts.told(aim, NestMapping(aim.name, "", ()), cost, said)
+    mapping, said = fronts.record(aim, NestMapping(aim.name, "", ()), cost, said)
     assert said["gap"] == pytest.approx(1 - said["bound"] / said["objective"])
     return mapping.problem, said["objective"], said["bound"]
 

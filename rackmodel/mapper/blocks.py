@@ -25,14 +25,14 @@ from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.families import Families, FamilyBound, least_of_plans
 from rackmodel.mapper.infeasible import Nearest, home_misses
 from rackmodel.mapper.limits import Limits
-from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.mapspace import PLAIN, Group, Mapspace
 from rackmodel.mapper.outlined import Outlined
 from rackmodel.mapper.pipelines import Pipelines
 from rackmodel.mapper.points import Point
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.profile import Host, ProfileSpec
 from rackmodel.model.room import room_of
-from rackmodel.model.schedules import CHUNKED, FOLDED, TABLE, chunk_counts
+from rackmodel.model.schedules import CHUNKED, FOLDED, TABLE
 
 Cells = tuple[Ints, Ints]  # of a shape: plans, and places among its columns
 Wanted = Callable[[Array, Array, Array], Bools]
@@ -44,7 +44,6 @@ FIRST = 32  # points of a pipeline that are looked at before the others
 BEST = 512  # points that are looked at together at first
 MORE = 8  # times as many then, as less and less of what is wanted changes
 UNDIVIDED = "layers do not divide"
-PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 
 
 def all_wanted(seconds: Array, joules: Array, memory: Array) -> Bools:
@@ -54,8 +53,7 @@ def all_wanted(seconds: Array, joules: Array, memory: Array) -> Bools:
 
 def overlaps_of(mapper: MapperSpec, profile: ProfileSpec) -> list[tuple[int, int]]:
     """(windows used, gathers and gradients beside compute) that the mapper allows under a profile."""
-    overlap = profile.overlap
-    windows = any(window.beside != "none" for window in overlap.windows.values())
+    overlap, windows = profile.overlap, profile.overlap.windowed
     sides = overlap.weights or overlap.hides_gradients
     if mapper.overlap == "profile":
         return [(int(windows), int(sides))]
@@ -157,8 +155,7 @@ class Blocks:
     def _choices(self, price: GroupPrice) -> StepChoices:
         """What is composed at once. The host's time of stages below the layer is in no bound: what their paths wait for is not."""
         profile = self.job.profile.model_copy(update={"host": Host()}) if price.staged else self.job.profile
-        windows, beside = (np.array([pair[k] for pair in self.overlaps], dtype=float) for k in (0, 1))
-        return StepChoices(profile=profile, windows=windows, beside=beside)
+        return StepChoices.of(profile, self.overlaps)
 
     def walk(self, wanted: Wanted = all_wanted, first: int = 0) -> Iterator[Block]:
         """Every block of the space, its points that fit and are wanted. (What is wanted may change from one block to the next.) first: the
@@ -285,10 +282,7 @@ class Blocks:
         """(schedule, chunks) of a pipeline depth; one for no pipeline. staged: of a cut below the layer."""
         if staged:
             return [(schedule, 1) for schedule in self.space.schedules if schedule not in CHUNKED | FOLDED] or [(PLAIN, 1)]
-        if stages == 1:
-            return [(PLAIN, 1)]
-        found = [(schedule, v) for schedule in self.space.schedules for v in chunk_counts(schedule, self.space.interleave)]
-        return found or [(PLAIN, 1)]
+        return self.space.pipelines(stages)
 
     # -- which fit -----------------------------------------------------------------------------------------------------------
 
@@ -444,21 +438,14 @@ class Blocks:
         """The point at a place of a block's flat arrays."""
         cell, overlap = divmod(flat, len(self.overlaps))
         order = (block.group, int(block.plans[cell]), int(block.columns[cell]), block.number, overlap)
-        seconds, joules, memory = (float(values[cell, overlap]) for values in (block.seconds, block.joules, block.memory))
-        return self._point(order, block.cut, block.schedule, bound, seconds, joules, memory)
+        figures = (float(values[cell, overlap]) for values in (block.seconds, block.joules, block.memory))
+        return self._point(order, block.cut, block.schedule, (bound, *figures))
 
     def _point(
-        self,
-        order: tuple[int, int, int, int, int],
-        made: Cut,
-        schedule: str,
-        bound: float = 0.0,
-        seconds: float = 0.0,
-        joules: float = 0.0,
-        memory: float = 0.0,
+        self, order: tuple[int, int, int, int, int], made: Cut, schedule: str, figures: Sequence[float] = (0.0, 0.0, 0.0, 0.0)
     ) -> Point:
-        """A point; zeros for figures that are not known."""
-        group, plan, column, _, overlap = order
+        """A point. figures: bound, seconds, joules and memory; zeros where they are not known."""
+        (group, plan, column, _, overlap), (bound, seconds, joules, memory) = order, figures
         return Point(
             group=group,
             variant=plan,

@@ -123,7 +123,7 @@ def _depths(values: Array, open_: Bools) -> Array:
 
 
 def _sorted(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]:
-    return sorted(points, key=lambda point: (*(figure_of(point, f) for f in figures), point.order))
+    return sorted(points, key=lambda point: (*(point.value(f) for f in figures), point.order))
 
 
 class _Hopes:
@@ -187,19 +187,14 @@ class _Hopes:
         )
 
 
-def figure_of(point: Point, figure: Objective) -> float:
-    """A figure of an exact point."""
-    return float(figure.value(point.seconds, point.joules, point.memory))
-
-
 def exact_values(points: Sequence[Point], figures: Sequence[Objective]) -> Array:
     """[figures, points]."""
-    return np.array([[figure_of(point, f) for point in points] for f in figures]).reshape(len(figures), -1)
+    return np.array([[point.value(f) for point in points] for f in figures]).reshape(len(figures), -1)
 
 
 def _front(points: Sequence[Point], figures: Sequence[Objective]) -> list[Point]:
     """Points that no other beats or equals in every figure; of equals the first in the file's order."""
-    ranked = sorted(points, key=lambda point: (*(float(f"{figure_of(point, f):.11e}") for f in figures), point.order))
+    ranked = sorted(points, key=lambda point: (*(float(f"{point.value(f):.11e}") for f in figures), point.order))
     kept: list[Point] = []
     best = np.zeros((len(figures), 0))
     for point in ranked:

@@ -16,10 +16,9 @@ from rackmodel.cost.step.columns import Columns
 from rackmodel.errors import InputError
 from rackmodel.mapper.listed_choices import strides_of
 from rackmodel.mapper.mapspace import MeshBuilder, splits_of
-from rackmodel.mapper.rules import run_of
 from rackmodel.mapper.shared_out import SharedOut, uneven_share
 from rackmodel.model.mapping import MapperSpec
-from rackmodel.model.plan import MICRO, Plan
+from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Workload
 
 
@@ -89,10 +88,7 @@ def given_columns(
 
 def _shape(builder: MeshBuilder, mesh: GivenMesh) -> GivenShape:
     """What the meshes that factor as this one share."""
-    subs = builder.subs(dict(mesh.degrees))
-    axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
-    flat = {sub: run for sub, index, _ in subs if len(run := run_of(index)) > 1}
-    variants = builder.variants(axes, parents, [index for _, index, _ in subs], flat)
+    axes, parents, flat, variants = builder.plans_on(mesh.degrees)
     if len(variants) != 1:
         raise InputError(f"{len(variants)} plans where one is meant: the mapper leaves a choice open", path="layouts")
     splits = splits_of(builder.workload, variants, flat)

@@ -45,10 +45,7 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
     fits = np.ones(plans, dtype=bool)
     problem: InfeasibleError | None = None
     for level, need in home.items():
-        memory = architecture.level(level).memory
-        if memory is None or memory.capacity_bytes is None or not memory.enforce:
-            continue
-        have = memory.capacity_bytes * architecture.level(level).count
+        have = home_bytes(architecture, level)
         fits &= need <= have
         if problem is None and not (need <= have).any():
             short = float(need.min())
@@ -61,6 +58,14 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
                 change=f"{level}.memory.capacity='{capacity_text(short / architecture.level(level).count)}'",
             )
     return fits, problem
+
+
+def home_bytes(architecture: Architecture, level: str) -> float:
+    """Bytes of a home and of all that are like it; what states none, or none that counts, has room for all."""
+    memory = architecture.level(level).memory
+    if memory is None or memory.capacity_bytes is None or not memory.enforce:
+        return math.inf
+    return memory.capacity_bytes * architecture.level(level).count
 
 
 def over_memory(name: str, need: float, room: Room, held: Mapping[str, float], *, limit: float | None = None) -> InfeasibleError:
@@ -116,6 +121,16 @@ def over_limit(limits: Limits, needs: Mapping[str, float], *, alone: bool, liste
     change = " ".join(f"--limit {one}='{limit_text(one, needs[one], above=True)}'" for one in loosened)
     message = f"{said}; short by {limit_text(name, need - have)}"
     return InfeasibleError(message, resource=name, need=need, have=have, unit=UNITS[name], change=change)
+
+
+def over_latency(limits: Limits, watch: Watch, least: Callable[[], float]) -> InfeasibleError:
+    """No step keeps a limit of latency: what it would have to be, or what else is in the way. least: seconds of the quickest step that
+    keeps the other limits; raises InfeasibleError."""
+    try:
+        need = least()
+    except InfeasibleError as problem:
+        return problem
+    return out_of_time(watch) if watch.stopped else over_limit(limits, {"latency": need}, alone=True, listed=True)
 
 
 def over_limits(limits: Limits, least: Callable[[str, Limits], float | None], *, listed: bool) -> InfeasibleError:

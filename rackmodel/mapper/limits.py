@@ -102,7 +102,7 @@ class Limits:
     def figure(self, name: str, point: Point) -> float:
         """A limited figure of an exact point."""
         if name in self.blends:
-            return float(self.blends[name].value(point.seconds, point.joules, point.memory))
+            return point.value(self.blends[name])
         if name == "carbon":
             return point.joules * self.g_per_joule
         return {"power": point.power_w, "memory": point.memory, "latency": point.seconds, "energy": point.joules}[name]

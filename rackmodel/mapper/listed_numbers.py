@@ -11,7 +11,7 @@ import numpy as np
 
 from rackmodel.arrays import Bools, Ints
 from rackmodel.cost.step.columns import Columns
-from rackmodel.mapper.blocks import PLAIN
+from rackmodel.mapper.listed_choices import listed
 from rackmodel.mapper.mapspace import Mapspace
 from rackmodel.model.listed import Asked, passed_over_in
 from rackmodel.model.schedules import TABLE, chunk_counts
@@ -26,21 +26,21 @@ def numbers_passed_over(space: Mapspace) -> tuple[str, ...]:
 def _asked(space: Mapspace) -> Iterator[Asked]:
     """Every list of numbers that a mapper states."""
     mapper = space.mapper
-    listed = {name: axis.degree for name, axis in mapper.axes.items() if isinstance(axis.degree, list)}
+    degrees_of = {name: axis.degree for name, axis in mapper.axes.items() if isinstance(axis.degree, list)}
     chunked = mapper.interleave not in (1, "free")
-    if not listed and not isinstance(mapper.micro_batch, list) and not chunked:
+    if not degrees_of and not isinstance(mapper.micro_batch, list) and not chunked:
         return
     pipes = _Pipes(space)
     meshes = [(columns.pick(np.flatnonzero(pipes.runs(columns))), parents) for columns, parents in _meshes(space)]
-    for name, degrees in listed.items():
+    for name, degrees in degrees_of.items():
         cut = mapper.axes[name].stages == "layers"
         own = [columns.stages if cut else _degrees(columns, parents, name) for columns, parents in meshes]
         yield f"axes.{name}.degree", degrees, _distinct(own)
     if isinstance(mapper.micro_batch, list):
         yield "micro_batch", mapper.micro_batch, _distinct(columns.micro_batch for columns, _ in meshes)
     if chunked:
-        there = {1} | {number for number in _listed(mapper.interleave) if any(pipes.holds(number, columns) for columns, _ in meshes)}
-        yield "interleave", _listed(mapper.interleave), frozenset(there)
+        there = {1} | {number for number in listed(mapper.interleave) if any(pipes.holds(number, columns) for columns, _ in meshes)}
+        yield "interleave", listed(mapper.interleave), frozenset(there)
 
 
 def _meshes(space: Mapspace) -> Iterator[tuple[Columns, tuple[str, ...]]]:
@@ -52,10 +52,6 @@ def _meshes(space: Mapspace) -> Iterator[tuple[Columns, tuple[str, ...]]]:
 def _degrees(columns: Columns, parents: tuple[str, ...], name: str) -> Ints:
     """[n] the degree of an axis of the mapper."""
     return np.asarray(columns.degrees[:, [number for number, parent in enumerate(parents) if parent == name]].prod(axis=1))
-
-
-def _listed(said: int | list[int] | str) -> list[int]:
-    return [said] if isinstance(said, int) else [int(number) for number in said]
 
 
 def _distinct(numbers: Iterable[Ints]) -> frozenset[int]:
@@ -72,8 +68,7 @@ class _Pipes:
     def runs(self, columns: Columns) -> Bools:
         """[n] whether some schedule of the mapper runs there."""
         found = np.asarray(columns.stages == 1)
-        each = [(schedule, chunks) for schedule in self.space.schedules for chunks in chunk_counts(schedule, self.space.interleave)]
-        for schedule, chunks in each or [(PLAIN, 1)]:
+        for schedule, chunks in self.space.pipelines(int(columns.stages.max(initial=1))):
             found = found | self._run(schedule, chunks, columns)
         return found
 

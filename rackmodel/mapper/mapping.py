@@ -202,16 +202,12 @@ def _plan(mapping: MappingSpec, workload: Workload, choices: dict[str, tuple[Cho
         over = (REPLICATE if said.get(axis) is None else shard(str(said[axis])) for axis in spatial)
         return (*over, shard(batch) if split else REPLICATE)
 
-    ends = dict.fromkeys(name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs))
-    section = {name: s.workload for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)}
     return Plan(
         axes=(*spatial, MICRO),
         choices=choices,
         boundary={
-            tensor: layout(tensor, mapping.boundary[tensor])
-            if tensor in mapping.boundary
-            else default_boundary(tensor, section[tensor], choices)
-            for tensor in ends
+            tensor: layout(tensor, mapping.boundary[tensor]) if tensor in mapping.boundary else default_boundary(tensor, section, choices)
+            for tensor, section in workload.ends.items()
         },
         stages=stages,
         homes=dict(mapping.homes),

@@ -17,7 +17,7 @@ from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.errors import InputError, together
 from rackmodel.mapper.folded import fold_problems
 from rackmodel.mapper.pooled import pool_problems
-from rackmodel.mapper.rules import of_two_stages
+from rackmodel.mapper.rules import of_two_stages, read_too_early
 from rackmodel.mapper.shared_out import begins_inside
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.formats import check_formats, check_operands
@@ -191,18 +191,14 @@ def _stages(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
         yield InputError("every operation must be in one stage", path="stages", known=list(workload.ops))
         return
     stage_of = {op: number for number, stage in enumerate(mapping.stages) for op in stage}
-    for name in staged:
-        for access in workload.ops[name].ins:
-            producer = workload.producer.get(access.tensor)
-            if producer is not None and stage_of[producer] > stage_of[name]:
-                yield InputError(f"{name} is in an earlier stage than {producer}, which it reads", path="stages")
+    for fact in read_too_early(workload, stage_of):
+        yield InputError(fact, path="stages")
     if mapping.stages and (fact := of_two_stages(workload, stage_of)):
         yield InputError(fact, path="stages")
 
 
 def _tensors(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
-    between = [name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)]
-    edges = tuple(dict.fromkeys((*workload.inputs, *workload.outputs, *between)))
+    edges = tuple(dict.fromkeys((*workload.inputs, *workload.outputs, *workload.ends)))
     for tensor, ranks in mapping.boundary.items():
         if tensor not in edges:
             yield InputError(f"'{tensor}' is no input or output", path=f"boundary.{tensor}", known=edges, given=tensor)
@@ -235,7 +231,7 @@ def _homes(architecture: Architecture, workload: Workload, mapping: MappingSpec)
 
 
 def _flat(workload: Workload, mapping: MappingSpec) -> Iterator[InputError]:
-    indices = list(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
+    indices = list(workload.indices)
     for axis, flat in mapping.flat.items():
         if axis not in mapping.axes:
             yield _unknown("axis", axis, f"flat.{axis}", mapping.axes)

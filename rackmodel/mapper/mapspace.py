@@ -9,7 +9,7 @@ meshes x micro-batches, its variants the plans. Where choices are left free each
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
@@ -40,11 +40,13 @@ from rackmodel.mapper.shared_out import AlikeLayouts, SharedOut, uneven_share
 from rackmodel.model.layout import Choice, batch_choice, index_split
 from rackmodel.model.mapping import MapperSpec
 from rackmodel.model.plan import MICRO, Plan
+from rackmodel.model.schedules import chunk_counts
 from rackmodel.model.workload import Workload
 from rackmodel.once import once
 
 Splits: TypeAlias = dict[tuple[tuple[str, ...], tuple[int, ...]], str]
 
+PLAIN = "1f1b"  # of one stage, and where a mapper lists schedules that need more than there is
 MICRO_BATCH = "micro-batch that does not divide"
 """Why a mesh is left out: no micro-batch that the mapper lists divides the batch of a rank."""
 
@@ -102,6 +104,13 @@ class Mapspace:
     def even(self) -> bool:
         """Whether every stage has as many layers, all of one policy: neither the cut nor each layer's policy is open."""
         return self.mapper.cut != "free" and self.mapper.recompute != "per layer"
+
+    def pipelines(self, stages: int) -> list[tuple[str, int]]:
+        """(schedule, chunks of a stage) of a pipeline of so many stages; one for no pipeline."""
+        if stages == 1:
+            return [(PLAIN, 1)]
+        found = [(schedule, chunks) for schedule in self.schedules for chunks in chunk_counts(schedule, self.interleave)]
+        return found or [(PLAIN, 1)]
 
     @property
     def size(self) -> float:
@@ -211,15 +220,12 @@ class MeshBuilder:
 
     # -- fixed choices ---------------------------------------------------------------------------------------------------
 
-    def subs(self, degrees: dict[str, int]) -> list[tuple[str, Flat, str]]:
+    def subs(self, degrees: Mapping[str, int]) -> list[tuple[str, Flat, str]]:
         return [(sub, index, name) for name in self.names for sub, _, index in self.factored(name, degrees[name])]
 
     def _groups(self, meshes: Sequence[Placed], pattern: int) -> Iterator[Group]:
         """Meshes of one pattern, by the layouts that divide on them and by the axes that those split the batch over."""
-        subs = self.subs(meshes[0][0])
-        axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
-        flat = {sub: run for sub, index, _ in subs if len(run := run_of(index)) > 1}
-        variants = self.variants(axes, parents, [index for _, index, _ in subs], flat)
+        axes, parents, flat, variants = self.plans_on(meshes[0][0])
         kinds = self._kinds(variants, axes, flat)
         rows: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
         shared: dict[tuple[int, ...], dict[int, SharedOut]] = {}  # by degrees: which kinds do not divide, and what of them
@@ -311,7 +317,17 @@ class MeshBuilder:
             found.setdefault((size, on), SharedOut(size, tuple(a for a in on if a < len(axes) - 1), on[0], what, whole if reaches else ()))
         return list(found.values())
 
-    def variants(
+    def plans_on(
+        self, degrees: Mapping[str, int]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, tuple[str, ...]], tuple[Variant, ...]]:
+        """What meshes that factor alike share: axes and the mapper's axes that they are of, micro-batches last, the indices of those that
+        split flattened ones, and plans."""
+        subs = self.subs(degrees)
+        axes, parents = (*(sub for sub, *_ in subs), MICRO), (*(name for *_, name in subs), MICRO)
+        flat = {sub: run for sub, index, _ in subs if len(run := run_of(index)) > 1}
+        return axes, parents, flat, self._variants(axes, parents, [index for _, index, _ in subs], flat)
+
+    def _variants(
         self, axes: tuple[str, ...], parents: tuple[str, ...], indices: Sequence[Flat], flat: dict[str, tuple[str, ...]]
     ) -> tuple[Variant, ...]:
         mapper, workload = self.mapper, self.workload

@@ -11,7 +11,7 @@ import numpy as np
 
 from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.tasks.offload import host_of
-from rackmodel.model.architecture import Architecture
+from rackmodel.mapper.infeasible import home_bytes
 from rackmodel.model.room import room_of
 from rackmodel.units import bytes_text
 
@@ -27,7 +27,7 @@ def misfits(exact: ExactStep, held: Mapping[str, float]) -> tuple[str, ...]:
         host = host_of(architecture, exact.job.host)
         found.append(_over(f"'{host.level}', for one {name},", float(exact.bound().host.max()), host.capacity_bytes))
     for level, need in at_home(exact).items():
-        found.append(_over(f"'{level}'", need, _capacity(architecture, level)))
+        found.append(_over(f"'{level}'", need, home_bytes(architecture, level)))
     return tuple(said for said in found if said)
 
 
@@ -39,14 +39,6 @@ def at_home(exact: ExactStep) -> dict[str, float]:
         for level, size in cost.home.items():
             found[level] = found.get(level, 0.0) + float(count) * float(np.max(size))
     return found
-
-
-def _capacity(architecture: Architecture, level: str) -> float:
-    """Bytes of a home and of all that are like it; what states none, or none that counts, has room for all."""
-    memory = architecture.level(level).memory
-    if memory is None or memory.capacity_bytes is None or not memory.enforce:
-        return float("inf")
-    return memory.capacity_bytes * architecture.level(level).count
 
 
 def _over(what: str, need: float, have: float, said: str = "") -> str:

@@ -105,7 +105,7 @@ class _Trades:
         bound = self._own(first)
         for other in others:
             self._offer(other, again=False)
-        if self.may_trade and not self._settled(bound) and self._others_may_be_better(first):
+        if self.space.even and not self._settled(bound) and self._others_may_be_better(first):
             bound = max(bound, self._traded(bound))
         return self._answer(bound)
 
@@ -113,12 +113,6 @@ class _Trades:
     def value(self) -> float:
         """Of the best step so far."""
         return min((offer.value for offer in self.offers), default=inf)
-
-    @property
-    def may_trade(self) -> bool:
-        """Whether the space can be searched for sums of joules and seconds."""
-        mapper = self.space.mapper
-        return mapper.cut != "free" and mapper.recompute != "per layer"
 
     def _settled(self, bound: float) -> bool:
         return self.value <= bound * (1 + CLOSE) or self.inside.watch.over()
@@ -144,7 +138,7 @@ class _Trades:
             self.refused.append(problem)
             return None
         point = found.points[0]
-        self.offers.append(Offer(job, found, float(self.question.goal.value(point.seconds, point.joules, point.memory))))
+        self.offers.append(Offer(job, found, point.value(self.question.goal)))
         return self.offers[-1]
 
     def _own(self, first: Offer | None) -> float:
@@ -161,7 +155,7 @@ class _Trades:
             job, found = first.job, first.found
         inside, point = job.setting.inside, found.points[0]
         assert isinstance(inside, NestInside)
-        self.unlimited = float(goal.value(point.seconds, point.joules, point.memory))
+        self.unlimited = point.value(goal)
         if goal.name == "memory":
             return self.unlimited * (1 - found.certificate.gap)
         return max(self.unlimited * (1 - max(found.certificate.gap, inside.widest_gap)), self._lessened(job, self.loose))
@@ -174,7 +168,7 @@ class _Trades:
             return 0.0
         found = self.search(replace(job, setting=replace(job.setting, inside=inside.lessened()), layers=None), question)
         point, unlike = found.points[0], inside.unlike if inside.aim.name != "latency" else 0.0
-        return float(question.goal.value(point.seconds, point.joules, point.memory)) * (1 - found.certificate.gap) * (1 - unlike)
+        return point.value(question.goal) * (1 - found.certificate.gap) * (1 - unlike)
 
     def _charged(self, job: Job) -> float:
         """J + w T at least, of the very sum that nests have least: w times the mean seconds that devices are busy, which T is no less than.
@@ -283,7 +277,7 @@ class _Trades:
             self.hull.add(line)
         self.hull.add(SupportLine(energy, latency, least, (joules, seconds)))
         point = found.points[0]
-        value = float(self.question.goal.value(point.seconds, point.joules, point.memory))
+        value = point.value(self.question.goal)
         if self.limited or value < self.value * (1 - SLACK):
             for one in (other, *([job] if other is not job else [])):
                 self._offer(one, again=False)

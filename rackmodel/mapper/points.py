@@ -19,6 +19,7 @@ from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.cost.step.tasks.layers import LayerPricer
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.mapspace import Group
+from rackmodel.mapper.objective import Objective
 from rackmodel.model.plan import Plan
 
 PRICERS = 64  # sets of columns whose layers' prices are remembered
@@ -59,6 +60,10 @@ class Point:
     def power_w(self) -> float:
         """Mean power of the step."""
         return self.joules / self.seconds if self.seconds > 0 else 0.0
+
+    def value(self, goal: Objective) -> float:
+        """An objective's figure of it."""
+        return float(goal.value(self.seconds, self.joules, self.memory))
 
 
 def cut_of(point: Point, group: Group, price: GroupPrice) -> tuple[Cut, tuple[tuple[int, Plan], ...]]:

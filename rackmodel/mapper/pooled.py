@@ -76,7 +76,7 @@ def check_pooled(machine: Architecture, mapper: MapperSpec) -> None:
     cut = [name for name, axis in mapper.axes.items() if axis.stages is not None and axis.stages != "layers"]
     nests = mapper.inside.model != "roofline"
     problems = list(_above(names, homes, mapper.offload, bool(mapper.handover), bool(cut), nests))
-    if not any(axis.stages == "layers" for axis in mapper.axes.values()):
+    if not mapper.pipelined:
         problems.append(InputError(f"{_several(names)}: a pipeline of layers joins them, and no axis says stages: layers", path="axes"))
     slow = [name for name in words(mapper.schedule) if name in SPLIT | CHUNKED]
     if slow:

@@ -53,14 +53,14 @@ def _interleave(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
 
 
 def _free_cut(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
-    if mapper.cut != "even" and not any(axis.stages == "layers" for axis in mapper.axes.values()):
+    if mapper.cut != "even" and not mapper.pipelined:
         yield InputError("a cut divides layers among stages: no axis says `stages: layers`", path="cut")
 
 
 def _recompute(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
     if not workload.backward and mapper.recompute != "none":
         yield _no_backward(workload, "recompute")
-    elif mapper.recompute == "per layer" and mapper.cut == "even" and any(axis.stages == "layers" for axis in mapper.axes.values()):
+    elif mapper.recompute == "per layer" and mapper.cut == "even" and mapper.pipelined:
         yield InputError("layers of unlike policies make stages of unlike layers: say cut: free", path="recompute")
 
 
@@ -106,7 +106,7 @@ def _solver(mapper: MapperSpec, workload: Workload) -> Iterator[InputError]:
 
 
 def _boundary(mapper: MapperSpec | LayoutSpec, workload: Workload, prefix: str = "") -> Iterator[InputError]:
-    ends = list(dict.fromkeys(name for s in workload.sections for name in (*s.workload.inputs, *s.workload.outputs)))
+    ends = list(workload.ends)
     for tensor in mapper.boundary:
         if tensor not in ends:
             instead = f"name one of those here or leave it out (--set {prefix}boundary={{}} drops them all)"

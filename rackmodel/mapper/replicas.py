@@ -42,6 +42,6 @@ def _of_data(axis: str, mapper: MapperSpec, workload: Workload) -> bool:
 
 def _multiplied(workload: Workload) -> set[str]:
     """Ranks of the weights that products multiply; those that are added (a table of positions) may have the tokens'."""
-    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
+    products = workload.products
     weights = {access.tensor for op in products for access in op.ins if workload.tensors[access.tensor].kind == "weight"}
     return {rank for name in weights for rank in workload.tensors[name].ranks}

@@ -25,7 +25,7 @@ from rackmodel.model.layout import (
     shard,
     split,
 )
-from rackmodel.model.mapping import HomeSpec, LayoutSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
+from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
@@ -38,9 +38,7 @@ PARKED = ("weights", "activations", "optimizer")
 
 def left_free(mapper: MapperSpec) -> Iterator[str]:
     """Where a mapper leaves a layout, a saved copy or a home free: paths of its keys."""
-    named = {f"layouts.{name}.": one for name, one in mapper.layouts.items()}
-    said: dict[str, MapperSpec | LayoutSpec] = {"": mapper, **named}
-    for where, layout in said.items():
+    for where, layout in mapper.tables:
         yield from (f"{where}split.{axis}" for axis, rank in layout.split.items() if rank == "free")
         yield from (f"{where}choose.{op}.{axis}" for op, each in layout.choose.items() for axis, rank in each.items() if rank == "free")
     if mapper.save == "free":
@@ -289,18 +287,25 @@ def of_two_stages(workload: Workload, stages: Mapping[str, int]) -> str:
     return ""
 
 
+def read_too_early(workload: Workload, stages: Mapping[str, int]) -> Iterator[str]:
+    """What to say of operations that read what a later stage makes. stages: of each operation."""
+    for name, stage in stages.items():
+        for access in workload.ops[name].ins:
+            producer = workload.producer.get(access.tensor)
+            if producer is not None and stages[producer] > stage:
+                yield f"{name} is in an earlier stage than {producer}, which it reads"
+
+
 def _listed_stages(axis: str, stages: list[list[str]], workload: Workload) -> dict[str, int]:
     found = {op: number for number, ops in enumerate(stages) for op in ops}
     for listed in (*found, *workload.ops):
         if listed not in workload.ops or listed not in found:
             what = "is not an operation" if listed not in workload.ops else "is in no stage"
             raise InputError(f"'{listed}' {what}", path=f"axes.{axis}.stages", known=list(workload.ops), given=listed)
-    for op in workload.ops.values():
-        for access in op.ins:
-            producer = workload.producer.get(access.tensor)
-            if producer is not None and found[producer] > found[op.name]:
-                raise InputError(f"{op.name} is in an earlier stage than {producer}, which it reads", path=f"axes.{axis}.stages")
-    return {op: found[op] for op in workload.ops}
+    ordered = {op: found[op] for op in workload.ops}
+    for fact in read_too_early(workload, ordered):
+        raise InputError(fact, path=f"axes.{axis}.stages")
+    return ordered
 
 
 def boundary_of(

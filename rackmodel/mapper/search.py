@@ -26,20 +26,20 @@ from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.cycles import rarely_looked_for
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.blocks import PLAIN, Block, Blocks
+from rackmodel.mapper.blocks import Block, Blocks
 from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
-from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_limit, over_limits, over_memory, unknown
+from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_latency, over_limits, over_memory, unknown
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
-from rackmodel.mapper.mapspace import Group, Mapspace
+from rackmodel.mapper.mapspace import PLAIN, Group, Mapspace
 from rackmodel.mapper.nests.without_nests import priced
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.outlined import may_wait
 from rackmodel.mapper.points import KEPT as RUNS_KEPT
 from rackmodel.mapper.points import Clocked, Point, Took, held_by
 from rackmodel.mapper.twins import Twins, What
-from rackmodel.model.certificate import CLOSE, Certificate
+from rackmodel.model.certificate import Certificate, bound_and_gap
 from rackmodel.watch import UNWATCHED, Watch
 
 if TYPE_CHECKING:
@@ -166,8 +166,7 @@ class _Search:
     def certificate(self, first: Point, seconds: float) -> Certificate:
         """How good the best point is."""
         best = self.value(first)
-        bound = min(best, self.bound)
-        gap = (best - bound) / best if best > 0 else 0.0
+        bound, gap = bound_and_gap(best, self.bound)
         counts = self.counts | {"layouts covered by the solver": self.free.size, "bounded with others": self.blocks.passed_over}
         notes = [self.space.note] if self.space.note else []
         if self.watch.stopped:
@@ -183,8 +182,8 @@ class _Search:
             space=self.points,
             evaluated=int(self.blocks.counts["priced"]),
             objective=best,
-            bound=best if gap <= CLOSE else bound,
-            gap=0.0 if gap <= CLOSE else gap,
+            bound=bound,
+            gap=gap,
             pruned={name: counts[name] for name in PRUNED if counts.get(name)},
             infeasible={**self.space.skipped, **self.blocks.infeasible, **({NO_NEST: float(n)} if (n := self.without_nest) else {})},
             seconds=seconds,
@@ -196,7 +195,7 @@ class _Search:
 
     def value(self, point: Point) -> float:
         """What is minimised."""
-        return float(self.goal.value(point.seconds, point.joules, point.memory))
+        return point.value(self.goal)
 
     def _rank(self, point: Point) -> tuple[object, ...]:
         tie = float(self.goal.tie(point.seconds, point.joules))
@@ -229,15 +228,14 @@ class _Search:
     def best_of_all(self) -> list[Point]:
         """The best even cuts, and where the mapper opens the cut or each layer's policy the best of those as well."""
         mapper, top = self.space.mapper, self.question.top
-        per_layer = mapper.recompute == "per layer"
-        if mapper.cut != "free" and not per_layer:
+        if self.space.even:
             return self.best(top)
         check_open_cut(mapper, self.goal, self.limits)
         try:
             found = self.best(top)
         except InfeasibleError as problem:
             found, short = [], problem
-        found, cuts = self._opened(found, top, per_layer)
+        found, cuts = self._opened(found, top, mapper.recompute == "per layer")
         if not found:
             raise self._no_cut(cuts, short)
         return found
@@ -368,7 +366,7 @@ class _Search:
     def _opened(self, found: list[Point], top: int, per_layer: bool) -> tuple[list[Point], CutSearch]:
         """(the best with those of every column whose cut and mixes could be better, the search for these)."""
         from rackmodel.mapper.stages import dealt_cuts, free_cut  # of open cuts alone, and slow to load
-        from rackmodel.mapper.stages.best_cuts import BestCuts
+        from rackmodel.mapper.stages.best_cuts import OpenCuts
 
         others = dealt_cuts.apart(self.space.schedules, self.space.interleave)
         schedules = [s for s in self.space.schedules if s in free_cut.BOUNDED] or ([] if others else [PLAIN])
@@ -378,18 +376,10 @@ class _Search:
             for one in free_cut.candidates(self.groups, self.prices, asked)
             if all(self.blocks.home_fits[one.group][0][plan] for plan in one.plans)
         ]
-        best = BestCuts(
-            job=self.job,
-            groups=self.groups,
-            prices=self.prices,
-            capacity=self.blocks.capacity,
-            top=top,
-            allowed=lambda point: not self.limits.broken(point),
-            rank=self._rank,
-            watch=self.watch,
-            most_s=self.limits.latency,
+        every = OpenCuts(
+            job=self.job, groups=self.groups, prices=self.prices, capacity=self.blocks.capacity, limits=self.limits, watch=self.watch
         )
-        cuts = best.search(listed, found)
+        best, cuts = every.search(listed, found, top, self._rank)
         self.counts["open cuts"] = float(len(listed))
         self.counts["cut"] = self.counts.get("cut", 0.0) + cuts.opened
         self.counts["timed"] += len(best.seen)
@@ -425,8 +415,7 @@ class _Search:
             self._add(self.free.groups(numbers))
             found = grown(self.blocks, figures, timed, found, first)
             self.watch.say(f"front: {len(found)} points, {int(self.free.left.sum())} layouts left")
-        mapper = self.space.mapper
-        whole = mapper.cut != "free" and mapper.recompute != "per layer" and self.question.least == math.inf and not self.free.unsure
+        whole = self.space.even and self.question.least == math.inf and not self.free.unsure
         return found, complete and whole and not first_hopes(self.free, self.limits, found, figures).size
 
     # -- nothing fits --------------------------------------------------------------------------------------------------------
@@ -467,11 +456,7 @@ class _Search:
             return out_of_time(self.watch)
         if "latency" in self.limits.most:
             loose = Question(goal=self.goal, limits=self.limits.without("latency"), watch=self.watch)
-            try:
-                need = _Search(self.job, self.space, loose).best_of_all()[0].seconds
-            except InfeasibleError as problem:
-                return problem
-            return out_of_time(self.watch) if self.watch.stopped else over_limit(self.limits, {"latency": need}, alone=True, listed=True)
+            return over_latency(self.limits, self.watch, lambda: _Search(self.job, self.space, loose).best_of_all()[0].seconds)
         dealt, other = self.short_of, math.inf if cuts.nearest is None else cuts.nearest[1].need
         if dealt is not None and self.blocks.capacity < dealt.memory <= min(other, even.need if even.unit == "byte" else math.inf):
             return self._over_memory(dealt, dealt.memory)

@@ -29,6 +29,13 @@ def status_of(gap: float) -> str:
     return f"within {above:.{min(digits, 9)}f} %" if above < 100 else BEST_FOUND
 
 
+def bound_and_gap(objective: float, bound: float) -> tuple[float, float]:
+    """(bound, gap) of an answer, whose own figure bounds it, too: a gap of rounding is none."""
+    bound = min(objective, bound)
+    gap = (objective - bound) / objective if objective > 0 else 0.0
+    return (objective, 0.0) if gap <= CLOSE else (bound, gap)
+
+
 @dataclass(frozen=True)
 class Certificate:
     """The certificate of one answer.

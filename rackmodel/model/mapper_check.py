@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from rackmodel.errors import InputError, together
-from rackmodel.model.mapping import LayoutSpec, MapperSpec, RankChoice
+from rackmodel.model.mapping import MapperSpec, RankChoice
 from rackmodel.model.workload import Workload
 
 FAMILY = frozenset("abdefghijkmnpqstvxyz") | {"a2", "a3", "c1", "fs", "fx", "g2", "q2"}
@@ -71,12 +71,10 @@ def passed_over(mapper: MapperSpec, workload: Workload) -> tuple[str, ...]:
 
 def _listed(mapper: MapperSpec, workload: Workload) -> Iterator[ListedWord]:
     """Every word of a list of the mapper's and its layouts'; what one key alone says is checked where it is used."""
-    indices = tuple(dict.fromkeys(index for op in workload.ops.values() for index in op.indices))
-    tables: list[tuple[str, MapperSpec | LayoutSpec]] = [("", mapper)]
-    tables += [(f"layouts.{name}.", layout) for name, layout in mapper.layouts.items()]
+    indices = workload.indices
     if isinstance(mapper.uneven, list):
         yield from _words(list(mapper.uneven), "uneven", f"no operation of {workload.name} has an index", indices)
-    for prefix, table in tables:
+    for prefix, table in mapper.tables:
         for axis, said in table.split.items():
             if not isinstance(said, str):
                 yield from _words(said, f"{prefix}split.{axis}", f"no operation of {workload.name} has an index", indices)

@@ -271,11 +271,19 @@ class MapperSpec(Spec):
         """How what does not divide is priced."""
         return "fullest" if isinstance(self.uneven, list) else self.uneven
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether an axis deals layers to stages."""
+        return any(axis.stages == "layers" for axis in self.axes.values())
+
+    @property
+    def tables(self) -> list[tuple[str, MapperSpec | LayoutSpec]]:
+        """What lays out, the mapper itself first, and the path before its keys."""
+        return [("", self), *((f"layouts.{name}.", layout) for name, layout in self.layouts.items())]
+
     def _named_axes(self) -> Iterator[tuple[str, str]]:
         """Every axis that a split, a choice or a boundary names, here or in a layout, and the path of what names it."""
-        tables: list[tuple[str, MapperSpec | LayoutSpec]] = [("", self)]
-        tables += [(f"layouts.{name}.", layout) for name, layout in self.layouts.items()]
-        for prefix, table in tables:
+        for prefix, table in self.tables:
             yield from ((f"{prefix}split", axis) for axis in table.split)
             for key, said in (("choose", table.choose), ("boundary", table.boundary)):
                 yield from ((f"{prefix}{key}.{name}", axis) for name, axes in said.items() for axis in axes)

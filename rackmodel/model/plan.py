@@ -157,12 +157,13 @@ class Plan:
         return found
 
     def gradient_leaves(self, op: Op, position: int, workload: Workload) -> Layout:
-        """Layout in which the backward pass leaves the gradient of operand number `position`."""
+        """Layout in which the backward pass leaves the gradient of operand number `position`. Of a tensor without the batch, micro-batches
+        add theirs in place: no network joins them."""
         key = ("gradient", op.name, position, self.choices[op.name])
         found = self.known.get(key)
         if found is None:
-            access = op.ins[position]
-            found = self.known[key] = tuple(grad_leaves(access, choice, workload) for choice in self.choices[op.name])
+            left = tuple(grad_leaves(op.ins[position], choice, workload) for choice in self.choices[op.name])
+            found = self.known[key] = (*left[:-1], REPLICATE) if left[-1] == PARTIAL else left
         return found
 
     def leaves(self, op: Op) -> Layout:

@@ -63,6 +63,11 @@ class Overlap(Spec):
         """Whether reductions of weight gradients run beside compute."""
         return self.weights if self.gradients is None else self.gradients
 
+    @property
+    def windowed(self) -> bool:
+        """Whether some operation hides collectives on activations."""
+        return any(window.beside != "none" for window in self.windows.values())
+
 
 class Buckets(Spec):
     """In how large calls parameters are gathered and their gradients reduced: what a call costs whatever it moves is paid once a call.

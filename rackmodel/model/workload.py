@@ -222,6 +222,25 @@ class Workload:
         """Tensor → the op that writes it."""
         return {op.out.tensor: op.name for op in self.ops.values()}
 
+    def maker(self, tensor: str) -> Op | None:
+        """The operation that writes a tensor; None where none does."""
+        return self.ops.get(self.producer.get(tensor, ""))
+
+    @cached_property
+    def indices(self) -> tuple[str, ...]:
+        """Those of all operations, in order."""
+        return tuple(dict.fromkeys(index for op in self.ops.values() for index in op.indices))
+
+    @cached_property
+    def products(self) -> list[Op]:
+        """The contractions, in order."""
+        return [op for op in self.ops.values() if op.kind.name == "einsum"]
+
+    @cached_property
+    def ends(self) -> dict[str, Workload]:
+        """Input or output of a section → the section's workload, in order."""
+        return {name: one.workload for one in self.sections for name in (*one.workload.inputs, *one.workload.outputs)}
+
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
         """Tensor → the ops that read it, in order."""

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
 from rackmodel.nests.evaluate import NestCost
 from rackmodel.nests.mapping import NestMapping
+from rackmodel.nests.objective import Key, NestObjective, better
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,51 @@ class NestSolution:
     cost: NestCost
     certificate: NestCertificate
     left: Sequence[object] = field(default=(), compare=False, repr=False)
+
+
+class Best(NamedTuple):
+    """A mapping that a search has found, none better so far. key: of what is minimised · cost: as the mapping is recounted."""
+
+    key: Key
+    mapping: NestMapping
+    cost: NestCost
+
+    @classmethod
+    def of(cls, objective: NestObjective, mapping: NestMapping, cost: NestCost) -> Self:
+        """A mapping by an objective."""
+        return cls(objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+
+    @property
+    def primary(self) -> float:
+        """Of its key."""
+        return self.key[0]
+
+    def under(self, objective: NestObjective) -> Self:
+        """The same by another objective."""
+        return self.of(objective, self.mapping, self.cost)
+
+    def or_better(self, other: Self) -> Self:
+        """Another, where that is better."""
+        return other if better(other.key, self.key) else self
+
+
+def better_of(best: Best | None, other: Best) -> Best:
+    """The better of two, where there is a first."""
+    return other if best is None else best.or_better(other)
+
+
+def solved(
+    best: Best,
+    bound: float,
+    counts: tuple[float, int, dict[str, int]],
+    solver: str,
+    notes: Sequence[str] = (),
+    *,
+    ties: bool = True,
+    left: Sequence[object] = (),
+) -> NestSolution:
+    """What a search hands back. bound: of the primary of all that the search has left · counts: mappings of the space, cells priced, slices
+    by the bound that met them · solver, notes, ties: of the certificate."""
+    bound = min(best.primary, bound)
+    sheet = NestCertificate(*counts, best.key, bound, gap_of(best.primary, bound), solver, notes=tuple(notes), ties=ties)
+    return NestSolution(best.mapping, best.cost, sheet, left)

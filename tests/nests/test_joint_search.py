@@ -37,6 +37,7 @@ from rackmodel.nests.searchers.ragged.ragged_draws import Draws
 from rackmodel.nests.searchers.ragged.ragged_floor import RaggedFloor
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, firsts, orders_of
 from rackmodel.nests.searchers.ragged.ragged_steps import stepped
+from rackmodel.nests.solution import Best
 from rackmodel.nests.split_chains import Chains
 from rackmodel.nests.tile_counts import Split, count_and_cover, histogram
 from tests import samples
@@ -346,7 +347,7 @@ def test_the_bound_of_a_product_is_no_higher_than_its_proven_optimum(seed, monke
     m = machine(rng, p, inner=1, options=seed % 2 > 0)
     goal = NestObjective("edp", static_w=rng.choice([0.0, 1.0]))
     known = solve_nest(p, m, objective=goal, factors="ceil")
-    best, masks = (known.certificate.objective, known.mapping, known.cost), keep_masks(p, m, NestConstraints())
+    best, masks = Best(known.certificate.objective, known.mapping, known.cost), keep_masks(p, m, NestConstraints())
     q = NestQuestion(p, m, goal, "ceil", NestConstraints(), masks, frozenset(), frozenset(), Effort())
     bounds = [joint_best.joint_best(q, kept, best).bound for kept in masks if any(kept[1:])]
     assert known.certificate.proven
@@ -368,16 +369,16 @@ def test_a_search_that_is_gone_on_with_for_another_objective_bounds_it(seed, mon
         return NestQuestion(p, m, goal, "ceil", NestConstraints(), kept, frozenset(), frozenset(), Effort())
 
     known = solve_deep(asked(first))
-    product = joint_best.joint_best(asked(first), kept[0], (known.certificate.objective, known.mapping, known.cost))
+    product = joint_best.joint_best(asked(first), kept[0], Best(known.certificate.objective, known.mapping, known.cost))
     slope, gone_on = product.best[2].energy_j / product.best[2].latency_s, product
     for goal in (NestObjective("energy", static_w=slope), NestObjective("latency"), NestObjective("energy", static_w=2 * slope)):
         proven = solve_deep(asked(goal))
-        _, mapping, cost = product.best
-        gone_on = joint_best.joint_again(asked(goal), gone_on.left, (goal.key(cost.energy_j, cost.latency_s), mapping, cost))
+        known = product.best.under(goal)
+        gone_on = joint_best.joint_again(asked(goal), gone_on.left, known)
         least = proven.certificate.objective[0]
         assert proven.certificate.proven
         assert 0 < gone_on.bound <= least * (1 + 1e-9)
-        assert least * (1 - 1e-9) <= gone_on.best[0][0] <= goal.key(cost.energy_j, cost.latency_s)[0]
+        assert least * (1 - 1e-9) <= gone_on.best[0][0] <= known.primary
         gone_on = gone_on if goal.name == "energy" else product
 
 

@@ -137,11 +137,7 @@ def call_sizes(local_op: LocalOp, roles: AttentionRoles, degrees: Degrees) -> At
     """The call that a contraction is a part of, on the fullest accelerator: [n] of each size."""
 
     def points(indices: tuple[str, ...]) -> Array:
-        found = np.ones(degrees.shape[:-1])
-        for index, size, axes in local_op.space:
-            if index in indices:
-                found = found * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
-        return found
+        return np.asarray(np.ones(degrees.shape[:-1]) * local_op.along(indices, degrees))
 
     def over(indices: tuple[str, ...]) -> Array:
         found = np.ones(degrees.shape[:-1])

@@ -13,7 +13,7 @@ An accelerator that states no facts is priced by the roofline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -167,12 +167,16 @@ class KernelPricer:
             priced, busy = priced + carried, gpu.facts.busy_power_w + moved / np.maximum(running, 1e-30)
         return powered(architecture, gpu.facts, priced, duration, busy=busy, waiting=duration - running, limited=alone)
 
+    def _attention_part(self, gpu: Gpu) -> AttentionPart:
+        """What calls of attention run on."""
+        return AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+
     def _attention(
         self, architecture: Architecture, gpu: Gpu, kernel: AttentionKernel, local_op: LocalOp, degrees: Degrees
     ) -> tuple[list[Row], Array]:
         """Rows and duration of a contraction of fused attention: it lasts its share of the call, and what binds its roofline carries it."""
         rows, floor = roofline_rows(architecture, local_op, degrees)
-        part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+        part = self._attention_part(gpu)
         price = training_seconds if self.lasting else contraction_seconds
         duration = price(kernel, part, local_op, degrees) / self.pace
         if not self.looped:  # a loop finds in a cache what the roofline reads from the memory
@@ -205,7 +209,7 @@ class KernelPricer:
         kernel = kernel_of(facts, self.attention, chunks.attention) if facts is not None and self.fitted and chunks.attention else None
         if gpu is None or kernel is None or not kernel.mixes:
             return np.ones_like(parts[0])
-        part = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth, looped=self.looped)
+        part = self._attention_part(gpu)
         whole = np.maximum(mixed_contraction_seconds(kernel, part, chunks, decodes, degrees), np.maximum(*parts))
         apart = parts[0] + parts[1]
         return np.asarray(np.divide(whole, apart, out=np.ones_like(whole), where=apart > 0))
@@ -262,15 +266,12 @@ class KernelPricer:
             return 2.0 * local_op.fullest(degrees) / (peak * share)
         if product is not None:
             device = Device(peak=peak, blocks=gpu.blocks, element=local_op.bits / 8)
-            batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ())
             rate = product.lasting * self.pace * self._over_experts(gpu.facts, local_op) if self.lasting else 1.0
-            return local_op.densest(degrees) * compute_seconds(product, device, batch, m, n, k) / rate
+            return local_op.densest(degrees) * compute_seconds(product, device, *_sizes(local_op, degrees)) / rate
         rate = peak * gpu.facts.efficiency * (gpu.facts.sustained if self.in_stream else 1.0)
-        roles = roles_of(local_op)
-        if roles is None:
+        if roles_of(local_op) is None:
             return 2.0 * local_op.fullest(degrees) / rate
-        batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
-        return local_op.densest(degrees) * gemm_seconds(gpu.facts, gpu.blocks, rate, batch, m, n, k)
+        return local_op.densest(degrees) * gemm_seconds(gpu.facts, gpu.blocks, rate, *_sizes(local_op, degrees))
 
     @staticmethod
     def _over_experts(facts: Kernels, local_op: LocalOp) -> Any:
@@ -363,7 +364,7 @@ def _product_start(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degr
     """Seconds before a product, its left operand quantised [n]. faster: how many times as fast as from the memory bytes come."""
     if not product.quantise:
         return product.start_s
-    batch, m, _, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    batch, m, _, k = _sizes(local_op, degrees)
     return product.start_s + product.quantise * local_op.densest(degrees) * batch * m * k / (gpu.bandwidth * faster)
 
 
@@ -371,7 +372,7 @@ def _waiting(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -
     """Seconds [n] in which the memory's stream begins and ends, and fetches rows that tiles lack."""
     if product.dispatch is None:
         return product.latency_s
-    batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    batch, m, n, k = _sizes(local_op, degrees)
     device = Device(peak=1.0, blocks=gpu.blocks, element=local_op.bits / 8)
     lacking = lacking_seconds(product, device, gpu.bandwidth, local_op.densest(degrees) * batch, m, n, k)
     return product.latency_s + lacking
@@ -380,13 +381,12 @@ def _waiting(gpu: Gpu, product: Products, local_op: LocalOp, degrees: Degrees) -
 def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Degrees) -> list[Row]:
     """Bytes and joules of quantising the left operand of a product before it: read as the result is wide, written and read again as it is
     multiplied, less what the product's own row reads. Their time is in the product's."""
-    roles = roles_of(local_op) or ((),) * 4
 
-    def of(density: Any, points: Callable[..., Any]) -> Any:
-        batch, m, _, k = (points(local_op, indices, degrees) for indices in roles)
+    def of(density: Any, *, whole: bool) -> Any:
+        batch, m, _, k = _sizes(local_op, degrees, whole=whole)
         return density * batch * m * k + np.zeros(len(degrees))
 
-    elements, most = of(local_op.density, _share), of(local_op.densest(degrees), _points)
+    elements, most = of(local_op.density, whole=False), of(local_op.densest(degrees), whole=True)
     more = times(most, elements) if local_op.paced else 1.0
     narrow, own = local_op.bits / 8, local_op.operands[0].bits / 8
     read, written = elements * max(WIDE_BYTES + narrow - own, 0.0), elements * narrow
@@ -400,7 +400,7 @@ def _quantising_rows(architecture: Architecture, local_op: LocalOp, degrees: Deg
 
 def _rows_of(local_op: LocalOp, degrees: Degrees) -> Any:
     """Rows of the left operand of a product."""
-    batch, m, _, _ = (_points(local_op, indices, degrees) for indices in roles_of(local_op) or ((),) * 4)
+    batch, m, _, _ = _sizes(local_op, degrees)
     return batch * m
 
 
@@ -413,7 +413,7 @@ def _vector_kernel(
     gpu: Gpu, facts: VectorKernel, local_op: LocalOp, rows: Sequence[Row], degrees: Degrees, most_summed: MostSummed | None
 ) -> tuple[list[Row], Array]:
     """Rows and duration [n] of a vector kernel: the memory's rows carry it, by their bytes. Its rows: tokens, whose indices come first."""
-    tokens = _points(local_op, [index for index, _, _ in local_op.space[: min(2, len(local_op.space) - 1)]], degrees)
+    tokens = 1.0 * local_op.along([index for index, _, _ in local_op.space[: min(2, len(local_op.space) - 1)]], degrees)
     own = [row.level == gpu.memory and row.component == "memory" for row in rows]
     none = np.zeros(len(degrees))
     moved = sum((row.fullest for row, its in zip(rows, own, strict=True) if its), none)
@@ -439,9 +439,8 @@ def _expert_product(gpu: Gpu, local_op: LocalOp, degrees: Degrees, kernel: str) 
     found = grouped_of(gpu.facts.grouped, local_op, kernel) if roles is not None and roles[0] else None
     if roles is None or found is None:
         return None
-    batch, m, n, k = (_points(local_op, indices, degrees) for indices in roles)
     every = prod(size for index, size, _ in local_op.space if index in roles[0])
-    return product_of_experts(gpu, found, (batch, m, n, k), int(every))
+    return product_of_experts(gpu, found, _sizes(local_op, degrees), int(every))
 
 
 def product_of_experts(gpu: Gpu, facts: tuple[Grouped, Grouped], sizes: tuple[Any, Any, Any, Any], every: int) -> ExpertProduct:
@@ -454,22 +453,10 @@ def _of_weights(local_op: LocalOp) -> bool:
     return any(operand.weight for operand in (*local_op.operands, local_op.result) if operand is not None)
 
 
-def _points(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
-    """Points of the fullest accelerator along some indices: the product of ceil(size / degrees of the axes that split it)."""
-    points: Any = 1.0
-    for index, size, axes in local_op.space:
-        if index in indices:
-            points = points * (np.ceil(size / prod(degrees[..., axis] for axis in axes)) if axes else size)
-    return points
-
-
-def _share(local_op: LocalOp, indices: Sequence[str], degrees: Degrees) -> Any:
-    """The same of an even share: the product of size / degrees."""
-    points: Any = 1.0
-    for index, size, axes in local_op.space:
-        if index in indices:
-            points = points * (size / prod(degrees[..., axis] for axis in axes) if axes else size)
-    return points
+def _sizes(local_op: LocalOp, degrees: Degrees, *, whole: bool = True) -> tuple[Any, Any, Any, Any]:
+    """batch, m, n and k of a product on the fullest accelerator; not `whole`: of an even share. 1 each where it is no product."""
+    batch, m, n, k = (1.0 * local_op.along(indices, degrees, whole=whole) for indices in roles_of(local_op) or ((),) * 4)
+    return batch, m, n, k
 
 
 def _memory_share(facts: Kernels, local_op: LocalOp) -> float:

@@ -25,7 +25,7 @@ from rackmodel.cost.program.wanted import Place, Places
 from rackmodel.cost.program.widths import sent_bytes
 from rackmodel.model.conversion import convert
 from rackmodel.model.copies import plan_copies
-from rackmodel.model.layout import FLAT, PARTIAL, REPLICATE, Layout
+from rackmodel.model.layout import FLAT, REPLICATE, Layout
 from rackmodel.model.plan import Plan
 from rackmodel.model.workload import Op, Workload
 from rackmodel.once import once
@@ -287,11 +287,8 @@ class _Derivation(Passes):
 
     def _contribute(self, op: Op, position: int, done: int) -> None:
         access, stage = op.ins[position], self.plan.stages[op.name]
-        layout = self.plan.gradient_leaves(op, position, self.workload)
-        if layout[-1] == PARTIAL:  # a tensor without the batch: no network joins micro-batches
-            layout = self._summed_in_time(layout)
         place = (access.tensor, stage)
-        self.contributions.setdefault(place, []).append((layout, done))
+        self.contributions.setdefault(place, []).append((self.plan.gradient_leaves(op, position, self.workload), done))
         if self.workload.tensors[access.tensor].kind == "weight" and op.name == self._reader(place):
             self._weight_gradient(place)
 

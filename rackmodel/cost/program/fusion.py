@@ -115,7 +115,7 @@ def _gates(workload: Workload, plan: Plan) -> set[str]:
     """Activations by which what a normalisation makes is multiplied, and those products: its kernel makes both."""
     found = set()
     for op in workload.ops.values():
-        makers = [workload.ops.get(workload.producer.get(access.tensor, "")) for access in op.ins]
+        makers = [workload.maker(access.tensor) for access in op.ins]
         kinds = [maker.kind.name for maker in makers if maker is not None]
         gated = op.kind.name == "multiply" and sorted(kinds) in (["rmsnorm", "silu"], ["layernorm", "silu"])
         if gated and _together((op.name, *(maker.name for maker in makers if maker is not None)), plan):
@@ -180,7 +180,7 @@ def summed_axes(norm: Op, workload: Workload, plan: Plan) -> tuple[int, ...]:
     assert sum_ is not None
     found: set[int] = set()
     for position, access in enumerate(sum_.ins):
-        maker = workload.ops.get(workload.producer.get(access.tensor, ""))
+        maker = workload.maker(access.tensor)
         if maker is not None:
             pairs = zip(plan.leaves(maker), plan.needs(sum_, position, workload), strict=True)
             found |= {axis for axis, (left, needed) in enumerate(pairs) if left == PARTIAL and needed == REPLICATE}

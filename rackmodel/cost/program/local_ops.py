@@ -248,7 +248,7 @@ def _local_op(
 
 def _attended(op: Op, plan: Plan, workload: Workload) -> bool:
     """Whether the first operand is what a fused attention writes."""
-    writer = workload.ops.get(workload.producer.get(op.ins[0].tensor, "")) if op.ins else None
+    writer = workload.maker(op.ins[0].tensor) if op.ins else None
     return writer is not None and any(access.tensor in plan.flash for access in writer.ins)
 
 

@@ -95,15 +95,14 @@ def _routed_by(gates: str, workload: Workload) -> str:
 
 def _kept(workload: Workload) -> list[str]:
     """What `alternate` keeps: results of the first, third, … product of a weight, and of attention."""
-    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
-    weighed = [op.out.tensor for op in products if any(workload.tensors[access.tensor].kind == "weight" for access in op.ins)]
+    weighed = [op.out.tensor for op in workload.products if any(workload.tensors[access.tensor].kind == "weight" for access in op.ins)]
     return weighed[::2] + [workload.ops[name].out.tensor for name in _behind(scores(workload), workload)]
 
 
 def _behind(core: Set[str], workload: Workload) -> list[str]:
     """The products that read attention's scores and make none (with V)."""
-    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
-    return [op.name for op in products if op.out.tensor not in scores(workload) and any(access.tensor in core for access in op.ins)]
+    made = scores(workload)
+    return [op.name for op in workload.products if op.out.tensor not in made and any(access.tensor in core for access in op.ins)]
 
 
 def made_again(place: tuple[str, int], recompute: Recompute, workload: Workload, plan: Plan) -> bool:

@@ -31,7 +31,7 @@ class SentTokens:
 def sent_tokens(workload: Workload, name: str, narrowed: Collection[str] = ()) -> SentTokens | None:
     """What a tensor holds of tokens at their experts: what a `dispatch` wrote, or a product of it with weights of experts that leaves the
     experts apart. None of another. narrowed: kinds of products whose tokens go to their experts as they are multiplied."""
-    op, tensor = workload.ops.get(workload.producer.get(name, "")), workload.tensors.get(name)
+    op, tensor = workload.maker(name), workload.tensors.get(name)
     if op is None or tensor is None or np.all(tensor.density >= 1):
         return None
     way: Literal["dispatch", "combine"] = "dispatch" if op.kind.name == "dispatch" else "combine"

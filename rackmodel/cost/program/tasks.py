@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from math import prod
@@ -385,6 +385,16 @@ class LocalOp(HashedOnce):
             exact, fullest = exact * parts, fullest * parts
         return _on_all(exact, degrees), _on_all(fullest, degrees)
 
+    def along(self, indices: Collection[str], degrees: Degrees, *, whole: bool = True) -> Any:
+        """Points along some indices on the fullest accelerator, ceil(size / degrees of the axes that split it) for each; not `whole`: of an
+        even share."""
+        points: Any = 1
+        for index, size, axes in self.space:
+            if index in indices:
+                share = size / _product(degrees, axes) if axes else size
+                points = points * (np.ceil(share) if axes and whole else share)
+        return points
+
     def exact(self, degrees: Degrees) -> Array:
         """[n] points of one accelerator's exact share."""
         return self.points(degrees)[0]
@@ -409,28 +419,6 @@ class Bucketed:
     gradient_bytes: float
     joined: float = 1.0
     elements: float = 1.0
-
-
-def content(value: Any) -> Hashable:
-    """A part of a task by which equal ones are known, where sizes are arrays. What many tasks share, volumes and operations, remembers its
-    own."""
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    if type(value) is tuple:
-        return tuple([content(one) if type(one) in HOLDING else one for one in value])
-    if type(value) in HOLDING:
-        known = vars(value)
-        if SAID in known:
-            return known[SAID]  # type: ignore[no-any-return]
-        found = tuple([content(one) if type(one) in HOLDING else one for name, one in known.items() if name not in REMEMBERED])
-        if isinstance(value, HashedOnce):
-            known[SAID] = found
-        return found
-    return value  # type: ignore[no-any-return]
-
-
-HOLDING = frozenset({np.ndarray, tuple, Touched, Volume, Flow, LocalOp, Bucketed})
-"""Kinds of values that may hold sizes."""
 
 
 Kind = Literal["op", "collective", "send", "stream", "load", "store"]

@@ -29,7 +29,7 @@ def tied_weights(workload: Workload) -> tuple[str, ...]:
     return tuple(name for name in dict.fromkeys(uses) if uses.count(name) > 1)
 
 
-def told_once(program: Program, workload: Workload, section: Section, plan: Plan, *, together: bool) -> Program:
+def without_shared_work(program: Program, workload: Workload, section: Section, plan: Plan, *, together: bool) -> Program:
     """A section's program without what another section does for weights that both have. together: whether one device runs all sections."""
     place, own = workload.sections.index(section), set(section.workload.weights)
     before, later = (_weights(part) for part in (workload.sections[:place], workload.sections[place + 1 :]))

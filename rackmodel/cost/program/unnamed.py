@@ -6,7 +6,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from rackmodel.cost.program.tasks import REMEMBERED, Flow, LocalOp, Operand, content, flow_name
+from rackmodel.cost.program.contents import content
+from rackmodel.cost.program.tasks import REMEMBERED, Flow, LocalOp, Operand, flow_name
 from rackmodel.model.einsum import Access
 
 NAMED = frozenset({"reads", "writes", "operands", "result"}) | REMEMBERED

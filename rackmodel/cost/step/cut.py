@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,12 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """counts: [p·v, sections] layers of each virtual stage · busy: [p, sections] of each device · before: [p, sections] of the
-    virtual stages before a device's first · kinds: (first, last) device of each run of devices whose chunks are equal · folded: whether
-    the second of two chunks lies on the way back."""
+    """counts: [p·v, sections] layers of each virtual stage · kinds: (first, last) device of each run of devices whose chunks are equal ·
+    folded: whether the second of two chunks lies on the way back."""
 
     stages: int
     chunks: int
     counts: Counts
-    busy: Counts
-    before: Counts
     kinds: tuple[tuple[int, int], ...]
     folded: bool = False
 
@@ -36,6 +33,18 @@ class Cut:
         """[p·v] the device of each virtual stage."""
         down = np.arange(self.stages)
         return np.concatenate([down, down[::-1]]) if self.folded else np.tile(down, self.chunks)
+
+    @cached_property
+    def busy(self) -> Counts:
+        """[p, sections] layers of each device."""
+        found = np.zeros((self.stages, self.counts.shape[1]), dtype=np.int64)
+        np.add.at(found, self.devices, self.counts)
+        return found
+
+    @cached_property
+    def before(self) -> Counts:
+        """[p, sections] layers of the virtual stages before a device's first."""
+        return np.vstack([np.zeros((1, self.counts.shape[1]), dtype=np.int64), np.cumsum(self.counts, axis=0)])[: self.stages]
 
     def of_chunks(self, device: int) -> Counts:
         """[chunks, sections] layers of each chunk of a device."""
@@ -72,8 +81,7 @@ class Cut:
 
 def cut_by_counts(counts: Counts) -> Cut:
     """The cut of stages of one chunk each that hold `counts` [stages, sections] layers."""
-    before = np.vstack([np.zeros((1, counts.shape[1]), dtype=np.int64), np.cumsum(counts, axis=0)])[: len(counts)]
-    return Cut(len(counts), 1, counts, counts, before, tuple((stage, stage) for stage in range(len(counts))))
+    return Cut(len(counts), 1, counts, tuple((stage, stage) for stage in range(len(counts))))
 
 
 Mixes = Sequence[Sequence[Sequence[int]]]  # stage → section of layers → policy → layers
@@ -127,11 +135,10 @@ def cut(
     of_chunks = counts.reshape(chunks, stages, -1).copy()
     if folded:
         of_chunks[1] = of_chunks[1, ::-1]
-    before = np.vstack([np.zeros((1, len(repeats)), dtype=np.int64), np.cumsum(counts, axis=0)])[:stages]
     kinds: list[tuple[int, int]] = []
     for device in range(stages):
         if kinds and np.array_equal(of_chunks[:, device], of_chunks[:, kinds[-1][0]]):
             kinds[-1] = (kinds[-1][0], device)
         else:
             kinds.append((device, device))
-    return Cut(stages, chunks, counts, of_chunks.sum(axis=0), before, tuple(kinds), folded)
+    return Cut(stages, chunks, counts, tuple(kinds), folded)

@@ -178,9 +178,8 @@ class ExactStep:
 
     def bound(self) -> StepBound:
         """Joules without static power, memory, and a lower bound of the seconds: [1, n, 1]."""
-        windows, beside = (np.array([float(on)]) for on in self.structure.overlap)
-        choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
-        layers, structure = Layers.of(self.figures, choices), self.structure
+        structure = self.structure
+        layers = Layers.of(self.figures, StepChoices.of(self.job.profile, [structure.overlap]))
         return compose(layers, self.sends, structure.cut, structure.schedule, self.columns.micro_batches)
 
     @property

@@ -16,7 +16,7 @@ from rackmodel.cost.program.fusion import fuse
 from rackmodel.cost.program.tasks import Program
 from rackmodel.cost.program.tied import tied_weights
 from rackmodel.cost.step.bounds.bound import Sends
-from rackmodel.cost.step.bounds.figures import SharedFigures, figures, join, told_apart
+from rackmodel.cost.step.bounds.figures import SharedFigures, distinct_costs, figures, join
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.cut import Cut, cut, cut_by_counts, even_cut
 from rackmodel.cost.step.hand_overs import first_said, handed_alike, sends_of
@@ -148,12 +148,12 @@ def _piece(
     """At most PIECE columns."""
     pricer, columns = layers.pricer, layers.pricer.columns
     costs = [_costs(layers, section, plans) for section in job.workload.sections]
-    told = [*costs]
+    by_section = [*costs]
     if host is not None:
         costs = [_offloaded(job, columns, own, offload, host) if own[0].section.layer else own for own in costs]
     staged = plans[0].stage_count > 1
     kept = layers.kept and len(columns) <= FEW_COLUMNS and len(plans) <= FEW_PLANS
-    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs, told)
+    found = staged_figures(layers, costs[0], plans) if staged else _with_ties(layers, columns, plans, costs, by_section)
     return GroupPrice(
         columns=columns,
         sections=found,
@@ -162,7 +162,7 @@ def _piece(
         layers=tuple(one.layer for one in found),
         host_bytes=host.capacity_bytes if host is not None else float("inf"),
         home=_at_home(job.workload, costs),
-        first=_alike(job.workload, plans, offload, told) if layers.alike and not staged else np.arange(len(plans)),
+        first=_alike(job.workload, plans, offload, by_section) if layers.alike and not staged else np.arange(len(plans)),
         staged=staged,
         tasks=(pricer.handed_on(), np.arange(len(columns))) if not kept and len(columns) <= MOST_HANDED_ON else None,
         priced=layers if kept else None,
@@ -182,10 +182,10 @@ def _offloaded(
     return tuple(known[id(cost), tuple(what)] for cost, what in zip(costs, offload, strict=True))
 
 
-def _alike(workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], told: Sequence[Sequence[LayerCost]]) -> Ints:
-    """[plans] the first whose layers run one program, hand over the same and offload the same. told: what each section costs a plan."""
+def _alike(workload: Workload, plans: Sequence[Plan], offload: Sequence[Sequence[str]], by_section: Sequence[Sequence[LayerCost]]) -> Ints:
+    """[plans] the first whose layers run one program, hand over and offload the same. by_section: what each section costs a plan."""
     sent = handed_alike(workload, plans)
-    return first_said([(*map(id, own), *what) for *own, what in zip(*told, zip(sent, map(tuple, offload), strict=True), strict=True)])
+    return first_said([(*map(id, own), *what) for *own, what in zip(*by_section, zip(sent, map(tuple, offload), strict=True), strict=True)])
 
 
 def _with_ties(
@@ -193,10 +193,10 @@ def _with_ties(
     columns: Columns,
     plans: Sequence[Plan],
     costs: Sequence[Sequence[LayerCost]],
-    told: list[tuple[LayerCost, ...]],
+    by_section: list[tuple[LayerCost, ...]],
 ) -> tuple[SharedFigures, ...]:
     """Figures of every section. Where a model's ends share weights: on columns without a pipeline one device runs both, and their programs
-    are others (cost/program/tied); what those cost joins what is `told`."""
+    are others (cost/program/tied); what those cost joins `by_section`."""
     alone, rest = (np.flatnonzero(which) for which in (columns.stages == 1, columns.stages != 1))
     workload = layers.workload
     if not tied_weights(workload) or not len(alone) or not len(rest):
@@ -205,8 +205,8 @@ def _with_ties(
 
     def both(section: Section, apart: Sequence[LayerCost]) -> SharedFigures:
         together = _costs(own, section, plans)
-        told.append(together)
-        of, distinct = told_apart(apart, together)
+        by_section.append(together)
+        of, distinct = distinct_costs(apart, together)
         parts = figures([apart[n] for n in distinct]).columns(rest), figures([together[n] for n in distinct]).columns(alone)
         return join(parts).columns(back).like(of)
 

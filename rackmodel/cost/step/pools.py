@@ -41,12 +41,8 @@ def parted(cut: Cut, parts: Parts, stages: Sequence[int]) -> tuple[Cut, Parts, t
                 columns.append(here)
                 kept.append(part)
                 pools.append(pool)
-    counts = np.stack(columns, axis=1)
-    busy = np.zeros((cut.stages, counts.shape[1]), dtype=np.int64)
-    np.add.at(busy, cut.devices, counts)
-    before = np.vstack([np.zeros((1, counts.shape[1]), dtype=np.int64), np.cumsum(counts, axis=0)])[: cut.stages]
     each = tuple((stage, stage) for stage in range(cut.stages))
-    return Cut(cut.stages, cut.chunks, counts, busy, before, each, cut.folded), tuple(kept), tuple(pools)
+    return Cut(cut.stages, cut.chunks, np.stack(columns, axis=1), each, cut.folded), tuple(kept), tuple(pools)
 
 
 def across(one: Pricer, other: Pricer) -> LinkArrays:
@@ -98,6 +94,3 @@ def _at(links: LinkArrays, levels: tuple[str, ...]) -> LinkArrays:
         wide[places] = getattr(links, name)
         figures.append(wide)
     return LinkArrays(levels, *figures)
-
-
-__all__ = ["across", "parted", "stages_of_pools"]

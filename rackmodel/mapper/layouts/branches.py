@@ -199,8 +199,8 @@ class Branches:
         ahead, behind = (self._summed(left, each) for each in ([p.ahead for p in self.parts], [p.behind for p in self.parts]))
         lanes = self._lanes(left, self.moved)
         behind = np.zeros(n) if column.shape.split else behind
-        m, way = np.full(n, column.shape.micro_batches), column.shape.times - column.shape.micro_batches * column.shape.layers
-        slower = column.shape.layers * lanes.slowing(m, ahead, behind) + way * lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
+        m = np.full(n, column.shape.micro_batches)
+        slower = lanes.slowing(m, column.shape.layers, column.shape.times, ahead, behind)
         ends = sum((repeat * self._lanes(left, moved).of_step(m) for repeat, moved in self.ends_moved), np.zeros(n))
         return column.contention * slower, column.shape.layers * lanes.of_step(m) + ends
 

@@ -130,8 +130,7 @@ def _point(factors: Factors, weights: Weights, chosen: dict[str, int]) -> Assign
     cells = [factor.at(chosen) for factor in factors.factors]
     value = sum(weights.latency * seconds + weights.energy * joules for seconds, joules, _ in cells)
     held = sum(size for *_, size in cells)
-    working = max((float(sizes[chosen[name]]) for name, sizes in factors.working.items()), default=0.0)
-    return Assignment(chosen, value, held, factors.capacity is None or held + working <= factors.capacity)
+    return Assignment(chosen, value, held, factors.capacity is None or held + factors.widest(chosen) <= factors.capacity)
 
 
 def min_marginals(solved: list[Bucket], factors: Factors) -> dict[str, Array]:

@@ -143,7 +143,7 @@ def _better(price: Array, found: Array, prices: Array, others: Array) -> tuple[A
 
 
 @dataclass
-class Told:
+class KnownColumns:
     """What is known of columns. bounds: of each · cases: where each of some columns is among those of cases, and these."""
 
     bounds: dict[Run, float] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Told:
 @dataclass(frozen=True)
 class Cases:
     """Makes the cases of columns. layer: the section of equal layers · data, axis: over the batch, and the free one · variants: distinct
-    homes (None: one that the tables do not know) and policies · told: those made before."""
+    homes (None: one that the tables do not know) and policies · known: those made before."""
 
     job: Job
     mapper: MapperSpec
@@ -162,16 +162,16 @@ class Cases:
     axis: str
     capacity: float
     variants: Sequence[tuple[HomeSpec | None, str]]
-    told: Told
+    known: KnownColumns
     watch: Watch
 
     def of(self, each: Sequence[Run]) -> tuple[list[Case], Ints]:
         """(cases, which of their columns are these)."""
-        for places, cases in self.told.cases:
+        for places, cases in self.known.cases:
             if all(one in places for one in each):
                 return cases, np.array([places[one] for one in each], dtype=np.int64)
         cases = self._made(self._columns([row for row, _ in each]), [shape for _, shape in each])
-        self.told.cases.append(({one: number for number, one in enumerate(each)}, cases))
+        self.known.cases.append(({one: number for number, one in enumerate(each)}, cases))
         return cases, np.arange(len(each))
 
     def _made(self, columns: Columns, shapes: Sequence[Shape]) -> list[Case]:
@@ -231,10 +231,9 @@ class Cases:
         working = [np.where(layer.fits[name], own, np.inf).min(axis=0) for name, own in layer.working.items()]
         fixed = fixed + np.where(np.isinf(most := np.maximum.reduce(working)), 0.0, most)
         if home is not None:
-            (ahead, behind), way = layer.least_phases, np.array([shape.times for shape in shapes]) - m * layers
+            (ahead, behind), times = layer.least_phases, np.array([shape.times for shape in shapes])
             behind = np.where([shape.split for shape in shapes], 0.0, behind)
-            slower = layers * layer.lanes.slowing(m, ahead, behind) + way * layer.lanes.slowing(np.ones(n), ahead, behind)  # (first, last)
-            slowed = float(np.min(profile.overlap.contention)) * slower
+            slowed = float(np.min(profile.overlap.contention)) * layer.lanes.slowing(m, layers, times, ahead, behind)
             moved = layers * layer.lanes.of_step(m)
         rest = fixed + (layers * layer.least_rest if home is not None else 0.0)
         least = np.where(rest > self.capacity, np.inf, 0.0)

@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from rackmodel.cost.step.group import Job
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.layouts.least_steps import Placed
@@ -117,7 +115,7 @@ class Descent:
             begin = mapper.layouts[variant.layout] if variant.layout in mapper.layouts else LayoutSpec()
             place = group.parents.index(self.axis)  # an axis over two networks is two
             choices = {op: choice[place] for op, choice in variant.plan.choices.items()}
-            value = float(self.question.goal.value(*(np.float64(v) for v in (point.seconds, point.joules, point.memory))))
+            value = point.value(self.question.goal)
             starts.append(_Start(value, narrow, begin, choices))
         return starts[:STARTS]
 
@@ -175,7 +173,7 @@ class Descent:
         values: dict[str, float] = {}
         for point in found.points:
             name = found.groups[point.group].variants[point.variant].layout
-            values.setdefault(name, float(self.question.goal.value(*(np.float64(v) for v in (point.seconds, point.joules, point.memory)))))
+            values.setdefault(name, point.value(self.question.goal))
         order = {name: number for number, name in enumerate(named)}
         return [(value, each[order[name]]) for name, value in sorted(values.items(), key=lambda one: (one[1], order[one[0]]))]
 

@@ -6,17 +6,14 @@ referee of the other two.
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
-from numpy.typing import NDArray
 
 from rackmodel.mapper.layouts.factors import Factors
+from rackmodel.mapper.layouts.min_sum import spread
 from rackmodel.mapper.layouts.tensor_tables import TooLarge
 from rackmodel.mapper.layouts.weights import Weights, prices
 
 CELLS = 4e7
-Figure = TypeVar("Figure", bound=np.generic)
 
 
 def exhaust(factors: Factors, weights: Weights) -> dict[str, int] | None:
@@ -46,7 +43,7 @@ def exhaust(factors: Factors, weights: Weights) -> dict[str, int] | None:
 
 
 def _slice(variables: tuple[str, ...], table: np.ndarray, order: tuple[str, ...], first: int) -> np.ndarray:
-    wide = spread(variables, table, order)
+    wide = spread(table, variables, order)
     return wide if wide.shape[0] == 1 else wide[first : first + 1]
 
 
@@ -55,11 +52,3 @@ def _working(factors: Factors, order: tuple[str, ...], first: int) -> np.ndarray
     for name, sizes in factors.working.items():
         worst = np.maximum(worst, _slice((name,), sizes, order, first))
     return worst
-
-
-def spread(variables: tuple[str, ...], table: NDArray[Figure], order: tuple[str, ...]) -> NDArray[Figure]:
-    """`table` with its dimensions in the order of `order`, length 1 where it does not depend on one."""
-    wanted = [v for v in order if v in variables]
-    moved = np.transpose(table, [variables.index(v) for v in wanted])
-    shape = [table.shape[variables.index(v)] if v in variables else 1 for v in order]
-    return moved.reshape(shape)

@@ -25,7 +25,6 @@ from rackmodel.cost.program.passes import tasks_alone
 from rackmodel.cost.program.recompute import recompute_of
 from rackmodel.cost.program.tasks import Held, Program, Task, local
 from rackmodel.cost.step.bounds.memory import BUFFERS
-from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.setting import Setting
 from rackmodel.cost.step.tasks.pricer import Pricer, backing_level
@@ -36,7 +35,7 @@ from rackmodel.mapper.layouts.min_sum import Table, least_of_operations
 from rackmodel.mapper.layouts.problem import LayoutProblem
 from rackmodel.mapper.layouts.refinement import Refinement
 from rackmodel.mapper.layouts.region_savings import priced
-from rackmodel.mapper.layouts.tensor_tables import SAVES, TableSetting, TensorTables
+from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TableSetting, TensorTables
 from rackmodel.mapper.nests.loop_nests import NestInside
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Layout
@@ -147,6 +146,10 @@ class Factors:
         """Variable → number of its values."""
         return {name: len(values) for name, values in (*self.strategies.items(), *self.decisions.items())}
 
+    def widest(self, chosen: Mapping[str, int]) -> float:
+        """Bytes that the widest pass of an assignment works on."""
+        return max((float(sizes[chosen[name]]) for name, sizes in self.working.items()), default=0.0)
+
     @property
     def size(self) -> float:
         """Points of the space."""
@@ -222,18 +225,8 @@ class FactorBuilder:
         self.micro_batches, self.free_homes = problem.micro_batches, problem.home_axes
         first = {name: tuple(choices[0] for choices in per_axis) for name, per_axis in self.mesh.domains.items()}
         self.base = (loosest if bound else plainest)(self.workload, problem.plan(first), profile)
-        one = np.ones(1, dtype=np.int64)
-        columns = Columns(
-            axes=self.mesh.axes,
-            degrees=np.array([self.mesh.degrees]),
-            strides=np.array([self.mesh.strides]),
-            stages=one,
-            stage_strides=one,
-            micro_batch=one,
-            micro_batches=one * self.micro_batches,
-        )
         self.inside = machine.inside
-        self.pricer = Pricer(replace(machine, inside=alone(machine.inside)), self.workload, self.base, columns, profile.buckets)
+        self.pricer = Pricer(replace(machine, inside=alone(machine.inside)), self.workload, self.base, problem.columns, profile.buckets)
         self.static_w = second_watts(machine)
         self.strategies: dict[str, tuple[Strategy, ...]] = {
             name: tuple(itertools.product(*per_axis)) for name, per_axis in self.mesh.domains.items()
@@ -249,21 +242,8 @@ class FactorBuilder:
         factors = [self._op_factor(op) for op in self.workload.ops.values()]
         opened = [OpenFactor(len(factors) + n, one, partial(self._group_factor, n, one)) for n, one in enumerate(self._opened)]
         factors += [one.make() for one in opened]
-        factors += [self._change_factor(n, one) for n, one in enumerate(self._merged.changes(wide=False))]
-        setting = TableSetting(
-            self.workload,
-            self.mesh.axes,
-            self.recompute.made,
-            self._spend,
-            self._local,
-            self._derived,
-            self._held_of_weight,
-            self.base,
-            self.backing,
-            self.micro_batches,
-            self.base.on_chip,
-        )
-        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
+        factors += [self._change_factor(n, one) for n, one in enumerate(self.merged.changes(wide=False))]
+        tables = self._tables(self._spend, self.micro_batches)
         decisions: dict[str, tuple[str, ...]] = {}
         for name in self.workload.tensors:
             factors.append(self._tensor_factor(tables, name, decisions))
@@ -288,7 +268,7 @@ class FactorBuilder:
     # -- operations that a profile's kernels take together ---------------------------------------------------------------------
 
     @cached_property
-    def _merged(self) -> MergedLayer:
+    def merged(self) -> MergedLayer:
         """The operations whose kernels may be merged."""
         return MergedLayer(
             workload=self.workload,
@@ -304,7 +284,7 @@ class FactorBuilder:
     @property
     def _changes(self) -> list[Change]:
         """What merged kernels change, at most nothing: over axes that are not looked at, less may be merged."""
-        each = self._merged.changes(wide=True)
+        each = self.merged.changes(wide=True)
         return [replace(one, **{name: np.minimum(getattr(one, name), 0.0) for name in ("ahead", "behind", "joules")}) for one in each]
 
     def _change_factor(self, number: int, change: Change) -> Factor:
@@ -351,6 +331,27 @@ class FactorBuilder:
 
     # -- tensors ---------------------------------------------------------------------------------------------------------
 
+    @property
+    def _interfaces(self) -> Interfaces:
+        """What operations show tensors."""
+        return Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies, self._plan)
+
+    def _tables(self, spend: Spend, micro_batches: int, tail: tuple[int, ...] = ()) -> TensorTables:
+        """What builds the tables of tensors. spend, micro_batches, tail: as of TableSetting."""
+        setting = TableSetting(
+            workload=self.workload,
+            plan=self.base,
+            made_again=self.recompute.made,
+            spend=spend,
+            share=self._local,
+            derived=self._derived,
+            held=self._held_of_weight,
+            backing=self.backing,
+            micro_batches=micro_batches,
+            tail=tail,
+        )
+        return TensorTables(setting, self._interfaces)
+
     def _tensor_factor(self, tables: TensorTables, name: str, decisions: dict[str, tuple[str, ...]]) -> Factor:
         """The table of a tensor; its decisions (which copy is saved, where a weight lives) are added to `decisions`."""
         policies, homes = [self.base.save_policy(name)], [self.base.home(name)]
@@ -380,7 +381,7 @@ class FactorBuilder:
 
     # -- operations ------------------------------------------------------------------------------------------------------
 
-    def _plan(self, choices: dict[str, Strategy], grads: Mapping[str, str] | None = None) -> Plan:
+    def _plan(self, choices: Mapping[str, Strategy], grads: Mapping[str, str] | None = None) -> Plan:
         """grads: weight → how its home keeps its gradient, of free homes: of those that keep it so, the one that shards least else."""
         homes = {name: home_of("grad" if said == "shard" else "replicate", self.free_homes) for name, said in (grads or {}).items()}
         return replace(self.base, choices=choices, homes={**self.base.homes, **homes})

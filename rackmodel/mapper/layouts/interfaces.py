@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rackmodel.cost.program.local_ops import backward_reads, has_backward, wants_gradient
+from rackmodel.cost.program.around import around
 from rackmodel.cost.program.recompute import Recompute
 from rackmodel.mapper.layouts.codes import Codes, LayoutCodes
-from rackmodel.model.einsum import Access
-from rackmodel.model.layout import PARTIAL, REPLICATE, Choice, Layout, grad_leaves, grad_need, leaves, need
-from rackmodel.model.plan import twin_input
-from rackmodel.model.workload import Op, Workload
+from rackmodel.model.layout import Choice, Layout
+from rackmodel.model.plan import Plan, twin_input
+from rackmodel.model.workload import Workload
 
 Strategy = tuple[Choice, ...]
 Index = NDArray[np.intp]
@@ -55,12 +54,19 @@ class Faces:
 
 
 class Interfaces:
-    """Finds them. boundary: (strategies of the operation that decides it, tensor) → layout in which it arrives or leaves."""
+    """Finds them. boundary: (strategies of the operation that decides it, tensor) → layout in which it arrives or leaves · planned: the
+    plan of some strategies."""
 
     def __init__(
-        self, workload: Workload, recompute: Recompute, boundary: Boundary, strategies: Mapping[str, tuple[Strategy, ...]]
+        self,
+        workload: Workload,
+        recompute: Recompute,
+        boundary: Boundary,
+        strategies: Mapping[str, tuple[Strategy, ...]],
+        planned: Callable[[Mapping[str, Strategy]], Plan],
     ) -> None:
-        self.workload, self.recompute, self.boundary, self.strategies = workload, recompute, boundary, strategies
+        self.workload, self.recompute, self.boundary = workload, recompute, boundary
+        self.strategies, self.planned = strategies, planned
 
     def operations(self, name: str) -> tuple[str, ...]:
         """Operations whose choices the tensor's cost depends on: its producer, its readers, and the one that decides its edge."""
@@ -84,39 +90,27 @@ class Interfaces:
         return found
 
     def _interface(self, name: str, operation: str, strategy: Strategy) -> Interface:
-        op, workload = self.workload.ops[operation], self.workload
+        op, workload, chosen = self.workload.ops[operation], self.workload, {operation: strategy}
+        plan = self.planned(chosen)
+        near = around(op, plan, workload)
         produces = workload.producer.get(name) == operation
-        reads = [i for i, access in enumerate(op.ins) if access.tensor == name]
-        wanted = tuple(tuple(need(op.ins[i], c, workload) for c in strategy) for i in reads)
-        back: tuple[Layout, ...] = ()
-        contributions: tuple[Layout, ...] = ()
+        mine = [i for i, access in enumerate(op.ins) if access.tensor == name]
+        wanted = tuple(near.needs[i] for i in mine)
         trained = workload.backward and workload.tensors[name].bits > 0
-        if trained and has_backward(op, workload):
-            back = tuple(self._read(op, access, strategy) for access in backward_reads(op, workload) if access.tensor == name)
-        if trained:
-            contributions = tuple(
-                tuple(grad_leaves(op.ins[i], c, workload) for c in strategy) for i in reads if wants_gradient(op, i, workload)
-            )
-            contributions = tuple((*c[:-1], REPLICATE) if c[-1] == PARTIAL else c for c in contributions)  # micro-batches add in place
         return Interface(
-            tuple(leaves(op, c) for c in strategy) if produces else None,
-            tuple(grad_need(op, c) for c in strategy) if produces else None,
+            near.leaves if produces else None,
+            near.gradient if produces else None,
             wanted,
-            back,
+            tuple(layout for tensor, layout in near.reads if tensor == name) if trained else (),
             wanted if self._again(operation, name) else (),
-            contributions,
-            self.boundary({operation: strategy}, name) if operation in self._edge_op(name) else None,
+            tuple(plan.gradient_leaves(op, i, workload) for i in mine if i in near.wanting) if trained else (),
+            self.boundary(chosen, name) if operation in self._edge_op(name) else None,
         )
 
     def _again(self, operation: str, name: str) -> bool:
         """Whether an operation that runs again reads the tensor again."""
         inside = operation in self.recompute.inside and name not in self.recompute.made
         return operation in self.recompute.rerun or inside
-
-    def _read(self, op: Op, access: Access, strategy: Strategy) -> Layout:
-        """Layout in which the backward pass reads an operand, or the output."""
-        operand = next((a for a in op.ins if a is access), None)
-        return tuple(leaves(op, c) if operand is None else need(operand, c, self.workload) for c in strategy)
 
 
 class Cells:

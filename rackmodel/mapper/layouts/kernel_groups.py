@@ -145,8 +145,7 @@ class KernelGroup:
         not fused. Raises TooLarge."""
         shape = tuple(map(len, self.faces))
         if prod(map(float, shape)) > CELLS:
-            names = ", ".join(op.name for op in self.ops)
-            raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
+            raise TooLarge.coupled([op.name for op in self.ops], prod(map(float, shape)), CELLS, "may be one kernel and ")
         self.price, self.tables, self.apart = price, SharedTables(), np.zeros((2, *shape))
         for axis, faces in enumerate(self.faces):
             each = np.array([summed(map(price, face.tasks)) for face in faces]).T

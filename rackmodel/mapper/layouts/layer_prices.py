@@ -33,9 +33,16 @@ class Lanes:
         """Seconds of the busiest lane in a step, for each layer."""
         return self.busiest(micro_batches * (self.forward + self.backward) + self.spread, micro_batches * self.reduced + self.tail)
 
-    def slowing(self, micro_batches: Array, ahead: Array, behind: Array) -> Array:
-        """Seconds of a layer's passes in a step beside which a lane is busy. ahead, behind: of a pass forward and behind it; behind is 0
-        where weights' gradients have passes of their own, of which no more is known than what they take together."""
+    def slowing(self, micro_batches: Array, layers: Any, times: Any, ahead: Array, behind: Array) -> Array:
+        """Seconds of a step's passes beside which a lane is busy: those of a stage's layers, and those in which one micro-batch comes
+        through the stages beside it, each a first and a last one. times: passes that a step waits for · ahead, behind: seconds of a pass
+        forward and behind it; behind is 0 where weights' gradients have passes of their own, of which no more is known than what they take
+        together."""
+        steady = layers * self._slowing(micro_batches, ahead, behind)
+        return np.asarray(steady + (times - micro_batches * layers) * self._slowing(np.ones_like(micro_batches), ahead, behind))
+
+    def _slowing(self, micro_batches: Array, ahead: Array, behind: Array) -> Array:
+        """Of one layer's passes in a step."""
         one = np.minimum(ahead, self.forward) + np.minimum(behind, self.busiest(self.backward, self.reduced))
         first = np.minimum(ahead, np.maximum(self.forward, self.spread))
         last = np.minimum(behind, np.maximum(self.busiest(self.backward, self.reduced), self.tail))

@@ -11,10 +11,10 @@ A column is a degree of the free axis, a degree of the axis over the batch, a nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,12 +26,11 @@ from rackmodel.cost.step.tasks.jobs import roles_of
 from rackmodel.cost.step.tasks.pricer import Pricer
 from rackmodel.mapper.layouts.factors import FactorBuilder
 from rackmodel.mapper.layouts.hosts import LayerHost, starts
-from rackmodel.mapper.layouts.interfaces import Interfaces
 from rackmodel.mapper.layouts.layer_prices import PARTS, Lanes, Openness, Part, Prices
-from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer, Share
+from rackmodel.mapper.layouts.merged_kernels import Change, MergedLayer
 from rackmodel.mapper.layouts.min_sum import Table, least_choice, least_of_operations, least_sum
 from rackmodel.mapper.layouts.problem import LayoutProblem, OpenMesh
-from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TableSetting, TensorTables, TooLarge
+from rackmodel.mapper.layouts.tensor_tables import SAVES, Spend, TooLarge
 from rackmodel.mapper.layouts.window_rooms import in_windows, side_of, sides_of
 from rackmodel.mapper.rules import saveable
 from rackmodel.model.layout import Choice, index_split
@@ -47,6 +46,19 @@ Made = TypeVar("Made")
 SAVED = "save "
 WEIGHED = ("update", "rest", "moving", "seconds", "ahead", "behind")  # of weights, beside what lanes take
 INF = np.inf
+
+
+class _Shared(Generic[Made]):
+    """What of tables follows from columns, what is made again and how gradients are added up alone: made once for all homes."""
+
+    def __init__(self, make: Callable[[Any], Made]) -> None:
+        self.make, self.__doc__ = make, make.__doc__
+
+    def __get__(self, tables: LayerTables, _: object = None) -> Made:
+        return tables._once((self.make.__name__,), lambda: self.make(tables))
+
+    def __set__(self, tables: LayerTables, value: object) -> None:  # so that what a base class remembers on the object does not hide it
+        raise AttributeError(self.make.__name__)
 
 
 class LayerTables(FactorBuilder):
@@ -67,7 +79,7 @@ class LayerTables(FactorBuilder):
         self.contention = float(np.min(overlap.contention))
 
     def _once(self, what: tuple[object, ...], make: Callable[[], Made]) -> Made:
-        """What follows from columns, what is made again and how gradients are added up alone: made once for all homes."""
+        """As `_Shared`."""
         return once(self.figures, (*what, self.recompute, self.base.home("weights").grad), make)
 
     # -- pieces of FactorBuilder, on many columns ---------------------------------------------------------------------------------
@@ -97,12 +109,9 @@ class LayerTables(FactorBuilder):
 
     # -- tables -------------------------------------------------------------------------------------------------------------------
 
-    @property
+    @_Shared
     def operations(self) -> dict[str, tuple[Array, Array, Array]]:
         """Operation → [choices, n] seconds, joules and bytes."""
-        return self._once(("operations",), self._operations)
-
-    def _operations(self) -> dict[str, tuple[Array, Array, Array]]:
         found = {}
         for op in self.workload.ops.values():
             costs = [self._op_cost(op, self._plan({op.name: s})) for s in self.strategies[op.name]]
@@ -141,30 +150,24 @@ class LayerTables(FactorBuilder):
             found.append(Part(one.operations, {kind: one.of_values(figures) for kind, figures in each.items()}))
         return [*found, *self._copies, *self._weights, *self._lane_parts]
 
-    @property
-    def _merged(self) -> MergedLayer:
-        return self._once(("merged",), lambda: replace(super(LayerTables, self)._merged, tail=(self.n,), starts=partial(starts, self)))
+    @_Shared
+    def merged(self) -> MergedLayer:
+        """The operations whose kernels may be merged."""
+        return replace(super().merged, tail=(self.n,), starts=partial(starts, self))
 
-    @property
+    @_Shared
     def host(self) -> LayerHost:
         """What the host takes for its passes."""
-        return self._once(("host",), lambda: LayerHost.of(self))
+        return LayerHost.of(self)
 
-    @property
+    @_Shared
     def changes(self) -> list[Change]:
         """Of kernels that take operations together."""
-        return self._once(("changes",), lambda: self._merged.changes(wide=True))
+        return self.merged.changes(wide=True)
 
-    def merged_rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
-        """As of `MergedLayer`."""
-        return self._merged.rooms(share, partners, variables)
-
-    @property
+    @_Shared
     def _copies(self) -> list[Part]:
         """Those of each tensor that is no weight: the saved copy is one of their variables."""
-        return self._once(("copies",), self._made_copies)
-
-    def _made_copies(self) -> list[Part]:
         found: list[Part] = []
         sides = sides_of(self.profile)
         for each in zip(*(self.copied(partial(self._split, side)) for side in sides), strict=True):
@@ -181,10 +184,7 @@ class LayerTables(FactorBuilder):
     def copied(self, spend: Spend) -> Iterator[tuple[str, tuple[str, ...], list[Array]]]:
         """(tensor, variables, figures over their values and the columns) of each tensor that is no weight: two of its copies and sums,
         bytes held, and the two of forward passes alone. spend: the two of a task."""
-        made, on_chip, repeat = self.recompute.made, self.base.on_chip, self.workload.repeat
-        asked = spend, self._local, self._derived, self._held_of_weight
-        setting = TableSetting(self.workload, self.mesh.axes, made, *asked, self.base, "", 1, on_chip, tail=(self.n,))
-        tables = TensorTables(setting, Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies))
+        tables, repeat = self._tables(spend, 1, (self.n,)), self.workload.repeat
         for name, tensor in self.workload.tensors.items():
             edge = name in self.workload.inputs or name in self.workload.outputs
             if tensor.kind == "weight" or (edge and not self.open.edges):
@@ -217,8 +217,7 @@ class LayerTables(FactorBuilder):
     @cached_property
     def moved(self) -> list[tuple[str, dict[str, Array]]]:
         """(operation, figure → [choices, n]) of each weight that one operation reads: those of `Part`, and seconds on lanes of `Lanes`."""
-        found, interfaces = [], Interfaces(self.workload, self.recompute, self.problem.boundary, self.strategies)
-        home = self.open.home
+        found, interfaces, home = [], self._interfaces, self.open.home
         for name in self.workload.weights if home is not None else ():
             if home is not None and len(set(self.workload.readers[name])) == 1:
                 (faces,) = interfaces.of(name)
@@ -324,39 +323,30 @@ class LayerTables(FactorBuilder):
         """[n] bytes of weights and state, at least."""
         return np.asarray(sum((part.figures["rest"].min(axis=0) for part in self._weights), np.zeros(self.n)))
 
-    @property
+    @_Shared
     def least_phases(self) -> tuple[Array, Array]:
         """[n] least seconds on the device, forward and behind it."""
-        return self._once(("least phases",), self._least_phases)
-
-    def _least_phases(self) -> tuple[Array, Array]:
         which, none = np.arange(self.n), np.zeros(self.n)
         zero = Prices(seconds=none, bytes=none, update=none, rest=none, moving=none, lane=none)
         ahead, behind = (self.least(which, replace(zero, **{kind: none + 1.0})) for kind in ("ahead", "behind"))
         return np.where(np.isinf(ahead), 0.0, ahead), np.where(np.isinf(behind), 0.0, behind)
 
-    @property
+    @_Shared
     def least_bytes(self) -> Array:
         """[n] bytes of a micro-batch, at least."""
-        return self._once(("least bytes",), self._least_bytes)
-
-    def _least_bytes(self) -> Array:
         none = np.zeros(self.n)
         price = Prices(seconds=none, bytes=none + 1.0, update=none, rest=none, moving=none, lane=none)
         found = self.least(np.arange(self.n), price)
         return np.where(np.isinf(found), 0.0, found)
 
-    @property
+    @_Shared
     def working(self) -> dict[str, Array]:
         """Operation → [choices, n] bytes of its largest pass."""
-        return self._once(("working",), lambda: {op.name: self._workspace(op) for op in self.workload.ops.values()})
+        return {op.name: self._workspace(op) for op in self.workload.ops.values()}
 
-    @property
+    @_Shared
     def _phases(self) -> dict[str, tuple[Array, Array]]:
         """Operation → [choices, n] seconds of a micro-batch, forward and behind it."""
-        return self._once(("phases",), self._made_phases)
-
-    def _made_phases(self) -> dict[str, tuple[Array, Array]]:
         found = {}
         for name, strategies in self.strategies.items():
             each = np.zeros((2, len(strategies), self.n))

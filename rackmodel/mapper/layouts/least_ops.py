@@ -55,7 +55,6 @@ class LeastOperations:
     def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch = UNWATCHED, seen: Seen | None = None) -> None:
         self.job, self.space, self.axis, self.watch = job, space, axis, watch
         self.seen: Seen = {} if seen is None else seen
-        self.even = space.mapper.cut != "free" and space.mapper.recompute != "per layer"
         self.split = bool(SPLIT & set(space.schedules))
         self.deepest = max(space.interleave, default=1)
         self.known: dict[tuple[int, int], ModelPass] = {}
@@ -142,13 +141,13 @@ class LeastOperations:
         """Whether the layers can be cut into so many stages: one chunk each, or several."""
         repeats = tuple((section.repeat, section.layer) for section in self.job.workload.sections)
         count, is_layer = (tuple(figures) for figures in zip(*repeats, strict=True))
-        return not self.even or even_cut(count, is_layer, stages, 1) is not None
+        return not self.space.even or even_cut(count, is_layer, stages, 1) is not None
 
     def _step(self, degree: int, spread: float, size: int, count: int, stages: int) -> tuple[float, float]:
         """(seconds, joules) of a step at least."""
         one, m = self._pass(degree, size), float(count)
         seconds = m * (one.layers + one.ends) / stages / spread
-        if self.even and one.alike and stages > 1:
+        if self.space.even and one.alike and stages > 1:
             way = 0.0 if self.split else one.layers * (stages - 1) / (stages * self.deepest)
             seconds = max(seconds, (way + m * (one.layers / stages + one.last)) / spread)
         machine = self.job.setting.architecture

@@ -25,26 +25,25 @@ from rackmodel.cost.step.group import Job
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.cost.step.tasks.layer_inside import looks_at_layers
 from rackmodel.mapper.layouts.branches import Column
-from rackmodel.mapper.layouts.cases import Case, Cases, Row, Run, Shape, Told
+from rackmodel.mapper.layouts.cases import Case, Cases, KnownColumns, Row, Run, Shape
 from rackmodel.mapper.layouts.closing import Closing
 from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.mapspace import Group, Mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.model.mapping import HomeSpec
 from rackmodel.model.room import room_of
-from rackmodel.model.schedules import FOLDED, SPLIT, TABLE, chunk_counts
+from rackmodel.model.schedules import FOLDED, SPLIT, TABLE
 from rackmodel.model.workload import Section
 from rackmodel.watch import Watch
 
-PLAIN = "1f1b"
 REFINED = (Case.fitting, Case.in_time)
 TOGETHER = 0.005  # columns that far from the least are refined with it
 TO_ENOUGH = (0.25, 0.5, 0.75, 1.0)  # of the way from the bound to what is enough, one after another: the nearer, the less is left open
-LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are told
+LOOKED_AT = 6  # columns of the least bounds, and homes and policies on them, whose choices are handed on
 DEARER = (1.0, 1.5, 4.0)  # prices of memory over the best one, for choices that fit where those of the best one do not
 LEAN = 1e6  # a step's seconds for the whole memory: what holds least
 
-Seen = dict[frozenset[str], Told]  # variants → what is known of their columns
+Seen = dict[frozenset[str], KnownColumns]  # variants → what is known of their columns
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,8 @@ class Placed:
 
 
 class LeastSteps:
-    """Bounds of the columns of a space, each given as (its group, its number there). even: cuts and policies as listed. seen: what spaces
-    of the same job, mapper and objective have been told of the same columns."""
+    """Bounds of the columns of a space, each given as (its group, its number there). seen: what spaces
+    of the same job, mapper and objective have found out of the same columns."""
 
     def __init__(self, job: Job, space: Mapspace, axis: str, watch: Watch, seen: Seen | None = None) -> None:
         self.job, self.space, self.axis, self.watch = job, space, axis, watch
@@ -86,7 +85,7 @@ class LeastSteps:
         """Whether a model is one that these bounds know: equal layers, cut evenly, one axis over the batch, kernels priced one by one."""
         mapper, inside = self.space.mapper, self.job.setting.inside
         alike = sum(section.layer for section in self.job.workload.sections) == 1
-        even = mapper.cut != "free" and mapper.recompute != "per layer" and not mapper.boundary
+        even = self.space.even and not mapper.boundary
         plain = not looks_at_layers(inside) and not getattr(inside, "of_columns", False)
         return alike and even and plain and len(self.batched) <= 1 and bool(self.job.workload.batch)
 
@@ -96,7 +95,7 @@ class LeastSteps:
         other = [n for n, parent in enumerate(parents) if parent not in (self.axis, self.data)]
         if any(columns.degrees[at, n] > 1 for n in other) or sum(parent == self.data for parent in parents) > 1:
             return False
-        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        mine = self._own(group, at)
         mine.sort(key=lambda n: int(columns.strides[at, n]))
         return all(columns.strides[at, a] * columns.degrees[at, a] == columns.strides[at, b] for a, b in itertools.pairwise(mine))
 
@@ -104,7 +103,7 @@ class LeastSteps:
         """What no step of each of these columns is below; the least of them is looked at closest. Raises InputError, TooLarge."""
         rows = {self._row(group, at): (group, at) for group, at in asked}
         shapes = {row: self._shapes(group, at) for row, (group, at) in rows.items()}
-        seen = self._told.bounds
+        seen = self._known.bounds
         each = [(row, shape) for row, mine in shapes.items() for shape in mine]
         new = [one for one in each if one not in seen]
         if new:
@@ -118,7 +117,7 @@ class LeastSteps:
         """Choices of a layer that the bounds of the least columns are of: without a price, at the prices of memory and of the lanes under
         which those bounds are largest, and those that hold least. Distinct, in that order. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
-        seen = self._told.bounds
+        seen = self._known.bounds
         each = {(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}
         ordered = sorted(each, key=lambda one: (seen[one], one[0], one[1].times))
         best = [one for kind in (False, True) for one in [o for o in ordered if self._by_batch(o[0]) == kind][:LOOKED_AT]]
@@ -143,7 +142,7 @@ class LeastSteps:
         """(what no step of some columns is below, layouts of the least nodes), by branch and bound where bounds are below what is enough:
         no more than that. Of latency alone. Raises InputError, TooLarge."""
         self.bounds(asked, goal)
-        seen = self._told.bounds
+        seen = self._known.bounds
         each = sorted({(self._row(group, at), shape) for group, at in asked for shape in self._shapes(group, at)}, key=repr)
         least = min(seen[one] for one in each) if each else enough
         ways = [least + share * (enough - least) for share in TO_ENOUGH[:-1]] if math.isfinite(enough) and least < enough else []
@@ -213,10 +212,14 @@ class LeastSteps:
 
     # -- columns ------------------------------------------------------------------------------------------------------------------
 
+    def _own(self, group: Group, at: int) -> list[int]:
+        """Places, of a column, of what the free axis is made of."""
+        return [n for n, parent in enumerate(group.parents[:-1]) if parent == self.axis and group.columns.degrees[at, n] > 1]
+
     def _row(self, group: Group, at: int) -> Row:
         """What tells columns apart: degrees and strides of both axes, micro-batches and the pipeline."""
         columns, parents = group.columns, group.parents[:-1]
-        mine = [n for n, parent in enumerate(parents) if parent == self.axis and columns.degrees[at, n] > 1]
+        mine = self._own(group, at)
         data = [n for n, parent in enumerate(parents) if parent == self.data]
         return (
             int(columns.degrees[at, data].prod()),
@@ -240,7 +243,7 @@ class LeastSteps:
         sections = self.job.workload.sections
         repeats, is_layer = tuple(s.repeat for s in sections), tuple(s.layer for s in sections)
         layers, found = self.layer.repeat / stages, set[tuple[float, float, bool]]()
-        for schedule, chunks in self._schedules(stages):
+        for schedule, chunks in self.space.pipelines(stages):
             made = even_cut(repeats, is_layer, stages, chunks, schedule in FOLDED)
             if made is None or not TABLE[schedule].takes(stages, m):
                 continue
@@ -250,19 +253,12 @@ class LeastSteps:
         best = [one for one in found if not any(other != one and _no_more(other, one) for other in found)]
         return [Shape(times, layers, float(m), flying, split) for times, flying, split in sorted(best)]
 
-    def _schedules(self, stages: int) -> list[tuple[str, int]]:
-        """(schedule, chunks) of a pipeline depth."""
-        if stages == 1:
-            return [(PLAIN, 1)]
-        found = [(schedule, chunks) for schedule in self.space.schedules for chunks in chunk_counts(schedule, self.space.interleave)]
-        return found or [(PLAIN, 1)]
-
     # -- homes and policies -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _told(self) -> Told:
-        """What spaces of the same homes and policies have been told of these columns."""
-        return self.seen.setdefault(frozenset(map(repr, self._variants())), Told())
+    def _known(self) -> KnownColumns:
+        """What spaces of the same homes and policies have found out of these columns."""
+        return self.seen.setdefault(frozenset(map(repr, self._variants())), KnownColumns())
 
     @cached_property
     def _cases(self) -> Cases:
@@ -275,7 +271,7 @@ class LeastSteps:
             axis=self.axis,
             capacity=self.capacity,
             variants=self._variants(),
-            told=self._told,
+            known=self._known,
             watch=self.watch,
         )
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
-from rackmodel.mapper.layouts.exhaustive import spread
 from rackmodel.mapper.layouts.factors import Factors
+from rackmodel.mapper.layouts.min_sum import spread
 
 CELLS = 300_000  # layouts that are listed
 
@@ -46,9 +46,9 @@ def list_layouts(factors: Factors) -> Listing | None:
     seconds, joules, held, working = (np.zeros(shape) for _ in range(4))
     for factor in factors.factors:
         for total, table in ((seconds, factor.latency), (joules, factor.energy), (held, factor.memory)):
-            total += spread(factor.variables, table, order)
+            total += spread(table, factor.variables, order)
     for name, sizes in factors.working.items():
-        working = np.maximum(working, spread((name,), sizes, order))
+        working = np.maximum(working, spread(sizes, (name,), order))
     memory = held + working
     fits = np.ones(shape, dtype=bool) if factors.capacity is None else memory <= factors.capacity
     for cap in factors.caps:

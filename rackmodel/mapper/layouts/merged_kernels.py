@@ -86,7 +86,7 @@ class MergedLayer:
 
     def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]:
         """What merging changes, at most, in the seconds of partners' products, each counted by its share. variables: operations whose
-        choices are told, the others' are any."""
+        choices are given, the others' are any."""
         return [group.rooms(share, partners, variables) for group in self._products if any(m.name in partners for m in group.members)]
 
     def alone(self, name: str, number: int) -> list[Task]:
@@ -203,8 +203,7 @@ class _Alike:
         shape = [len(member.alike) for member in self.members]
         if self.layer.wide(shape):
             if not wide:
-                names = ", ".join(member.name for member in self.members)
-                raise TooLarge(f"{names} may be one kernel and couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
+                raise TooLarge.coupled([one.name for one in self.members], prod(map(float, shape)), CELLS, "may be one kernel and ")
             return self._at_least()
         found = np.zeros((3, *shape, *self.layer.tail))
         for kernel in self._kernels:
@@ -231,14 +230,14 @@ class _Alike:
 
     def rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> Change:
         """What that changes in the seconds of partners' products."""
-        shape, told = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
+        shape, kept = [len(member.alike) for member in self.members], [member.name in variables for member in self.members]
         if self.layer.wide(shape):
             return self._rooms_at_most(share, partners)
         found = np.zeros((*shape, *self.layer.tail))
         for kernel in self._kernels:
             found[kernel.cells] += self._room(kernel, share, partners)
-        found = found.max(axis=tuple(n for n, one in enumerate(told) if not one), initial=-np.inf)
-        mine = [member for member, one in zip(self.members, told, strict=True) if one]
+        found = found.max(axis=tuple(n for n, one in enumerate(kept) if not one), initial=-np.inf)
+        mine = [member for member, one in zip(self.members, kept, strict=True) if one]
         return self._changing(tuple(m.name for m in mine), tuple(m.classes for m in mine), np.stack([found, 0.0 * found, 0.0 * found]))
 
     def _rooms_at_most(self, share: Share, partners: Sequence[str]) -> Change:
@@ -301,7 +300,7 @@ class _Residual:
         shape = [int(own.max()) + 1 for own in classes.values()]
         if layer.wide(shape):
             if not wide:
-                raise TooLarge(f"{', '.join(classes)} couple {prod(map(float, shape)):.3g} combinations, the limit is {CELLS:.0g}")
+                raise TooLarge.coupled(list(classes), prod(map(float, shape)), CELLS)
             return self._at_least()
         found = np.zeros((5, *shape, *layer.tail))
         firsts = [np.unique(own, return_index=True)[1] for own in classes.values()]

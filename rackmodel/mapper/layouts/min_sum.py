@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rackmodel.arrays import Array
 
 CELLS = 4e6  # of a joined table, columns among them
+Figure = TypeVar("Figure", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +104,14 @@ def _without(table: Table, name: str) -> Table:
 
 def _joined(tables: Sequence[Table], variables: Sequence[str]) -> Table:
     """Tables added over the union of their variables."""
-    found: Array | None = None
-    for table in tables:
-        wanted = [v for v in variables if v in table.variables]
-        moved = np.transpose(table.figures, [*(table.variables.index(v) for v in wanted), table.figures.ndim - 1])
-        sizes = dict(zip(wanted, moved.shape, strict=False))
-        moved = moved.reshape(*(sizes.get(v, 1) for v in variables), moved.shape[-1])
-        found = moved if found is None else found + moved
-    assert found is not None
-    shape = found.shape
-    return Table(tuple(variables), found if len(shape) == len(variables) + 1 else found.reshape(shape))
+    first, *rest = (spread(table.figures, table.variables, variables) for table in tables)
+    return Table(tuple(variables), sum(rest, first))
+
+
+def spread(figures: NDArray[Figure], mine: Sequence[str], variables: Sequence[str]) -> NDArray[Figure]:
+    """Figures over the values of some variables as over those of all, whose order they take: a dimension is of length 1 where they do not
+    depend on it. What lies behind these dimensions (columns) stays there. mine: the variables of the figures."""
+    wanted = [v for v in variables if v in mine]
+    moved = np.transpose(figures, [*(mine.index(v) for v in wanted), *range(len(mine), figures.ndim)])
+    counts = dict(zip(wanted, moved.shape, strict=False))
+    return moved.reshape(*(counts.get(v, 1) for v in variables), *moved.shape[len(wanted) :])

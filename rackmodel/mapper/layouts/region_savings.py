@@ -27,8 +27,9 @@ ROUNDING = 1e-9  # of what an operation takes at least, in sums of another order
 
 
 class RegionAtShares:
-    """A region at one share of each of its operations. inside: of the step, told what the nests say · tasks: of these shares · tables:
-    shared with other regions · gain: what it saves of what nests have least: at most, or where it is solved; 0: it is not fused."""
+    """A region at one share of each of its operations. inside: of the step, which learns the gaps of nests · tasks: of these shares ·
+    tables: shared with other regions · gain: what it saves of what nests have least: at most, or where it is solved; 0: it is not
+    fused."""
 
     def __init__(self, one: Fused, inside: NestInside, plain: Pricer, tasks: Sequence[Task], tables: SharedTables) -> None:
         self.one, self.inside, self.plain = one, inside, plain
@@ -43,7 +44,7 @@ class RegionAtShares:
 
     def _bound(self, tables: SharedTables) -> None:
         search = self.nests.fusing(self.architecture, self.degrees, tables)
-        self.inside.told_by(self.nests)  # of shares that are unlike, whether or not it is solved
+        self.inside.learn_gaps(self.nests)  # of shares that are unlike, whether or not it is solved
         if not search.fits(self.one):
             return
         try:
@@ -69,7 +70,7 @@ class RegionAtShares:
         else:
             self.gain = min(self.gain, need * (1 - SURE))
             self.solved = self.gain <= 0
-        self.inside.told_by(self.nests)
+        self.inside.learn_gaps(self.nests)
 
     def _given_up(self) -> None:
         """The clock stopped: it is not fused, and nothing is known of it."""

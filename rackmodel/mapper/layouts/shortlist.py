@@ -20,6 +20,7 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.layouts.layer_tables import Attained
 from rackmodel.mapper.layouts.one_layer import one_axis, resized
 from rackmodel.mapper.layouts.worth import Points, Worth
+from rackmodel.mapper.listed_choices import listed
 from rackmodel.mapper.mapspace import Mapspace, build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.points import held_by
@@ -114,7 +115,7 @@ def _free_axes(mapper: MapperSpec) -> tuple[dict[str, LayoutSpec], dict[str, lis
 
 def _found_apart(mapper: MapperSpec, workload: Workload) -> bool:
     """Whether layouts are found for a layer of a model and then priced as named ones, and not in the space itself."""
-    alone = len(workload.sections) == 1 and not any(axis.stages == "layers" for axis in mapper.axes.values())
+    alone = len(workload.sections) == 1 and not mapper.pipelined
     return not alone and any(_free_axes(mapper)[1].values())
 
 
@@ -206,14 +207,8 @@ def _distinct(found: Sequence[Attained]) -> list[Attained]:
 def _points(architecture: Architecture, workload: Workload, mapper: MapperSpec, axis: str) -> Iterator[tuple[int, int]]:
     """(degree of the axis, samples of a micro-batch) to solve for; one sample among them, which no layout splits."""
     said = mapper.axes[axis].degree
-    degrees = divisors(architecture.used) if isinstance(said, str) else [said] if isinstance(said, int) else said
-    batches = (
-        [1, 2, MOST_MICRO_BATCH]
-        if isinstance(mapper.micro_batch, str)
-        else [mapper.micro_batch]
-        if isinstance(mapper.micro_batch, int)
-        else mapper.micro_batch
-    )
+    degrees = divisors(architecture.used) if isinstance(said, str) else listed(said)
+    batches = [1, 2, MOST_MICRO_BATCH] if isinstance(mapper.micro_batch, str) else listed(mapper.micro_batch)
     for degree in degrees:
         if 1 < degree <= MOST_DEGREE:
             for batch in sorted({1, *batches}):

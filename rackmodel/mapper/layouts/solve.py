@@ -82,10 +82,9 @@ def tables_of(setting: Setting, problem: LayoutProblem, profile: ProfileSpec) ->
     """(sums that a plan takes one task after another, sums that no plan undercuts), one object where they are the same. Raises TooLarge."""
     serial = build_factors(setting, problem, profile)
     overlap = profile.overlap
-    windows = any(window.beside != "none" for window in overlap.windows.values())
     apart = profile.pointwise == "fused" or profile.host.layer_s or profile.host.backward_s or profile.host.launch_s
     apart = apart or profile.merged.residuals  # (such kernels hold less)
-    sums = not (overlap.weights or overlap.hides_gradients or windows or apart)
+    sums = not (overlap.weights or overlap.hides_gradients or overlap.windowed or apart)
     return serial, serial if sums else build_factors(setting, problem, profile, bound=True)
 
 
@@ -243,7 +242,7 @@ def least_memory(factors: Factors) -> dict[str, int]:
     while all(len(left) for left in keep.values()):
         found = eliminate(factors.only(keep), Weights(0.0, 0.0, 1.0, 0.0), penalty=1.0)
         chosen = {name: int(keep[name][position]) for name, position in found.items()}
-        working = max((float(sizes[chosen[name]]) for name, sizes in factors.working.items()), default=0.0)
+        working = factors.widest(chosen)
         size = total(factors, chosen)[2]
         if best is not None and size - working >= total(factors, best)[2]:
             break

@@ -47,31 +47,36 @@ class TensorTable:
     ahead_joules: Array
 
 
-@dataclass(frozen=True)
+CELLS = 5e6  # of a table
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableSetting:
-    """What every table is made in. made_again: tensors recomputed instead of saved · spend: seconds and joules of a task ·
-    share: bytes on the fullest accelerator · derived: what a program does of a weight, under choices of its readers and a home ·
-    held: bytes of that, of one layer · plan: what all plans have alike · backing: level that inputs come from, '' = none ·
-    micro_batches: passes in a step · on_chip: tensors that are never held · limit: cells of a table ·
+    """What every table is made in. plan: what all plans have alike · made_again: tensors recomputed instead of saved · spend: seconds and
+    joules of a task · share: bytes on the fullest accelerator · derived: what a program does of a weight, under choices of its readers and
+    a home · held: bytes of that, of one layer · backing: level that inputs come from, '' = none · micro_batches: passes in a step ·
     tail: shape of what `spend` and `share` say, () of one column; tables have it last."""
 
     workload: Workload
-    axes: tuple[str, ...]
+    plan: Plan
     made_again: frozenset[str]
     spend: Spend
     share: Callable[[float, Layout, Tensor], Any]
     derived: Callable[[str, dict[str, Strategy], HomeSpec], Program]
     held: Callable[[Program], float]
-    plan: Plan
     backing: str
-    micro_batches: int = 1
-    on_chip: frozenset[str] = frozenset()
-    limit: float = 5e6
-    tail: tuple[int, ...] = ()
+    micro_batches: int
+    tail: tuple[int, ...]
 
 
 class TooLarge(Exception):
     """A table would have too many cells: the mapper should fix some choices."""
+
+    @classmethod
+    def coupled(cls, names: Sequence[str], cells: float, limit: float, how: str = "") -> TooLarge:
+        """What some names (of operations, or of a tensor) couple. how: words between the two, which end in a space."""
+        verb = "couple" if how or len(names) > 1 else "couples"
+        return cls(f"{', '.join(names)} {how}{verb} {cells:.3g} combinations, the limit is {limit:.0g}")
 
 
 class TensorTables:
@@ -88,13 +93,13 @@ class TensorTables:
         options = max(len(policies), len(homes))
         shape = tuple(len(part.known) for part in parts)
         count = float(np.prod([float(n) for n in (*shape, options)]))
-        if count > self.setting.limit:
-            raise TooLarge(f"{name} couples {count:.3g} combinations, the limit is {self.setting.limit:.0g}")
+        if count > CELLS:
+            raise TooLarge.coupled([name], count, CELLS)
         tensor = self.workload.tensors[name]
         if tensor.kind == "weight":
             columns = [self._weight(name, parts, home) for home in homes]
             return self._table(parts, columns)
-        codes = LayoutCodes((layout for part in parts for face in part.known for layout in face.layouts), len(self.setting.axes))
+        codes = LayoutCodes((layout for part in parts for face in part.known for layout in face.layouts), len(self.setting.plan.axes))
         cells = Cells(self.workload, name, parts, codes)
         if cells.read_back or tensor.name in self.setting.made_again or options == 1:
             columns = [self._activation(tensor, cells, policy) for policy in policies]
@@ -118,7 +123,7 @@ class TensorTables:
             back = cells.back + cells.again
             ahead = mover.copies(cells.produced, cells.wanted)
             cost = ahead + mover.copies(cells.produced, [*cells.wanted, *cells.back], back)
-            if cells.back and tensor.name not in setting.on_chip:  # of one layer at a time, what a backward pass reads
+            if cells.back and tensor.name not in setting.plan.on_chip:  # of one layer at a time, what a backward pass reads
                 kept = codes.saved(policy == "gathered", cells.produced, cells.wanted, cells.back)
                 each = self.workload.repeat
                 held = self._per_layout(codes, kept, lambda layout: (setting.share(tensor.bytes, layout, tensor) / each, 0.0))[0]

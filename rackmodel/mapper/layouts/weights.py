@@ -52,8 +52,7 @@ def _grid(tables: dict[str, Array]) -> float:
 def total(factors: Factors, chosen: dict[str, int]) -> tuple[float, float, float]:
     """(latency, energy, memory) of one assignment, as sums of table cells."""
     cells = [factor.at(chosen) for factor in factors.factors]
-    working = max((float(values[chosen[name]]) for name, values in factors.working.items()), default=0.0)
-    return sum(cell[0] for cell in cells), sum(cell[1] for cell in cells), sum(cell[2] for cell in cells) + working
+    return sum(cell[0] for cell in cells), sum(cell[1] for cell in cells), sum(cell[2] for cell in cells) + factors.widest(chosen)
 
 
 Answer = TypeVar("Answer")

@@ -18,7 +18,8 @@ from rackmodel.arrays import Array
 from rackmodel.cost.program.local_ops import backward_reads
 from rackmodel.cost.program.tasks import Task
 from rackmodel.mapper.layouts.interfaces import Strategy
-from rackmodel.mapper.layouts.merged_kernels import Change, Share
+from rackmodel.mapper.layouts.merged_kernels import MergedLayer, Share
+from rackmodel.mapper.layouts.min_sum import spread
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Op, Workload
 
@@ -30,7 +31,7 @@ MOST_PARTNERS = 2  # operations that a tensor's table takes in for their contrac
 
 class Layer(Protocol):
     """A layer on n columns. contention: share of what is hidden that slows the device · tasks: what a choice of an operation runs in one
-    micro-batch · whole: seconds [n] and joules of one · merged_rooms: what products that are one kernel change in seconds of partners."""
+    micro-batch · whole: seconds [n] and joules of one · merged: operations whose kernels may be merged."""
 
     workload: Workload
     profile: ProfileSpec
@@ -38,9 +39,10 @@ class Layer(Protocol):
     contention: float
     n: int
 
+    @property
+    def merged(self) -> MergedLayer: ...
     def tasks(self, name: str, number: int) -> list[Task]: ...
     def whole(self, task: Task) -> tuple[Array, Array]: ...
-    def merged_rooms(self, share: Share, partners: Sequence[str], variables: Sequence[str]) -> list[Change]: ...
 
 
 def in_windows(
@@ -55,19 +57,19 @@ def in_windows(
     share = _window_share(layer.profile)
     passes = [ahead, behind]
     some = any(seconds.any() for _, windowed in passes for seconds in windowed.values())
-    told = some and share is not None and len(more) <= MOST_PARTNERS
-    if told:
+    bounded = some and share is not None and len(more) <= MOST_PARTNERS
+    if bounded:
         variables = (*variables, *more)
     least = []
     for exposed, windowed in passes:
-        shape = (*exposed.shape[:-1], *(1,) * (len(more) if told else 0), layer.n)
+        shape = (*exposed.shape[:-1], *(1,) * (len(more) if bounded else 0), layer.n)
         least.append(sum((seconds.reshape(shape) for seconds in windowed.values()), exposed.reshape(shape)))
     for side in ahead[1]:
-        if told and share is not None:
+        if bounded and share is not None:
             rooms = _all_rooms(layer, variables, partners, partial(_part, layer, name, share, side, partners))
         for number, (_, windowed) in enumerate(passes):
             hidden = windowed[side]
-            if told:
+            if bounded:
                 hidden = np.minimum(hidden.reshape((*hidden.shape[:-1], *(1,) * len(more), layer.n)), rooms[number])
             least[number] = least[number] - kept * hidden
     first, last = np.broadcast_arrays(*least)
@@ -78,10 +80,10 @@ def _all_rooms(layer: Layer, variables: tuple[str, ...], partners: Partners, par
     """[forward, behind it] seconds of partners' contractions that may hide something, over the values of the variables."""
     rooms: list[Array] = [np.zeros(layer.n), np.zeros(layer.n)]
     for op in partners:
-        rooms = [room + _over(variables, (op,), own) for room, own in zip(rooms, _rooms(layer, op, part), strict=True)]
-    for change in layer.merged_rooms(part, list(partners), variables):
+        rooms = [room + spread(own, (op,), variables) for room, own in zip(rooms, _rooms(layer, op, part), strict=True)]
+    for change in layer.merged.rooms(part, list(partners), variables):
         whole = [change.of_values(own) for own in (change.ahead, change.behind)]
-        rooms = [room + _over(variables, change.operations, own) for room, own in zip(rooms, whole, strict=True)]
+        rooms = [room + spread(own, change.operations, variables) for room, own in zip(rooms, whole, strict=True)]
     return rooms
 
 
@@ -174,11 +176,3 @@ def _times(layer: Layer, tensor: str, name: str, task: Task) -> int:
 def _flows(task: Task) -> list[str]:
     assert task.local_op is not None
     return [flow.tensor for flow in (*task.local_op.reads, *task.local_op.writes)]
-
-
-def _over(variables: Sequence[str], mine: Sequence[str], figures: Array) -> Array:
-    """Figures over some variables' values, and the columns, over those of all."""
-    wanted = [name for name in variables if name in mine]
-    moved = np.transpose(figures, [*(mine.index(name) for name in wanted), figures.ndim - 1])
-    counts = dict(zip(wanted, moved.shape, strict=False))
-    return moved.reshape(*(counts.get(name, 1) for name in variables), moved.shape[-1])

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 from math import prod
 from typing import Any
 
-from rackmodel.cost.program.tasks import LocalOp, Task, content
+from rackmodel.cost.program.contents import content
+from rackmodel.cost.program.tasks import LocalOp, Task
 
 NestKey = tuple[str, tuple[tuple[str, int], ...], int | None]
 """A contraction, index → size of its share, and number of what is around it where it may be fused."""
@@ -29,7 +30,7 @@ class Around:
         self.numbers: dict[Hashable, int] = {}
         self.known: dict[Hashable, int] = {}
 
-    def told(self, local_ops: Sequence[LocalOp], tasks: Sequence[Task]) -> None:
+    def set_plan(self, local_ops: Sequence[LocalOp], tasks: Sequence[Task]) -> None:
         """Know a plan's forward operations and all its tasks."""
         self.local_ops = tuple(local_ops)
         moving = [task for task in tasks if task.phase == "forward" and task.kind in ("collective", "send")]

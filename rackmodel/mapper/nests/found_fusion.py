@@ -79,7 +79,7 @@ def joints(workload: Workload) -> list[Joint]:
 
 def _through(workload: Workload, op: Op, reader: Op) -> list[Joint]:
     """The joint through an operation that is no contraction, if it is one."""
-    makers = [workload.ops.get(workload.producer.get(access.tensor, "")) for access in op.ins]
+    makers = [workload.maker(access.tensor) for access in op.ins]
     plain = all(
         maker is not None and maker.kind.name == "einsum" and _only_reader(workload, access.tensor) is op and access.names == op.out.names
         for maker, access in zip(makers, op.ins, strict=True)
@@ -129,7 +129,7 @@ def _stays(workload: Workload, region: Fused) -> list[str]:
     """Tensors that a contraction outside writes and the region alone reads."""
     ops = [workload.ops[workload.producer[name]] for name in region.members]
     read = dict.fromkeys(access.tensor for op in ops for access in op.ins if access.tensor not in region.between)
-    makers = {name: workload.ops.get(workload.producer.get(name, "")) for name in read}
+    makers = {name: workload.maker(name) for name in read}
     return [
         name
         for name, maker in makers.items()
@@ -200,7 +200,7 @@ def _around(said: FuseSpec, path: str) -> bool | tuple[Span, ...]:
 
 def _does_not_stay(workload: Workload, name: str, einsums: Sequence[str]) -> str:
     """Why a tensor is none that its maker leaves whole on chip for some operations; nothing where it is."""
-    maker, readers = workload.ops.get(workload.producer.get(name, "")), workload.readers.get(name, ())
+    maker, readers = workload.maker(name), workload.readers.get(name, ())
     if maker is None or maker.kind.name != "einsum":
         return "no contraction makes it"
     if maker.name in einsums:

@@ -78,7 +78,7 @@ class LayerNests(LayerInside, ABC):
         self.shorter = 0.0  # by how much of itself a layer might be, whose host or windows hide seconds of its nests (of least latency)
         self.charge = 0.0  # joules that are added for each second of an accelerator's device
         self.launch_s = 0.0  # what a launch saved counts for where regions are compared
-        self.settled: float | None = None  # the gap, where another search told it
+        self.settled: float | None = None  # the gap, where another search found it
         self.solved: dict[NestKey, Nested] = {}
         self.known_regions = KnownRegions()
         self.known_alone: dict[tuple[object, ...], Nested] = {}  # nests of operations on their own, by sizes and aim
@@ -151,7 +151,7 @@ class LayerNests(LayerInside, ABC):
         other.fused, other.around, other.fused_at = (one,), Around(), set()
         return other
 
-    def told_by(self, other: LayerNests) -> None:
+    def learn_gaps(self, other: LayerNests) -> None:
         """Know what gaps the nests of another search of the same aim have."""
         self.unfused = self.unfused or other.unfused
         self.unlike = max(self.unlike, other.unlike)
@@ -180,7 +180,7 @@ class LayerNests(LayerInside, ABC):
         and every name."""
         tasks = list(tasks)
         every = [task.local_op for task in tasks if task.local_op is not None and task.phase == "forward"]
-        self.around.told(every, tasks)
+        self.around.set_plan(every, tasks)
         self.local_ops = {local_op.result.name: local_op for local_op in every if local_op.result is not None}
         self.vectors = {local_op.written: local_op for local_op in every if not local_op.macs and local_op.writes}
         names = {operand.name for local_op in self.local_ops.values() for operand in local_op.operands} | set(self.local_ops)

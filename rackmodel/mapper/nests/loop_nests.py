@@ -284,7 +284,7 @@ class NestInside(LayerNests):
             kept.opened(aim, before, answer["certificate"]["gap"])
         found = NestMapping.from_dict(answer["mapping"])
         cost = evaluate(asked.problem, asked.machine, found, home=frozenset(home))
-        best, certificate = front.told(aim, found, cost, answer["certificate"])
+        best, certificate = front.record(aim, found, cost, answer["certificate"])
         mapping = asked.original(best)
         cost = evaluate(problem, machine, mapping, home=frozenset(home))
         return Nested(problem, machine, mapping, cost, certificate, home=home)

@@ -54,7 +54,7 @@ class NestFront:
             self.keep(before[:-1], before[-1], solve(before[-1], self.begun(before[:-1], solve)))
         return self.left[before]
 
-    def told(
+    def record(
         self, aim: NestObjective, mapping: NestMapping, cost: NestCost, certificate: Mapping[str, Any]
     ) -> tuple[NestMapping, dict[str, Any]]:
         """What the search for an aim has found, or better of what others have. aim: static power with it."""

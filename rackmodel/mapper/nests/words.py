@@ -21,7 +21,7 @@ def check_nest_words(architecture: Architecture, workload: Workload, rules: Mapp
 
     rules: operation ('*' = every one) → demands on its nest.
     """
-    products = [op for op in workload.ops.values() if op.kind.name == "einsum"]
+    products = workload.products
     problems = [*_kept(architecture, workload)]
     for name, said in rules.items():
         problems += _ruled(architecture, said, products if name == "*" else [workload.ops[name]], f"inside.rules.{name}")

@@ -119,8 +119,7 @@ class DealtCuts:
 
     def __init__(self, job: Job, groups: Sequence[Group], prices: Sequence[GroupPrice], static_w: float, asked: Asked) -> None:
         self.job, self.groups, self.prices, self.static_w, self.asked = job, groups, prices, static_w, asked
-        windows, beside = (np.array([pair[k] for pair in asked.overlaps], dtype=float) for k in (0, 1))
-        self.choices = StepChoices(profile=job.profile, windows=windows, beside=beside)
+        self.choices = StepChoices.of(job.profile, asked.overlaps)
         self.least_s, self.listed = np.inf, 0
         self.nearest: Point | None = None
 

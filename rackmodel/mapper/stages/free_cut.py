@@ -21,10 +21,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
+from rackmodel.cost.step.cut import layers_of
 from rackmodel.cost.step.group import GroupPrice
 from rackmodel.errors import InfeasibleError
-from rackmodel.mapper.blocks import PLAIN
-from rackmodel.mapper.mapspace import Group
+from rackmodel.mapper.mapspace import PLAIN, Group
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.needs import NoCutFits, miss_of
 from rackmodel.mapper.stages.stage_cut import TIGHT, ColumnCuts, TimedCut
@@ -63,12 +63,11 @@ class Asked:
 
 def candidates(groups: Sequence[Group], prices: Sequence[GroupPrice], asked: Asked) -> Iterator[Candidate]:
     """Every column with a pipeline, with its bound."""
-    windows, beside = (np.array([pair[k] for pair in asked.overlaps], dtype=float) for k in (0, 1))
-    choices = StepChoices(profile=asked.profile, windows=windows, beside=beside)
+    choices = StepChoices.of(asked.profile, asked.overlaps)
     for number, (group, price) in enumerate(zip(groups, prices, strict=True)):
         columns = group.columns
         deep = np.arange(len(columns)) if asked.per_layer else np.flatnonzero(columns.stages > 1)
-        layers = sum(repeat for repeat, layer in zip(price.repeats, price.layers, strict=True) if layer)
+        layers = layers_of(price.repeats, price.layers)
         deep = deep[columns.stages[deep] <= (layers if asked.schedules else 1)]
         p, m = columns.stages[deep][:, None].astype(float), columns.micro_batches[deep][:, None].astype(float)
         for family in families(group, asked.per_layer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,12 @@ class IntegerProblem:
     capacity: Ints
     ceiling: int
     runs: Ints
+
+    def alike(self) -> Iterator[tuple[Bools, Ints]]:
+        """([K, Q] policies, stages) of stages that may use the same."""
+        each, of = np.unique(self.uses.reshape(len(self.uses), -1), axis=0, return_inverse=True)
+        for number, flat in enumerate(each):
+            yield flat.reshape(self.allowed.shape), np.flatnonzero(of.reshape(-1) == number)
 
     def after(self, what: int) -> Ints:
         """[L + 1] of the layers from one on, at least, and of the last stage's end: the first or the last passes' more (`ONCE`)."""

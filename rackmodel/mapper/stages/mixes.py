@@ -81,9 +81,7 @@ def _fastest(integers: IntegerProblem, vectors: Ints) -> Iterator[tuple[Ints, tu
     """Of stages that may use the same: (which, ([stages, runs] seconds under each layer's fastest policy, NEVER where that does not fit;
     [runs] joules, [runs, K · Q] mix)). Of equal seconds the least joules, then the fewest bytes: where it fits, no other mix is better."""
     kinds = np.arange(len(integers.seconds))
-    each, of = np.unique(integers.uses.reshape(len(integers.uses), -1), axis=0, return_inverse=True)
-    for number, flat in enumerate(each):
-        allowed, on = flat.reshape(integers.allowed.shape), np.flatnonzero(of.reshape(-1) == number)
+    for allowed, on in integers.alike():
         order = np.lexsort((integers.saved, integers.joules, integers.seconds, ~allowed), axis=1)
         best = kinds, order[:, 0]
         can = ~((vectors > 0) & ~allowed[best]).any(axis=1)

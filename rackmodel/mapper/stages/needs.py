@@ -54,9 +54,7 @@ def runs_of(problem: CutProblem, integers: IntegerProblem, width: int) -> tuple[
 def levels(integers: IntegerProblem) -> Iterator[tuple[Bools, Ints, Ints]]:
     """([K, Q] policies, [p] bytes, stages): what stages that may use the same may use where workspace and buffers are at most so large;
     the largest of each counts, apart."""
-    each, of = np.unique(integers.uses.reshape(len(integers.uses), -1), axis=0, return_inverse=True)
-    for number, flat in enumerate(each):
-        allowed, on = flat.reshape(integers.allowed.shape), np.flatnonzero(of.reshape(-1) == number)
+    for allowed, on in integers.alike():
         for working in np.unique(integers.working[allowed]):
             for gathered in np.unique(integers.gathered[allowed]):
                 here = allowed & (integers.working <= working) & (integers.gathered <= gathered)

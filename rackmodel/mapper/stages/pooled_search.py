@@ -14,32 +14,32 @@ kind c, to some powers; the greatest of the bounds counts.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.bound import step_joules
 from rackmodel.cost.step.bounds.device_times import StepChoices, device_times
-from rackmodel.cost.step.cut import cut_by_counts, partition
-from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.cut import layers_of
+from rackmodel.cost.step.exact import ExactStep
 from rackmodel.cost.step.group import GroupPrice, Job, price_group
 from rackmodel.cost.step.ledger import second_watts
 from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.mapper.blocks import overlaps_of
-from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_limit
+from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_latency
 from rackmodel.mapper.mapspace import Group, Mapspace
-from rackmodel.mapper.points import Point
+from rackmodel.mapper.points import Point, structure_of
 from rackmodel.mapper.pooled import dealt, fitting, orders
 from rackmodel.mapper.search import Question
+from rackmodel.mapper.stages.best_cuts import KeptCuts
 from rackmodel.mapper.stages.columns import Candidate, OpenColumns
 from rackmodel.mapper.stages.free_cut import BOUNDED, CutSearch, families
 from rackmodel.mapper.stages.needs import NoCutFits
 from rackmodel.mapper.stages.stage_cut import TIGHT, TimedCut
-from rackmodel.model.certificate import CLOSE, Certificate
+from rackmodel.model.certificate import Certificate, bound_and_gap
 from rackmodel.model.room import room_of
 
 LIMITS = ("memory", "latency")
@@ -62,23 +62,16 @@ def search_pools(job: Job, space: Mapspace, question: Question) -> PooledFound:
     search = _PooledSearch(job, space, question)
     search.run()
     certificate = search.certificate(time.perf_counter() - started)
-    return PooledFound(search.points, [search.step(point) for point in search.points], search.groups, certificate)
+    points = search.kept.points
+    return PooledFound(points, [search.step(point) for point in points], search.groups, certificate)
 
 
-@dataclass
 class _PooledSearch:
-    """points: the best so far, in order · seen: cuts that were timed."""
-
-    job: Job
-    space: Mapspace
-    question: Question
-    points: list[Point] = field(default_factory=list)
-    seen: set[object] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
+    def __init__(self, job: Job, space: Mapspace, question: Question) -> None:
+        self.job, self.question = job, question
         self._check()
-        machine = self.job.setting.architecture
-        self.space = fitting(machine, self.space)
+        self.space = fitting(job.setting.architecture, space)
+        self.kept = KeptCuts(question.top, _rank, self._point)
         self.groups = self.space.groups
         self.static_w = second_watts(self.job.setting, self.job.pools)
         self.machines = [setting.architecture for setting in self.job.pools]
@@ -105,9 +98,9 @@ class _PooledSearch:
     def run(self) -> None:
         """Search. Raises InfeasibleError where nothing fits."""
         self.columns = OpenColumns(self.job, self.groups, self.prices, self.rooms)
-        self.cuts = CutSearch(self.columns, self._kept, self.question.watch, self.question.limits.latency)
-        self.cuts.run([one for one in self.listed if self.over[one] <= 1.0], self._worst)
-        if not self.points:
+        self.cuts = CutSearch(self.columns, self.kept.take, self.question.watch, self.question.limits.latency)
+        self.cuts.run([one for one in self.listed if self.over[one] <= 1.0], self.kept.worst)
+        if not self.kept.points:
             raise self._nothing()
 
     def _nothing(self) -> InfeasibleError:
@@ -117,12 +110,7 @@ class _PooledSearch:
             return out_of_time(question.watch)
         if "latency" in question.limits.most:
             loose = replace(question, limits=question.limits.without("latency"), top=1)
-            try:
-                need = search_pools(self.job, self.space, loose).points[0].seconds
-            except InfeasibleError as problem:
-                return problem
-            stopped = question.watch.stopped
-            return out_of_time(question.watch) if stopped else over_limit(question.limits, {"latency": need}, alone=True, listed=True)
+            return over_latency(question.limits, question.watch, lambda: search_pools(self.job, self.space, loose).points[0].seconds)
         nearest = self.cuts.nearest_of([one for one in self.listed if self.over[one] > 1.0], lambda one: self.over[one])
         return no_point(self.space.skipped) if nearest is None else self._short(*nearest)
 
@@ -138,13 +126,12 @@ class _PooledSearch:
         """Every column in every order of the kinds, with its bound."""
         mapper = self.space.mapper
         overlaps = overlaps_of(mapper, self.job.profile)
-        windows, beside = (np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
-        choices = StepChoices(profile=self.job.profile, windows=windows, beside=beside)
+        choices = StepChoices.of(self.job.profile, overlaps)
         schedules = [one for one in self.space.schedules if one in BOUNDED]
         used = [machine.used for machine in self.machines]
         for number, group in enumerate(self.groups):
             columns, prices = group.columns, self.prices[number]
-            layers = sum(repeat for repeat, layer in zip(prices[0].repeats, prices[0].layers, strict=True) if layer)
+            layers = layers_of(prices[0].repeats, prices[0].layers)
             each = [n // columns.per_stage for n in used]  # [columns] stages of each kind
             for family in families(group, mapper.recompute == "per layer"):
                 times, stays = self._times(prices, family, choices), _stays(prices, family)
@@ -166,54 +153,31 @@ class _PooledSearch:
 
     # -- what was timed ------------------------------------------------------------------------------------------------------
 
-    @property
-    def _worst(self) -> float:
-        """Seconds that a better point must beat."""
-        top = self.question.top
-        return self.points[top - 1].seconds if len(self.points) >= top else math.inf
-
-    def _kept(self, candidate: Candidate, cut: TimedCut) -> float:
-        """Take a cut, if it is as good as any; `_worst`."""
-        key = (candidate, cut.mixes.tobytes())
-        if key not in self.seen and cut.seconds <= self._worst * (1 + 1e-12):
-            point, fits = self._point(candidate, cut)
-            if fits and not self.question.limits.broken(point):
-                self.points = sorted([*self.points, point], key=_rank)[: self.question.top]
-        self.seen.add(key)
-        return self._worst
-
-    def _point(self, candidate: Candidate, cut: TimedCut) -> tuple[Point, bool]:
-        """(a cut as a point, whether every stage fits)."""
+    def _point(self, candidate: Candidate, cut: TimedCut, number: int) -> Point | None:
+        """As `KeptCuts.point`."""
         kinds, policies = len(self.machines), len(candidate.plans)
         mixes = cut.mixes.reshape(*cut.mixes.shape[:2], kinds, policies).sum(axis=2)
-        point = candidate.point(mixes, cut.seconds, (len(self.groups), len(self.seen)))
+        point = candidate.point(mixes, cut.seconds, (len(self.groups), number))
         step = self.step(point)
         held = step.held
         made = step.structure.cut
         joules = float(step_joules(step.figures, step.sends, made.stages, made.hops, step.columns.micro_batches).item())
         fits = all(held[stage] <= self.rooms[kind] * (1 + 1e-9) for stage, kind in enumerate(candidate.stages))
         joules += float(step.drawn_longer_j[0])
-        return replace(point, joules=joules + self.static_w * cut.seconds, memory=float(held.max())), fits
+        point = replace(point, joules=joules + self.static_w * cut.seconds, memory=float(held.max()))
+        return point if fits and not self.question.limits.broken(point) else None
 
     def step(self, point: Point) -> ExactStep:
         """The step of one point."""
-        group, price = self.groups[point.group], self.prices[point.group][0]
-        dealt_out = partition(price.layers, price.repeats, point.mixes)
-        structure = Structure(
-            parts=tuple((x, group.variants[point.plans[policy]].plan) for x, policy, _ in dealt_out),
-            cut=cut_by_counts(np.stack([where for *_, where in dealt_out], axis=1)),
-            schedule=point.schedule,
-            micro_batches=int(price.columns.micro_batches[point.column]),
-            overlap=point.overlap,
-        )
+        price = self.prices[point.group][0]
+        structure = dealt(structure_of(point, self.groups[point.group], price), point.pools)
         layers = self.columns.layers_of(point.group, point.column)
-        return ExactStep(self.job, dealt(structure, point.pools), price.columns.pick(np.array([point.column])), layers)
+        return ExactStep(self.job, structure, price.columns.pick(np.array([point.column])), layers)
 
     def certificate(self, seconds: float) -> Certificate:
         """How good the best point is."""
-        best = self.points[0].seconds
-        bound = min(best, self.cuts.bound)
-        gap = (best - bound) / best
+        best = self.kept.points[0].seconds
+        bound, gap = bound_and_gap(best, self.cuts.bound)
         watch = self.question.watch
         full = sum(over > 1.0 for over in self.over.values())
         names = ", ".join(machine.accelerator.name for machine in self.machines)
@@ -226,9 +190,9 @@ class _PooledSearch:
             space=float(len(self.listed)),
             evaluated=self.cuts.opened,
             objective=best,
-            bound=best if gap <= CLOSE else bound,
-            gap=0.0 if gap <= CLOSE else gap,
-            pruned={"cut": float(self.cuts.opened), "timed": float(len(self.seen))},
+            bound=bound,
+            gap=gap,
+            pruned={"cut": float(self.cuts.opened), "timed": float(len(self.kept.seen))},
             infeasible=dict(self.space.skipped) | ({"memory": float(full)} if full else {}),
             seconds=seconds,
             profile=self.job.profile.name,

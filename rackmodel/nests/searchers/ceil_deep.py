@@ -6,7 +6,8 @@ mapping is recounted (ragged cycles make time no longer additive, so it is not e
 a candidate too. The bound drops divisibility (relaxed_bound).
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf, prod
@@ -14,7 +15,7 @@ from math import inf, prod
 import numpy as np
 
 from rackmodel.errors import InfeasibleError, RackmodelError
-from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers import perfect
 from rackmodel.nests.searchers.bounds.relaxed_bound import budgets, least_key
 from rackmodel.nests.searchers.chains.chain_search import Joined, join_chains, join_ties, listable
@@ -37,16 +38,17 @@ from rackmodel.nests.searchers.ragged.joint_best import (
 )
 from rackmodel.nests.searchers.ragged.padded import padded_best
 from rackmodel.nests.searchers.registers.box_registers import box_best
-from rackmodel.nests.searchers.registers.registers import UNSUPPORTED, least_energy
+from rackmodel.nests.searchers.registers.registers import UNSUPPORTED, RegisterBound, least_energy
 from rackmodel.nests.searchers.registers.timed_registers import least_timed
 from rackmodel.nests.searchers.tables.cost_table import CostTable
-from rackmodel.nests.searchers.tables.slices import Best, SliceSearch
-from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
+from rackmodel.nests.searchers.tables.slices import SliceSearch
+from rackmodel.nests.solution import Best, NestSolution, better_of, gap_of, solved
 
 CELLS, FEW = 6000, 64  # tiles of all ranks together; where those took too much
 PAIRS = 2**22  # of vectors on X and on Y of a fan
 MANY = 64  # orders of all levels together: of more, divisors are searched first
 CLOSE = 0.01  # gap up to which no other bound of the energy is asked for
+EVERY = "every tile, ragged or not"
 DRAWN = "mappings drawn, ragged or not; bound over tiles of any size, between whole numbers"
 BOXES = "mappings drawn, ragged or not; bound over tiles of any size, ranks that no tensor tells apart as boxes"
 SLOW = 3  # times as long as a cell of perfect factors
@@ -84,7 +86,7 @@ def solve_deep(q: NestQuestion) -> NestSolution:
     little."""
     found = _searched(q)
     sheet = found.certificate
-    if sheet.ties or not sheet.proven or q.effort.over or (tied := join_ties(q, (sheet.objective, found.mapping, found.cost))) is None:
+    if sheet.ties or not sheet.proven or q.effort.over or (tied := join_ties(q, Best(sheet.objective, found.mapping, found.cost))) is None:
         return found
     (key, mapping, cost), evaluated = tied.best, sheet.evaluated + tied.cells
     return NestSolution(mapping, cost, replace(sheet, objective=key, evaluated=evaluated, ties=tied.ties))
@@ -96,134 +98,171 @@ def _searched(q: NestQuestion) -> NestSolution:
         return _again(q, q.begun)
     if len(q.machine.levels) == 1 and q.machine.levels[0].fan.size == 1 and not q.machine.compute.atom:
         return perfect.solve_perfect(replace(q, factors="perfect"))  # one memory and one unit: no tile is chosen
-    joint = all(answers(q, kept) for kept in q.masks)
-    many = joint and any(orders_together(q, kept) > MANY for kept in q.masks)
-    later = joint and not many and not listable(q) and bool(features(q) & UNSUPPORTED)
-    best, cells, notes = _first(q) if later else _perfect(q)
-    if joint and best is None:  # no divisors there: programs and chains begin at some mapping
-        best, more, _ = _first(q)
-        cells += more
-    if many or not joint:
-        best, more = padded_best(q, best)
-        cells += more
-    for kept in q.masks if many else ():
-        if best is not None:
-            best, more = drawn_best(q, kept, best)
-            cells += more
-    stopped: tuple[str, ...] = ()
-    slices, size = 0, 0.0
-    pruned: dict[str, int] = {}
-    bounds: list[float] = []
-    searched: list[Stored] = []
-    proven = -inf
-    if not q.objective.energy_only:
-        timed = least_timed(q, best, perfect=False)
+    search = _Ceil(q)
+    return search.by_registers() or search.by_numbers() or search.by_lists()
+
+
+class _Ceil:
+    """One way of searching after another, each from the best mapping of those before, until one proves its answer or is the last. best ·
+    cells: priced so far · notes: of the certificate · joint: whether the question is large and of few orders (joint_best) · later: whether
+    divisors are searched last · timed: of the primary key at least, where a product's energy and time say so together · exact: a product's
+    least energy · energy: of every mapping at least."""
+
+    def __init__(self, q: NestQuestion) -> None:
+        self.q, self.timed, self.energy = q, -inf, 0.0
+        self.exact: RegisterBound | None = None
+        self.joint = all(answers(q, kept) for kept in q.masks)
+        many = self.joint and any(orders_together(q, kept) > MANY for kept in q.masks)
+        self.later = self.joint and not many and not listable(q) and bool(features(q) & UNSUPPORTED)
+        self.best, self.cells, self.notes = _first(q) if self.later else _perfect(q)
+        if self.joint and self.best is None:  # no divisors there: programs and chains begin at some mapping
+            self._take(*_first(q)[:2])
+        if many or not self.joint:
+            self._take(*padded_best(q, self.best))
+        for kept in q.masks if many else ():
+            if self.best is not None:
+                self._take(*drawn_best(q, kept, self.best))
+
+    def _take(self, best: Best | None, cells: int) -> None:
+        """What a way has found, so many cells priced for it."""
+        self.best, self.cells = best, self.cells + cells
+
+    def by_registers(self) -> NestSolution | None:
+        """A product on a memory, a buffer and register files: every tile, or where its ranks merge to those of one, a bound by boxes; None
+        where that is not all that is asked."""
+        q = self.q
+        timed = None if q.objective.energy_only else least_timed(q, self.best, perfect=False)
         if timed is not None:
-            best, cells = timed.best, cells + timed.cells
-            if gap_of(best[0][0], timed.bound) <= TIE:
-                return NestSolution(best[1], best[2], _sheet(best, timed.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
-            proven = timed.bound
-    exact = None if q.objective.name == "latency" else least_energy(q, best, perfect=False)
-    if exact is not None:
-        best, cells = _better(q, best, exact.best), cells + exact.cells
-        if q.objective.energy_only and gap_of(best[0][0], exact.bound) <= TIE:
-            return NestSolution(best[1], best[2], _sheet(best, exact.bound, (inf, cells, {}), (*notes, "every tile, ragged or not")))
-    boxed = joint and exact is None and q.objective.name != "latency" and not q.effort.over
-    boxes = box_best(q, best) if boxed and best is not None else None
-    if boxes is not None:
-        best, cells = _better(q, best, boxes.best), cells + boxes.cells
-        if q.objective.energy_only:
-            return NestSolution(best[1], best[2], _sheet(best, boxes.bound, (inf, cells, {}), (*notes, BOXES)))
-    if joint and best is not None and comparable(q, best) and exact is None and proven == -inf and not q.effort.over:
+            self._take(timed.best, timed.cells)
+            if gap_of(timed.best.primary, timed.bound) <= TIE:
+                return self._solved(timed.best, timed.bound, notes=(*self.notes, EVERY))
+            self.timed = timed.bound
+        if q.objective.name == "latency":
+            return None
+        self.exact = least_energy(q, self.best, perfect=False)
+        if self.exact is not None:
+            best = better_of(self.best, self.exact.best.under(q.objective))
+            self._take(best, self.exact.cells)
+            if q.objective.energy_only and gap_of(best.primary, self.exact.bound) <= TIE:
+                return self._solved(best, self.exact.bound, notes=(*self.notes, EVERY))
+        elif self.joint and not q.effort.over and self.best is not None and (boxes := box_best(q, self.best)) is not None:
+            best, self.energy = self.best.or_better(boxes.best.under(q.objective)), boxes.bound
+            self._take(best, boxes.cells)
+            if q.objective.energy_only:
+                return self._solved(best, boxes.bound, notes=(*self.notes, BOXES))
+        return None
+
+    def by_numbers(self) -> NestSolution | None:
+        """Large problems of few orders that are no such product: every chain, where they are few, else draws and branch and bound between
+        whole numbers (joint_best); None for others."""
+        q, best = self.q, self.best
+        if not self.joint or best is None or not comparable(q, best):
+            return None
+        if self.exact is not None or self.timed > -inf or q.effort.over:
+            return None
         joined = join_chains(q, best)
         if joined is not None and joined.closed:
-            return _closed(joined, cells, notes)
-        energy = 0.0 if boxes is None else boxes.bound
-        return _joint(q, best if joined is None else joined.best, cells, notes, later, energy)
-    floor = exact.bound if exact is not None and gap_of(exact.best[0][0], exact.bound) < CLOSE else 0.0
-    for kept in q.masks:
-        if best is not None and q.effort.over:
-            bounds.append(least_key(q, kept, best[0][0], floor))
-            stopped = (perfect.NOTE,)
-            size = inf  # its tiles are not listed
-            continue
-        if best is not None:
-            best, more = drawn_best(q, kept, best)
-            cells += more
-        search = DeepSearch(_list_space(q, kept, CELLS), q.objective, best, q.effort.part(SLOW))
-        size += perfect.space_size(search.space)
-        if best is not None and perfect.NOTE in notes and least_key(q, kept, best[0][0]) >= best[0][0] * (1 - TIE):
-            continue  # where work is short, nothing is spent on the tie-break
-        try:
-            search, ended = _run(q, search)
-            stopped = ended or stopped
-        except InfeasibleError:
-            pruned["masks infeasible"] = pruned.get("masks infeasible", 0) + 1
-            continue
-        best, cells, slices = search.best, cells + search.cells, slices + search.slices
-        for name, n in search.pruned.items():
-            pruned[name] = pruned.get(name, 0) + n
-        searched.append(kept)
-    if best is None:
-        raise infeasible(q)
-    if joined := None if q.effort.over else join_chains(q, best):
-        best, cells = joined.best, cells + joined.cells
-        if joined.closed:
-            return _closed(joined, cells - joined.cells, notes)
-    bounds += [least_key(q, kept, best[0][0], floor) for kept in searched]
-    notes = tuple(dict.fromkeys((*notes, *stopped)))
-    notes += ("exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices")
-    return NestSolution(best[1], best[2], _sheet(best, max(proven, min(bounds, default=inf)), (size, cells, pruned), notes))
+            return self._closed(joined)
+        best = best if joined is None else joined.best
+        bounds, left, size = [], [], 0.0
+        for kept in q.masks:
+            found = joint_best(q, kept, best, self.energy)
+            best = found.best
+            self._take(best, found.cells)
+            bounds.append(found.bound)
+            left.append(found.left)
+            size += perfect.space_size(_list_space(q, kept, FEW))
+        if self.later and Feature.PADDED_ATOM not in features(q) and not q.effort.over:
+            divisors = perfect.solve_perfect(replace(q, factors="perfect"), best)  # under what was found
+            best = Best(divisors.certificate.objective, divisors.mapping, divisors.cost)
+            self._take(best, divisors.certificate.evaluated)
+        late = ("time is over",) if q.effort.late else ()
+        return self._solved(best, min(bounds), size, notes=(*self._unspent, *late, DRAWN), left=left)
 
+    def by_lists(self) -> NestSolution:
+        """Tiles listed, inner ones dividing outer ones, mask by mask. Raises InfeasibleError."""
+        q, exact = self.q, self.exact
+        floor = exact.bound if exact is not None and gap_of(exact.best.primary, exact.bound) < CLOSE else 0.0
+        stopped: tuple[str, ...] = ()
+        slices, size = 0, 0.0
+        pruned: Counter[str] = Counter()
+        bounds: list[float] = []
+        searched: list[Stored] = []
+        for kept in q.masks:
+            if self.best is not None and q.effort.over:
+                bounds.append(least_key(q, kept, self.best.primary, floor))
+                stopped = (perfect.NOTE,)
+                size = inf  # its tiles are not listed
+                continue
+            if self.best is not None:
+                self._take(*drawn_best(q, kept, self.best))
+            search = DeepSearch(_list_space(q, kept, CELLS), q.objective, self.best, q.effort.part(SLOW))
+            size += perfect.space_size(search.space)
+            if self._tied(kept):
+                continue
+            try:
+                search, ended = _run(q, search)
+                stopped = ended or stopped
+            except InfeasibleError:
+                pruned["masks infeasible"] += 1
+                continue
+            self._take(search.best, search.cells)
+            slices += search.slices
+            pruned.update(search.pruned)
+            searched.append(kept)
+        if self.best is None:
+            raise infeasible(q)
+        if joined := None if q.effort.over else join_chains(q, self.best):
+            if joined.closed:
+                return self._closed(joined)
+            self._take(joined.best, joined.cells)
+        best = self.best
+        bounds += [least_key(q, kept, best.primary, floor) for kept in searched]
+        listed = "exact over listed tiles, inner ones dividing outer ones; bound over tiles of any size", f"{slices} slices"
+        notes = (*dict.fromkeys((*self.notes, *stopped)), *listed)
+        return self._solved(best, max(self.timed, min(bounds, default=inf)), size, pruned, notes=notes)
 
-def _joint(q: NestQuestion, best: Best, cells: int, notes: tuple[str, ...], later: bool, energy: float) -> NestSolution:
-    """Large problems of few orders: draws and branch and bound (joint_best). later: divisors are still to be searched, under what these
-    find · energy: of every mapping at least."""
-    bounds, left, size = [], [], 0.0
-    for kept in q.masks:
-        found = joint_best(q, kept, best, energy)
-        best, cells = found.best, cells + found.cells
-        bounds.append(found.bound)
-        left.append(found.left)
-        size += perfect.space_size(_list_space(q, kept, FEW))
-    if later and Feature.PADDED_ATOM not in features(q) and not q.effort.over:
-        divisors = perfect.solve_perfect(replace(q, factors="perfect"), best)
-        best, cells = (divisors.certificate.objective, divisors.mapping, divisors.cost), cells + divisors.certificate.evaluated
-    notes = tuple(note for note in notes if note != perfect.NOTE) + (("time is over",) if q.effort.late else ())
-    return NestSolution(best[1], best[2], _sheet(best, min(bounds), (size, cells, {}), (*notes, DRAWN)), left)
+    def _tied(self, kept: Stored) -> bool:
+        """Whether a mask has nothing better than the best, where work is short: nothing is spent on the tie-break."""
+        best = self.best
+        return best is not None and perfect.NOTE in self.notes and least_key(self.q, kept, best.primary) >= best.primary * (1 - TIE)
+
+    @property
+    def _unspent(self) -> list[str]:
+        """The notes, where other ways than divisors have gone on."""
+        return [note for note in self.notes if note != perfect.NOTE]
+
+    def _closed(self, joined: Joined) -> NestSolution:
+        """What every chain says."""
+        self._take(joined.best, joined.cells)
+        return self._solved(joined.best, joined.bound, notes=(*self._unspent, EVERY), ties=joined.ties)
+
+    def _solved(
+        self,
+        best: Best,
+        bound: float,
+        size: float = inf,
+        pruned: Mapping[str, int] | None = None,
+        *,
+        notes: Sequence[str],
+        ties: bool = False,
+        left: Sequence[object] = (),
+    ) -> NestSolution:
+        """As `solved`. size: mappings of the space."""
+        return solved(best, bound, (size, self.cells, dict(pruned or {})), SEARCHER.name, notes, ties=ties, left=left)
 
 
 def _again(q: NestQuestion, begun: NestSolution) -> NestSolution:
     """What was searched under another objective, gone on with."""
-    best = q.objective.key(begun.cost.energy_j, begun.cost.latency_s), begun.mapping, begun.cost
+    best = Best.of(q.objective, begun.mapping, begun.cost)
     found = []
     for one in begun.left:
         assert isinstance(one, JointLeft)
         found.append(joint_again(q, one, best))
         best = found[-1].best
     cells, notes = sum(one.cells for one in found), (("time is over",) if q.effort.late else ()) + (DRAWN,)
-    sheet = _sheet(best, min(one.bound for one in found), (begun.certificate.space, cells, {}), notes)
-    return NestSolution(best[1], best[2], sheet, [one.left for one in found])
-
-
-def _closed(joined: Joined, cells: int, notes: tuple[str, ...]) -> NestSolution:
-    """What every chain says."""
-    notes = (*(note for note in notes if note != perfect.NOTE), "every tile, ragged or not")
-    sheet = _sheet(joined.best, joined.bound, (inf, cells + joined.cells, {}), notes)
-    return NestSolution(joined.best[1], joined.best[2], replace(sheet, ties=joined.ties))
-
-
-def _sheet(best: Best, bound: float, counts: tuple[float, int, dict[str, int]], notes: tuple[str, ...]) -> NestCertificate:
-    """counts: mappings of the space, cells priced, slices by the bound that met them."""
-    key, bound = best[0], min(bound, best[0][0])
-    return NestCertificate(*counts, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes, ties=False)
-
-
-def _better(q: NestQuestion, best: Best | None, other: Best) -> Best:
-    """The better of two, by the question's objective."""
-    _, mapping, cost = other
-    key = q.objective.key(cost.energy_j, cost.latency_s)
-    return (key, mapping, cost) if best is None or better(key, best[0]) else best
+    counts, left = (begun.certificate.space, cells, dict[str, int]()), [one.left for one in found]
+    return solved(best, min(one.bound for one in found), counts, SEARCHER.name, notes, ties=False, left=left)
 
 
 def _run(q: NestQuestion, search: DeepSearch) -> tuple[DeepSearch, tuple[str, ...]]:
@@ -248,7 +287,7 @@ def _perfect(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
     except InfeasibleError:
         return None, 0, ("no mapping with perfect factors",)
     sheet = found.certificate
-    return (sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
+    return Best(sheet.objective, found.mapping, found.cost), sheet.evaluated, tuple(note for note in sheet.notes if note == perfect.NOTE)
 
 
 def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
@@ -262,7 +301,7 @@ def _first(q: NestQuestion) -> tuple[Best | None, int, tuple[str, ...]]:
         best, cells = search.best, cells + search.cells
     if best is None or not comparable(q, best):
         return _perfect(q)
-    return (q.objective.key(best[2].energy_j, best[2].latency_s), best[1], best[2]), cells, ()
+    return best.under(q.objective), cells, ()
 
 
 def _list_space(q: NestQuestion, kept: Stored, tiles: int) -> Space:

@@ -12,8 +12,8 @@ from rackmodel.nests.searchers.mapspace.divisor_axis import DivisorAxis, coarse_
 from rackmodel.nests.searchers.mapspace.space import OnChip, Space
 from rackmodel.nests.searchers.registers.registers import least_energy
 from rackmodel.nests.searchers.registers.timed_registers import least_timed
-from rackmodel.nests.searchers.tables.slices import Best, SliceSearch
-from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
+from rackmodel.nests.searchers.tables.slices import SliceSearch
+from rackmodel.nests.solution import Best, NestSolution, solved
 
 COARSE = ((1, inf), (64, 10e6), (1000, 10e6), (14_000, 100e6))  # tiles of all ranks where all divisors are too many, cells to price
 TIED = 1000  # such tiles that the tie-break alone is worth
@@ -42,9 +42,9 @@ def solve_perfect(q: NestQuestion, best: Best | None = None) -> NestSolution:
             exact = (least_energy if q.objective.energy_only else least_timed)(q, search.best, perfect=True)
             if exact is not None:
                 search.best, known, bound = exact.best, True, max(bound, exact.bound)
-            if exact is None or bound < exact.best[0][0] * (1 - CLOSE):
+            if exact is None or bound < exact.best.primary * (1 - CLOSE):
                 search = _coarse(q, search, bound if known else 0.0)
-            bounds.append(bound if known else least_key(q, kept, search.best[0][0] if search.best else inf))
+            bounds.append(bound if known else least_key(q, kept, search.best.primary if search.best else inf))
         best = search.best
         slices += search.slices
         evaluated += search.cells
@@ -52,12 +52,10 @@ def solve_perfect(q: NestQuestion, best: Best | None = None) -> NestSolution:
             pruned[name] = pruned.get(name, 0) + n
     if best is None:
         raise infeasible(q)
-    key, mapping, cost = best
-    bound = min([key[0], *bounds])
-    spent = [NOTE] if bound < key[0] * (1 - CLOSE) else []
+    bound = min(bounds, default=inf)
+    spent = [NOTE] if bound < best.primary * (1 - CLOSE) else []
     notes = (f"{len(q.masks)} choices of stored tensors", f"{slices} slices", *spent)
-    sheet = NestCertificate(size, evaluated, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=notes, ties=not bounds)
-    return NestSolution(mapping, cost, sheet)
+    return solved(best, bound, (size, evaluated, pruned), SEARCHER.name, notes, ties=not bounds)
 
 
 def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
@@ -68,7 +66,7 @@ def _coarse(q: NestQuestion, full: SliceSearch, bound: float) -> SliceSearch:
     for tiles, cells in COARSE:
         best = search.best
         enough = q.effort.over or cells > 10 * q.effort.cells < inf
-        if best is not None and tiles > 1 and (enough or (tiles > TIED and best[0][0] <= bound * (1 + CLOSE))):
+        if best is not None and tiles > 1 and (enough or (tiles > TIED and best.primary <= bound * (1 + CLOSE))):
             break
         most_of = budgets(list(space.sizes), tiles) if tiles > 1 else [2] * len(space.sizes)  # divisors that each rank may have
         axes = [

@@ -34,6 +34,12 @@ class StepChoices:
     windows: Array
     beside: Array
 
+    @classmethod
+    def of(cls, profile: ProfileSpec, overlaps: Sequence[tuple[int, int]]) -> StepChoices:
+        """Of (windows, beside) pairs."""
+        windows, beside = (np.array([pair[k] for pair in overlaps], dtype=float) for k in (0, 1))
+        return cls(profile=profile, windows=windows, beside=beside)
+
     @property
     def gathers(self) -> Array:
         """[overlaps] whether gathers run on a lane of their own."""

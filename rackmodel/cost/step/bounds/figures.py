@@ -274,7 +274,7 @@ def apart(keys: Iterable[Hashable]) -> tuple[Ints, list[int]]:
     return np.array(of, dtype=np.int64), firsts
 
 
-def told_apart(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
+def distinct_costs(*lists: Sequence[LayerCost]) -> tuple[Ints, list[int]]:
     """(which distinct one each place is, the first place of each) of lists that are alike where all hold the same objects."""
     return apart(tuple(map(id, place)) for place in zip(*lists, strict=True))
 
@@ -284,25 +284,25 @@ class _Plans:
     once."""
 
     def __init__(self, costs: Sequence[LayerCost]) -> None:
-        self.of, distinct = told_apart(costs)
-        self.told = [costs[first] for first in distinct]
-        self.zero = zero = np.zeros_like(self.told[0].joules_device)
+        self.of, distinct = distinct_costs(costs)
+        self.distinct = [costs[first] for first in distinct]
+        self.zero = zero = np.zeros_like(self.distinct[0].joules_device)
         self.none = Rows(np.broadcast_to(zero[:1] if len(zero) else zero, (1, len(zero))), np.zeros(len(costs), dtype=np.int64))
 
     def rows(self, parts: Callable[[LayerCost], Iterable[Any]], value: Callable[[LayerCost], Array]) -> Rows:
         """parts: what a figure is made of · value: makes it."""
-        which, firsts = apart(tuple(one if isinstance(one, int) else id(one) for one in parts(cost)) for cost in self.told)
-        return Rows(stacked([value(self.told[first]) for first in firsts]), which[self.of])
+        which, firsts = apart(tuple(one if isinstance(one, int) else id(one) for one in parts(cost)) for cost in self.distinct)
+        return Rows(stacked([value(self.distinct[first]) for first in firsts]), which[self.of])
 
     def seconds(self, *keys: tuple[str, str]) -> Rows:
         """The sum of some seconds, by role and part."""
-        if not any(key in cost.seconds for cost in self.told for key in keys):
+        if not any(key in cost.seconds for cost in self.distinct for key in keys):
             return self.none
         return self.rows(lambda cost: [cost.seconds.get(key) for key in keys], lambda cost: cost.time(*keys))
 
     def of_dict(self, name: str, key: str) -> Rows:
         """What a table of the costs has at a key."""
-        if not any(key in getattr(cost, name) for cost in self.told):
+        if not any(key in getattr(cost, name) for cost in self.distinct):
             return self.none
         return self.rows(lambda cost: [getattr(cost, name).get(key)], lambda cost: getattr(cost, name).get(key, self.zero))
 
@@ -324,7 +324,7 @@ class _Plans:
 def figures(costs: Sequence[LayerCost], *, name: str = "", layer: bool | None = None, repeat: int | None = None) -> SharedFigures:
     """The costs of one section under several plans, as arrays (_Plans)."""
     plans = _Plans(costs)
-    section = plans.told[0].section
+    section = plans.distinct[0].section
     arrays = {
         "forward": plans.seconds(("device", "forward")),
         "forward_hidden": plans.of_dict("hidden", "forward"),

@@ -115,12 +115,10 @@ class _Staged:
 
     def lane(self, number: int) -> str:
         """The lane of a task at its stage."""
-        task, role, lanes = self.jobs.timed[number].task, self.roles[number], self.jobs.lanes
+        task = self.jobs.timed[number].task
         if task.kind == "send":
             return SENDS[task.phase != "forward"] if self.jobs.sends_overlap else DEVICE
-        if role in ("gather", "spread"):
-            return lanes.gather
-        return {"reduce": lanes.reduce, "tail": lanes.reduce, "up": lanes.up, "home": lanes.home}.get(role, DEVICE)
+        return self.jobs.lanes.of(self.roles[number])
 
     def run(self) -> None:
         """Visit every task."""

@@ -119,7 +119,7 @@ class Priced:
     def pick(self, which: Ints) -> Priced:
         """The same on some columns."""
         rows = self.rows.pick(which) if isinstance(self.rows, ShapedRows | CountedRows) else PickedRows(self, which)
-        return Priced(rows, picked(self.seconds, which), some(self.launches, which))
+        return Priced(rows, picked(self.seconds, which), picked(self.launches, which))
 
 
 @dataclass(kw_only=True)
@@ -188,8 +188,3 @@ def launched(count: Array | float, seconds: Array) -> Array | float:
     """What the host launches for a task, of each mapping: nothing where it takes no time (it runs with another, or in a group of one)."""
     runs = np.asarray(seconds) > 0
     return count if runs.all() else np.where(runs, count, 0.0) if runs.any() else 0
-
-
-def some(count: Array | float, which: Ints) -> Array | float:
-    """Launches of some columns: one for each, or one for all."""
-    return count[which] if isinstance(count, np.ndarray) and count.size > 1 else count

@@ -12,7 +12,7 @@ import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import picked
-from rackmodel.cost.step.tasks.items import Item, some
+from rackmodel.cost.step.tasks.items import Item
 from rackmodel.model.workload import Section
 
 STATE = ("weights", "frozen", "gradients", "optimizer", "gathered")
@@ -90,7 +90,7 @@ class LayerCost(LayerItems):
         found: dict[str, Any] = {name: picked(value, which) for name, value in self.__dict__.items() if isinstance(value, np.ndarray)}
         for name in ("seconds", "hidden"):
             found[name] = {key: picked(value, which) for key, value in getattr(self, name).items()}
-        found["launches"] = {part: some(count, which) for part, count in self.launches.items()}
+        found["launches"] = {part: picked(count, which) for part, count in self.launches.items()}
         return replace(super().pick(which), **found)
 
     def time(self, *keys: tuple[str, str]) -> Array:

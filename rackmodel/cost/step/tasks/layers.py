@@ -28,7 +28,7 @@ from rackmodel.cost.program.derive import derive
 from rackmodel.cost.program.kept_between import kept_between
 from rackmodel.cost.program.recompute import Recompute, recompute_of
 from rackmodel.cost.program.tasks import Degrees, Held, Program, Task
-from rackmodel.cost.program.tied import tied_weights, told_once
+from rackmodel.cost.program.tied import tied_weights, without_shared_work
 from rackmodel.cost.step.columns import PIECE
 from rackmodel.cost.step.tasks.fused_kernels import launched_once
 from rackmodel.cost.step.tasks.items import Item, Priced, launched
@@ -100,8 +100,8 @@ class LayerPricer:
         """The program of one layer: one object where plans come to the same."""
         key = self.key(section, plan)
         if key not in self.programs:
-            program = told_once(self._derived(section, plan), self.workload, section, plan, together=self.together)
-            alike = self.alike and not self.pricer.told  # columns that sizes or facts tell apart have programs of their own
+            program = without_shared_work(self._derived(section, plan), self.workload, section, plan, together=self.together)
+            alike = self.alike and not self.pricer.unlike  # columns that sizes or facts tell apart have programs of their own
             self.programs[key] = self.programs.setdefault((section.name, program), program) if alike else program
         return self.programs[key]
 
@@ -182,7 +182,7 @@ class LayerPricer:
         what they depend on beside · made: makes them."""
         key, whole = (id(cost), how), self.wider.get(id(cost))
         if key not in self.clocked:
-            if whole is None or self.among is None or self.pricer.told:
+            if whole is None or self.among is None or self.pricer.unlike:
                 found = made(cost)
             else:
                 (wide, which), known = self.among, dict[int, tuple[LaneJob, ...]]()
@@ -358,7 +358,7 @@ class LayerPricer:
 
     def _bytes(self, item: Held, degrees: Degrees) -> tuple[Array, Array]:
         """[n] bytes of the fullest accelerator, and of one in the mean. Remembered: many plans hold as much."""
-        key = None if self.pricer.told else ("held", item.volume, item.over)
+        key = None if self.pricer.unlike else ("held", item.volume, item.over)
         found: tuple[Array, Array] | None = self.pricer.known.get(key) if key is not None else None
         if found is None:
             size = item.at(degrees)

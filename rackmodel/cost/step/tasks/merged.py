@@ -92,7 +92,7 @@ def statistics_alike(task: Task, workload: Workload) -> Hashable | None:
     op = workload.ops.get(task.einsum) if task.kind == "collective" and task.action == "all_reduce" and task.phase == "forward" else None
     if op is None or op.kind.name not in NORMS or task.tensor != op.out.tensor:
         return None
-    maker = workload.ops.get(workload.producer.get(op.ins[0].tensor, ""))
+    maker = workload.maker(op.ins[0].tensor)
     return None if maker is None or maker.kind.name != "einsum" else (task.stage, task.axes, maker.ins[0].tensor)
 
 
@@ -156,8 +156,8 @@ def side_by_side(members: Sequence[LocalOp], degrees: Degrees) -> LocalOp:
     """The product of several."""
     first, mine = members[0], _columns(members[0])
     assert first.result is not None
-    columns = sum(_share(member, degrees) for member in members)
-    mean = sum(_share(member, degrees, whole=False) for member in members) if first.paced else columns
+    columns = sum(member.along(_columns(member), degrees) for member in members)
+    mean = sum(member.along(_columns(member), degrees, whole=False) for member in members) if first.paced else columns
     space = (*(one for one in first.space if one[0] not in mine), (COLUMNS, columns, ()))
     shared = _shared(first).name
     return replace(
@@ -174,16 +174,6 @@ def side_by_side(members: Sequence[LocalOp], degrees: Degrees) -> LocalOp:
 def _moved(flows: Sequence[Sequence[Flow]], shared: str) -> tuple[Flow, ...]:
     """What all members move, what they share once."""
     return (*flows[0], *(flow for each in flows[1:] for flow in each if flow.name != shared))
-
-
-def _share(member: LocalOp, degrees: Degrees, *, whole: bool = True) -> Any:
-    """[n] columns of a member on the fullest accelerator; not `whole`: on the mean one."""
-    mine, points = _columns(member), 1
-    for index, size, axes in member.space:
-        if index in mine:
-            share = size / degrees[..., list(axes)].prod(axis=-1) if axes else size
-            points = points * (np.ceil(share) if axes and whole else share)
-    return points
 
 
 def _with_columns(operand: Operand, columns: Sequence[str]) -> Operand:

@@ -17,8 +17,9 @@ from rackmodel.arrays import Array, Ints
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.network.algorithms import doing
 from rackmodel.cost.program.buckets import call_part
+from rackmodel.cost.program.contents import content
 from rackmodel.cost.program.fusion import NORMS
-from rackmodel.cost.program.tasks import LocalOp, Task, content
+from rackmodel.cost.program.tasks import LocalOp, Task
 from rackmodel.cost.program.unnamed import names_beside, numbered_content, numbers_of, unnamed
 from rackmodel.cost.step.columns import Columns
 from rackmodel.cost.step.setting import Setting
@@ -54,8 +55,8 @@ class Pricer(LinkPricer):
     ) -> None:
         super().__init__(setting, workload, plan, columns, wider)
         self.buckets, self.layer_inside = buckets, layer_inside(setting.inside)
-        self.sized = any(isinstance(size, np.ndarray) for size in workload.sizes.values())  # sizes may be columns, too
-        self.told = self.sized or isinstance(setting.links, np.ndarray)  # so may facts of a profile, all of them at once
+        self.sized = any(isinstance(size, np.ndarray) for size in workload.sizes.values())  # each column has sizes of its own
+        self.unlike = self.sized or isinstance(setting.links, np.ndarray)  # or facts of a profile, which are columns all at once
         apart = np.any(setting.variation) or np.any(np.asarray(setting.library) != 1.0)
         self.slower: Array | None = self._slower() if apart else None
 
@@ -80,7 +81,7 @@ class Pricer(LinkPricer):
         where = (task.level, task.layout, stage, task.to_stage, task.summed)
         sizes = (task.volume, task.bucketed, task.local_op)
         around = self.layer_inside.plan  # what an operation takes may be with the others of its plan
-        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where, around)
+        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.unlike else sizes), *where, around)
 
     def task(self, task: Task) -> tuple[Sequence[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
@@ -134,7 +135,7 @@ class Pricer(LinkPricer):
         if looks_at_layers(inside):  # loop nests know a layer's operations by their names
             rows, duration = inside(self.architecture, local_op, self.degrees)
             return rows, {}, duration
-        if self.told or local_op.sized:  # such an operation is no key itself
+        if self.unlike or local_op.sized:  # such an operation is no key itself
             first, rows, duration = self._once(numbered_content(local_op, numbers_of(local_op)), local_op)
             return rows, names_beside(first, local_op), duration
         alike, names = unnamed(local_op)
@@ -302,7 +303,7 @@ class Pricer(LinkPricer):
 
     def _sums(self, task: Task) -> bool:
         """Whether a collective sums what a normalisation may go on with: no statistics of one."""
-        op = self.workload.ops.get(self.workload.producer.get(task.tensor, ""))
+        op = self.workload.maker(task.tensor)
         return task.action == "all_reduce" and (op is None or op.kind.name not in NORMS)
 
     def _bits(self, task: Task) -> int:

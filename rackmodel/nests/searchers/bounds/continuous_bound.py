@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from math import ceil, exp, inf, log, prod
 
 import numpy as np
@@ -75,7 +74,7 @@ class ContinuousNest:
         The lowest bounds are raised, or their ranges halved, until nothing raises the lowest or work ends.
         """
         every = tuple((1, self._most(f)) for f in range(self.space.depth))
-        orders = list(product(*(self.space.orders(level) for level in range(1, self.space.depth))))
+        orders = list(self.space.all_orders())
         leaves = [self._leaf(o, every, known) for o in orders]
         rise([leaf.ascent for leaf in leaves])
         work = 0

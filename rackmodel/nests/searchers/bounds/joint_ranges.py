@@ -21,7 +21,7 @@ class Weights:
     joules: float
     seconds: float
 
-    def told(self) -> Weights:
+    def dominant(self) -> Weights:
         """Without what is next to nothing of the sum: its number could be so many times that of the mapping that is known, at that price,
         that no multiplier holds it."""
         joules, seconds = self.joule * self.joules, self.second * self.seconds

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from math import factorial, inf, prod
 
 import numpy as np
@@ -26,8 +25,7 @@ from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
 from rackmodel.nests.searchers.mapspace.list_axes import whole_axes
 from rackmodel.nests.searchers.mapspace.space import Space
 from rackmodel.nests.searchers.ragged.ragged_plan import orders_of
-from rackmodel.nests.searchers.tables.slices import Best
-from rackmodel.nests.solution import gap_of
+from rackmodel.nests.solution import Best, gap_of
 
 CHAINS, MADE, CALL = 100_000, 3_000_000, 1000  # chains of a rank made in a step; chains and groups bounded, in all; those of a turn's time
 JOINED, TOGETHER, FEW = 2_500_000, 2048, 256  # in all, up to which groups are halved; groups halved at once; halved again unbounded
@@ -49,7 +47,7 @@ class Joined:
     @property
     def closed(self) -> bool:
         """Whether nothing is better than the mapping."""
-        return gap_of(self.best[0][0], self.bound) <= TIE
+        return gap_of(self.best.primary, self.bound) <= TIE
 
 
 def join_chains(q: NestQuestion, best: Best) -> Joined | None:
@@ -59,7 +57,7 @@ def join_chains(q: NestQuestion, best: Best) -> Joined | None:
     search = ChainSearch(q, best)
     with suppress(TooMany):
         bound = search.run()
-        return Joined(search.best, min(bound, search.best[0][0]), search.cells, search.timed and bound == inf)
+        return Joined(search.best, min(bound, search.best.primary), search.cells, search.timed and bound == inf)
     return Joined(search.best, 0.0, search.cells, False)
 
 
@@ -70,7 +68,7 @@ def join_ties(q: NestQuestion, best: Best) -> Joined | None:
     search, left = ChainSearch(q, best, most=TIES, timed=True), 0.0
     with suppress(TooMany):
         left = search.run()
-    return Joined(search.best, best[0][0], search.cells, left == inf)
+    return Joined(search.best, best.primary, search.cells, left == inf)
 
 
 def listable(q: NestQuestion) -> bool:
@@ -95,8 +93,8 @@ class ChainSearch:
         for kept in self.q.masks:
             axes = whole_axes(self.q.problem, self.q.machine)
             space = Space(self.q.problem, self.q.machine, kept, self.q.constraints, axes=axes)
-            known = orders_of(space, self.best[1])
-            for orders in sorted(product(*(space.orders(level) for level in range(1, space.depth))), key=lambda o: o != known):
+            known = orders_of(space, self.best.mapping)
+            for orders in sorted(space.all_orders(), key=lambda o: o != known):
                 with suppress(NoChain):
                     left = min(left, self._join(space, ((), *orders)).run())
         return left
@@ -144,14 +142,11 @@ class ChainSearch:
 
     def worth(self, first: AnyArray, second: AnyArray) -> Bools:
         """Where least keys are better than the best known."""
-        return np.asarray(np.isfinite(first) & better((first, second), self.best[0]))
+        return np.asarray(np.isfinite(first) & better((first, second), self.best.key))
 
     def take(self, mapping: NestMapping) -> None:
         """Keep a mapping that is better."""
-        cost = evaluate(self.q.problem, self.q.machine, mapping)
-        key = self.q.objective.key(cost.energy_j, cost.latency_s)
-        if better(key, self.best[0]):
-            self.best = key, mapping, cost
+        self.best = self.best.or_better(Best.of(self.q.objective, mapping, evaluate(self.q.problem, self.q.machine, mapping)))
 
 
 class _Join:

@@ -33,8 +33,7 @@ from rackmodel.nests.searchers.mapspace.divisor_axis import factorize
 from rackmodel.nests.searchers.mapspace.mapping_steps import Unmerge
 from rackmodel.nests.searchers.mapspace.space import Space, alone
 from rackmodel.nests.searchers.mapspace.word_terms import TensorTerm
-from rackmodel.nests.searchers.tables.slices import Best
-from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
+from rackmodel.nests.solution import Best, NestSolution, solved
 
 SOON = 32  # vectors tried before the rest is bounded more tightly
 BLOCK = 1000  # vectors bounded at once
@@ -54,14 +53,11 @@ def solve_home(q: NestQuestion) -> NestSolution:
         raise InfeasibleError(why + "that there is none is not proven", resource="mapping", need=1.0, have=0.0, unit="mapping")
     if search.best is None:
         raise search.infeasible() or infeasible(q)
-    key, mapping, cost = search.best
-    bound = min(key[0], search.apart, inf if search.exact else search.least)
+    bound = min(search.apart, inf if search.exact else search.least)
     pruned = {"bound of the spatial vector": search.number - search.tried}
     notes = (search.note, "every tile" if search.exact else "tiles from a list; bound over tiles of any size")
-    gap = gap_of(key[0], bound)
     ties = search.exact and search.apart == inf
-    sheet = NestCertificate(search.size, search.cells, pruned, key, bound, gap, SEARCHER.name, notes=notes, ties=ties)
-    return NestSolution(mapping, cost, sheet)
+    return solved(search.best, bound, (search.size, search.cells, pruned), SEARCHER.name, notes, ties=ties)
 
 
 class HomeSearch:
@@ -211,12 +207,12 @@ class HomeSearch:
 
     def beats(self, first: Any, second: Any) -> Any:
         """Could keys of these bounds be better than the best?"""
-        return np.isfinite(first) if self.best is None else better((first, second), self.best[0])
+        return np.isfinite(first) if self.best is None else better((first, second), self.best.key)
 
     def _in_order(self, queue: Ints, first: Array, second: Array) -> Iterator[int]:
         """Vectors of the queue whose bound still beats the best, while there are such."""
         for i in queue:
-            if self.best is not None and first[i] > self.best[0][0] * (1 + TIE):
+            if self.best is not None and first[i] > self.best.primary * (1 + TIE):
                 return
             if self.beats(first[i], second[i]):
                 self.tried += 1
@@ -304,7 +300,7 @@ class HomeSearch:
                 picks = {r: c.picks[at][n] for c, at, m in zip(lists, cell, self.members, strict=True) for n, r in enumerate(m)}
                 mapping = self.mapping(i, order, [picks[r] for r in range(len(self.ranks))])
                 cost = evaluate(self.original, self.m, mapping, home=self.home)
-                self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+                self.best = Best.of(self.objective, mapping, cost)
 
     def mapping(self, i: int, order: Order, tiles: list[Array]) -> NestMapping:
         """The mapping in the original ranks. tiles: per rank, its tile at every node."""

@@ -4,9 +4,9 @@ Everything the searches need by number instead of by name: ranks, tile axes, whi
 of each fanout, allowed node orders of each level. "Level L" (one past the last memory) is the compute.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import permutations
+from itertools import permutations, product
 from math import lcm, prod
 from typing import NamedTuple
 
@@ -196,6 +196,10 @@ class Space:
         """Allowed orders of the storage nodes of `level`, outer → inner."""
         name = self.machine.levels[level].name
         return [o for o in permutations(self.stored(level)) if self.constraints.allows_order(name, tuple(self.tensors[t].name for t in o))]
+
+    def all_orders(self) -> Iterator[tuple[tuple[int, ...], ...]]:
+        """Those of every level but the outermost, one after another."""
+        return product(*(self.orders(level) for level in range(1, self.depth)))
 
     def fixed(self, level: int) -> list[tuple[int, int | None, int]]:
         """Fixed tiles of a level: [(rank, tensor or None, size)]."""

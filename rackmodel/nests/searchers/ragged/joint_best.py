@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from math import exp, factorial, prod
 
 import numpy as np
 
 from rackmodel.arrays import Array, Ints
 from rackmodel.nests.evaluate import evaluate
-from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.bounds.joint_program import JointProgram
 from rackmodel.nests.searchers.bounds.joint_ranges import Weights
 from rackmodel.nests.searchers.bounds.joint_search import JointSearch, Line, least_at_corners
@@ -29,7 +28,7 @@ from rackmodel.nests.searchers.ragged.ragged_draws import Drawn, Draws
 from rackmodel.nests.searchers.ragged.ragged_plan import RaggedPlan, orders_of
 from rackmodel.nests.searchers.ragged.ragged_steps import kicked, stepped
 from rackmodel.nests.searchers.ragged.rank_shares import shared_ratios
-from rackmodel.nests.searchers.tables.slices import Best
+from rackmodel.nests.solution import Best
 
 LARGE, ORDERS = 30_000, 128  # MACs from which, orders of the nodes of all levels together up to which it is asked for
 WORK = 480  # programs of all masks together
@@ -81,7 +80,7 @@ def orders_together(q: NestQuestion, kept: Stored) -> int:
 
 def comparable(q: NestQuestion, best: Best) -> bool:
     """Whether a mapping's words and seconds cost anything: bounds are in their units."""
-    return best[2].latency_s > 0 and best[2].energy_j > q.machine.compute.joules(q.problem) * (1 + 1e-6)
+    return best.cost.latency_s > 0 and best.cost.energy_j > q.machine.compute.joules(q.problem) * (1 + 1e-6)
 
 
 def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) -> JointBest:
@@ -91,7 +90,7 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
     work = max(2 * STARTS, WORK // len(q.masks))
     first = min(FIRST, work // 2)
     goal = q.objective if q.objective.energy_only else replace(q.objective, name="edp")  # says where every number of a good mapping is
-    draws = Draws(goal, macs, best[2].energy_j)
+    draws = Draws(goal, macs, best.cost.energy_j)
     best = explored(q, best, draws, [known_start(space, best, draws), *_anywhere(space, draws)], 0)
     guide = _search(whole, best, macs, _weights(goal, best))
     guide.run(first, q.effort)
@@ -106,9 +105,9 @@ def joint_best(q: NestQuestion, kept: Stored, best: Best, floor: float = 0.0) ->
         best = _drawn(q, space, search, best, draws, kicks)
         draws.objective = q.objective
         search.known = min(search.known, _known_sum(search.nest.weights, best, macs))
-        if q.objective.name == "edp" and best[0][0] < before[0][0] * (1 - OTHER):
-            told = _weights(q.objective, best).told()
-            searches.append(search.under(told, _known_sum(told, best, macs)))
+        if q.objective.name == "edp" and best.primary < before.primary * (1 - OTHER):
+            weights = _weights(q.objective, best).dominant()
+            searches.append(search.under(weights, _known_sum(weights, best, macs)))
     return JointBest(best, _bound(q, searches, best, (macs, floor)), draws.cells + work, JointLeft(space, searches[-1], draws))
 
 
@@ -116,15 +115,15 @@ def joint_again(q: NestQuestion, left: JointLeft, best: Best) -> JointBest:
     """The search of one mask gone on with under another objective, no product: its nodes are priced again, and where energy and time both
     count some more are cut, and mappings looked for."""
     macs = q.machine.compute.joules(q.problem)
-    told = _weights(q.objective, best).told()
-    search = left.search.under(told, _known_sum(told, best, macs))
-    draws, work = Draws(q.objective, macs, best[2].energy_j), 0
+    weights = _weights(q.objective, best).dominant()
+    search = left.search.under(weights, _known_sum(weights, best, macs))
+    draws, work = Draws(q.objective, macs, best.cost.energy_j), 0
     draws.plans, draws.best = left.draws.plans, left.draws.best
-    if told.joule and told.second:
+    if weights.joule and weights.second:
         work = MORE // len(q.masks)
         search.run(work, q.effort)
         best = _drawn(q, left.space, search, best, draws, FULL)
-        search.known = min(search.known, _known_sum(told, best, macs))
+        search.known = min(search.known, _known_sum(weights, best, macs))
     return JointBest(best, _bound(q, [search], best, (macs, 0.0)), draws.cells + work, JointLeft(left.space, search, draws))
 
 
@@ -133,7 +132,7 @@ def drawn_best(q: NestQuestion, kept: Stored, best: Best) -> tuple[Best, int]:
     if not large(q, kept) or q.constraints.tiles or q.resident or q.effort.over:
         return best, 0
     space = real_space(q, kept)
-    draws = Draws(q.objective, q.machine.compute.joules(q.problem), best[2].energy_j)
+    draws = Draws(q.objective, q.machine.compute.joules(q.problem), best.cost.energy_j)
     start = known_start(space, best, draws)
     if start is None:
         return best, draws.cells
@@ -157,23 +156,23 @@ def merged_space(q: NestQuestion, kept: Stored) -> Space:
 
 def _weights(objective: NestObjective, best: Best) -> Weights:
     """Those of an objective at the best mapping."""
-    cost = best[2]
+    cost = best.cost
     return Weights(*objective.weights(cost.energy_j, cost.latency_s), cost.energy_j, cost.latency_s)
 
 
 def _search(space: Space, best: Best, macs: float, weights: Weights) -> JointSearch:
-    told = weights.told()
-    return JointSearch(space, told, _known_sum(told, best, macs))
+    weights = weights.dominant()
+    return JointSearch(space, weights, _known_sum(weights, best, macs))
 
 
 def _known_sum(w: Weights, best: Best, macs: float) -> float:
     """a E + b T of a mapping, without the MACs."""
-    return w.joule * (best[2].energy_j - macs) + w.second * best[2].latency_s
+    return w.joule * (best.cost.energy_j - macs) + w.second * best.cost.latency_s
 
 
 def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules: tuple[float, float]) -> float:
     """Of the primary key: of a line's least where it is linear, else at the lowest corner of all lines. joules: of the MACs, of every
-    mapping at least. What a line was not told of is at least that of the MACs, of the fastest compute; so is all."""
+    mapping at least. What a line leaves out is at least that of the MACs, of the fastest compute; so is all."""
     macs, nest = joules[0], searches[-1].nest
     if q.objective.name != "edp":
         asked, line = _weights(q.objective, best), _line(searches[-1], macs)
@@ -183,12 +182,12 @@ def _bound(q: NestQuestion, searches: Sequence[JointSearch], best: Best, joules:
     least, corner = least_at_corners(q.objective, lines)
     search = searches[0]  # what is far from the best mapping takes few nodes
     for _ in range(CORNERS):
-        if least >= best[0][0] * (1 - TIE) or q.effort.over:
+        if least >= best.primary * (1 - TIE) or q.effort.over:
             break
-        told = Weights(*q.objective.weights(*corner), best[2].energy_j, best[2].latency_s).told()
-        lines.append(_line(search.under(told, _known_sum(told, best, macs)), macs))
+        weights = Weights(*q.objective.weights(*corner), best.cost.energy_j, best.cost.latency_s).dominant()
+        lines.append(_line(search.under(weights, _known_sum(weights, best, macs)), macs))
         before, (least, corner) = least, least_at_corners(q.objective, lines)
-        if least - before < WORTH * (best[0][0] - before):
+        if least - before < WORTH * (best.primary - before):
             if search is searches[-1]:
                 break
             search = searches[-1]
@@ -209,7 +208,7 @@ def _drawn(q: NestQuestion, space: Space, search: JointSearch, best: Best, draws
 
 def _anywhere(space: Space, draws: Draws) -> list[Drawn | None]:
     """Some mappings of some choices of orders, drawn anywhere."""
-    choices = list(product(*(space.orders(level) for level in range(1, space.depth))))
+    choices = list(space.all_orders())
     some = draws.random.permutation(len(choices))[:ANYWHERE]
     return [draws.anywhere(draws.plan(space, choices[i])) for i in some.tolist()]
 
@@ -230,17 +229,15 @@ def explored(q: NestQuestion, best: Best, draws: Draws, starts: Sequence[Drawn |
 
 def _better(q: NestQuestion, best: Best, one: Drawn) -> Best:
     mapping = one.plan.mapping(one.row)
-    cost = evaluate(q.problem, q.machine, mapping)
-    key = q.objective.key(cost.energy_j, cost.latency_s)
-    return (key, mapping, cost) if better(key, best[0]) else best
+    return best.or_better(Best.of(q.objective, mapping, evaluate(q.problem, q.machine, mapping)))
 
 
 def known_start(space: Space, best: Best, draws: Draws) -> Drawn | None:
-    orders = orders_of(space, best[1])
+    orders = orders_of(space, best.mapping)
     if any(sorted(order) != sorted(space.stored(level)) for level, order in enumerate(orders, 1)):
         return None
     plan = draws.plan(space, orders)
-    return draws.at(plan, plan.row(best[1]))
+    return draws.at(plan, plan.row(best.mapping))
 
 
 def _near(space: Space, program: JointProgram, z: Array, draws: Draws) -> Drawn | None:

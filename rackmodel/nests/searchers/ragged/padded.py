@@ -16,13 +16,13 @@ from math import prod
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import NestMapping, StorageNode
-from rackmodel.nests.objective import better
 from rackmodel.nests.problem import NestProblem
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort, Exhausted
 from rackmodel.nests.searchers.mapspace.list_axes import divisors
 from rackmodel.nests.searchers.mapspace.space import Space
-from rackmodel.nests.searchers.tables.slices import Best, SliceSearch
+from rackmodel.nests.searchers.tables.slices import SliceSearch
+from rackmodel.nests.solution import Best, better_of
 
 CELLS = 25e6  # that may be priced
 PRIMES = (2, 3, 5, 7)  # of what the fans leave of a rank
@@ -34,7 +34,7 @@ def padded_best(q: NestQuestion, best: Best | None) -> tuple[Best | None, int]:
     p, m = q.problem, q.machine
     if p.macs <= SMALL or q.constraints.tiles or len(q.masks) > 1 or q.effort.over:
         return best, 0
-    if best is not None and best[2].times_s[m.compute.name] < best[2].latency_s:
+    if best is not None and best.cost.times_s[m.compute.name] < best.cost.latency_s:
         return best, 0
     sizes = padded_sizes(q)
     if sizes == p.sizes:
@@ -45,11 +45,8 @@ def padded_best(q: NestQuestion, best: Best | None) -> tuple[Best | None, int]:
         search.run()
     q.effort.late |= search.energy.effort.late
     if search.best is not None:
-        mapping = cut_off(search.best[1], p.sizes)
-        cost = evaluate(p, m, mapping)
-        key = q.objective.key(cost.energy_j, cost.latency_s)
-        if best is None or better(key, best[0]):
-            best = (key, mapping, cost)
+        mapping = cut_off(search.best.mapping, p.sizes)
+        best = better_of(best, Best.of(q.objective, mapping, evaluate(p, m, mapping)))
     return best, search.cells
 
 

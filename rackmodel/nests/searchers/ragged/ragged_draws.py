@@ -42,6 +42,11 @@ class Drawn:
     key: float
     near: float
 
+    @classmethod
+    def of(cls, plan: RaggedPlan, rows: Ints, keys: tuple[Array, Array], number: int) -> Drawn:
+        """One of some rows. keys: of all, and those that they are drawn by."""
+        return cls(plan, rows[number], float(keys[0][number]), float(keys[1][number]))
+
 
 class Draws:
     """Draws under one objective. idle: joules of every mapping at least · scale: joules of a usual one · cells: rows counted so far ·
@@ -64,10 +69,7 @@ class Draws:
     def at(self, plan: RaggedPlan, row: Ints) -> Drawn | None:
         """One row; None where it does not fit."""
         rows = row[None]
-        if not plan.fits(rows)[0]:
-            return None
-        keys, near = self.keys(plan, rows)
-        return Drawn(plan, row, float(keys[0]), float(near[0]))
+        return Drawn.of(plan, rows, self.keys(plan, rows), 0) if plan.fits(rows)[0] else None
 
     def again(self, one: Drawn, orders: tuple[tuple[int, ...], ...]) -> Drawn | None:
         """The tiles and parts of a mapping in other orders; None where they do not fit."""
@@ -76,23 +78,21 @@ class Draws:
 
     def near(self, plan: RaggedPlan, ratios: Array) -> Drawn | None:
         """The best that is drawn around ratios that are real numbers; None where none of them fits."""
-        rows = self._rows(plan, ratios, np.inf, np.inf)
-        if not len(rows):
-            return None
-        keys, near = self.keys(plan, rows)
-        i = int(np.argmin(near))
-        return Drawn(plan, rows[i], float(keys[i]), float(near[i]))
+        return self._nearest(plan, self._rows(plan, ratios, np.inf, np.inf))
 
     def anywhere(self, plan: RaggedPlan) -> Drawn | None:
         """The best of one turn's draws anywhere: ratios are drawn by their logarithms, which of them are large as well."""
         shape = DRAWN, len(plan.tiles) + len(plan.parts)
         ratios = np.exp(LARGEST * self.random.random(shape) * self.random.random((DRAWN, 1))).astype(np.int64)
         rows, _ = self.worth(plan, ratios, np.inf, np.zeros(DRAWN, dtype=np.int64))
+        return self._nearest(plan, rows)
+
+    def _nearest(self, plan: RaggedPlan, rows: Ints) -> Drawn | None:
+        """The best of some rows by the key that they are drawn by; None of none."""
         if not len(rows):
             return None
         keys, near = self.keys(plan, rows)
-        i = int(np.argmin(near))
-        return Drawn(plan, rows[i], float(keys[i]), float(near[i]))
+        return Drawn.of(plan, rows, (keys, near), int(np.argmin(near)))
 
     def around(self, start: Drawn, turns: int, effort: Effort) -> Drawn:
         """The best that is found in so many turns."""
@@ -107,9 +107,9 @@ class Draws:
             keys, near = self.keys(now.plan, rows)
             i, j = int(np.argmin(keys)), int(np.argmin(near))
             if keys[i] < best.key:
-                best = Drawn(now.plan, rows[i], float(keys[i]), float(near[i]))
+                best = Drawn.of(now.plan, rows, (keys, near), i)
             if near[j] < now.near:
-                now, stalled = Drawn(now.plan, rows[j], float(keys[j]), float(near[j])), 0
+                now, stalled = Drawn.of(now.plan, rows, (keys, near), j), 0
         return self.tidy(best)
 
     def several(self, start: Drawn, near: float, most: int) -> list[Drawn]:
@@ -119,7 +119,7 @@ class Draws:
             return []
         keys, nears = self.keys(start.plan, rows)
         order = [i for i in np.argsort(nears, kind="stable")[:most].tolist() if nears[i] <= near]
-        return [Drawn(start.plan, rows[i], float(keys[i]), float(nears[i])) for i in order]
+        return [Drawn.of(start.plan, rows, (keys, nears), i) for i in order]
 
     def worth(self, plan: RaggedPlan, ratios: Ints, most: Number, of: Ints, *, loops: bool = False) -> tuple[Ints, Ints]:
         """(rows of ratios, each once, that fit and are not too slow by their compute alone; whose each is). most: of each · of: whose ·
@@ -194,5 +194,5 @@ class Draws:
             if not len(same):
                 break
             i = int(same[0])
-            best, q = Drawn(best.plan, rows[i], float(keys[i]), float(near[i])), int(column[i]) + 1
+            best, q = Drawn.of(best.plan, rows, (keys, near), i), int(column[i]) + 1
         return best

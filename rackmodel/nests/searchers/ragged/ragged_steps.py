@@ -10,7 +10,6 @@ Where that ends, draws around the best (ragged_draws) are where it begins again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def _step(draws: Draws, some: list[tuple[_Climb, tuple[Ints, Ints]]]) -> None:
     for i, (climb, _) in enumerate(some):
         own = np.flatnonzero(of == i)
         best = (own[int(np.argmin(by[own]))] for by in (keys, nears)) if len(own) else ()
-        climb.take(*([Drawn(plan, rows[k], float(keys[k]), float(nears[k])) for k in best] or (None, None)))
+        climb.take(*([Drawn.of(plan, rows, (keys, nears), k) for k in best] or (None, None)))
 
 
 def kicked(draws: Draws, found: list[Drawn], kicks: int, effort: Effort) -> list[Drawn]:
@@ -107,7 +106,7 @@ def kicked(draws: Draws, found: list[Drawn], kicks: int, effort: Effort) -> list
 def _turned(draws: Draws, one: Drawn) -> list[Drawn]:
     """The best of the same tiles and parts in other orders: of one level, or of all."""
     space = one.plan.space
-    choices = product(*(space.orders(level) for level in range(1, space.depth)))
+    choices = space.all_orders()
     found = [draws.again(one, orders) for orders in choices if orders != one.plan.orders[1:]]
     some = sorted((drawn for drawn in found if drawn is not None), key=lambda drawn: drawn.near)
     return [drawn for drawn in some[:EACH] if drawn.near <= AFAR * one.near]

@@ -10,9 +10,8 @@ from math import inf
 
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.constraints import NestConstraints
-from rackmodel.nests.evaluate import NestCost, evaluate
-from rackmodel.nests.mapping import NestMapping
-from rackmodel.nests.objective import Key, NestObjective, better
+from rackmodel.nests.evaluate import evaluate
+from rackmodel.nests.objective import NestObjective
 from rackmodel.nests.problem import NestMachine, NestProblem
 from rackmodel.nests.searchers.contract import NestQuestion
 from rackmodel.nests.searchers.effort import Effort
@@ -21,7 +20,7 @@ from rackmodel.nests.searchers.perfect import solve_perfect
 from rackmodel.nests.searchers.ragged.padded import cut_off, padded_sizes, with_sizes
 from rackmodel.nests.searchers.regions.region_bound import inner_least
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
-from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
+from rackmodel.nests.solution import Best, NestSolution, better_of, solved
 
 NOTE = "tiles of divisors of the sizes and of larger ones; bound over tiles of any size"
 
@@ -35,7 +34,7 @@ def ragged_resident(
     least = with_sizes(problem, {r: -(-n // leaf.get(r, 1)) * leaf.get(r, 1) for r, n in problem.sizes.items()})
     question = NestQuestion(least, machine, aim, "perfect", NestConstraints(), masks, inside, effort=effort)
     larger = with_sizes(problem, padded_sizes(question))
-    best: tuple[Key, NestMapping, NestCost] | None = None
+    best: Best | None = None
     missing: InfeasibleError | None = None
     for sized in [least] if larger == least else [least, larger]:
         asked = NestQuestion(sized, machine, aim, "perfect", NestConstraints(), masks, inside, effort=effort)
@@ -44,17 +43,12 @@ def ragged_resident(
         except InfeasibleError as wrong:
             missing = missing or wrong
             continue
-        cost = evaluate(problem, machine, mapping, inside)
-        key = aim.key(cost.energy_j, cost.latency_s)
-        if best is None or better(key, best[0]):
-            best = key, mapping, cost
+        best = better_of(best, Best.of(aim, mapping, evaluate(problem, machine, mapping, inside)))
     if best is None:
         assert missing is not None
         raise missing
     joules, seconds = least_beside(problem, machine, inside, tables), fastest_beside(problem, machine, inside, tables)
-    key, bound = best[0], float(aim.key(joules, seconds)[0])
-    bound = min(bound, key[0])
-    return NestSolution(best[1], best[2], NestCertificate(inf, 2, {}, key, bound, gap_of(key[0], bound), "ceil resident", notes=(NOTE,)))
+    return solved(best, float(aim.key(joules, seconds)[0]), (inf, 2, {}), "ceil resident", (NOTE,))
 
 
 def least_beside(problem: NestProblem, machine: NestMachine, inside: frozenset[str], tables: SharedTables) -> float:

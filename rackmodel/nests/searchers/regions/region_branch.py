@@ -35,8 +35,9 @@ from rackmodel.nests.searchers.tables.cost_table import CostTable
 from rackmodel.nests.searchers.tables.price_blends import Blend
 from rackmodel.nests.searchers.tables.remade import Remade
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
-from rackmodel.nests.searchers.tables.slices import Best, Entry, SliceSearch
+from rackmodel.nests.searchers.tables.slices import Entry, SliceSearch
 from rackmodel.nests.searchers.tables.tile_options import Tile
+from rackmodel.nests.solution import Best
 from rackmodel.once import once
 
 ENERGY = NestObjective("energy")
@@ -369,7 +370,7 @@ class Branch:
         for lines in self._lines(above.prefix, above.taken, aim):
             entry = self._entry(lines.search.space, above)
             best = lines.search_below(entry, most / entry.remade.runs, best)
-        return None if best is None else self._made(best[1], self._entry(lines.search.space, above))
+        return None if best is None else self._made(best.mapping, self._entry(lines.search.space, above))
 
     def _made(self, mapping: NestMapping, entry: Entry) -> Made:
         problem, whole = entry.remade.problem(self.problem), entry.remade.mapping(mapping)

@@ -23,8 +23,9 @@ from rackmodel.nests.searchers.tables.backtrack import best_path, optimum
 from rackmodel.nests.searchers.tables.cost_table import CostTable
 from rackmodel.nests.searchers.tables.node_prices import Allowed
 from rackmodel.nests.searchers.tables.price_blends import Blend, BlendLine, shares_of
-from rackmodel.nests.searchers.tables.slices import STEP, TURNS, WORTH, Best, Entry, SliceSearch
+from rackmodel.nests.searchers.tables.slices import STEP, TURNS, WORTH, Entry, SliceSearch
 from rackmodel.nests.searchers.tables.tile_options import Tile
+from rackmodel.nests.solution import Best
 
 POOL = 3  # blends of a member that are kept
 NEARLY = 1.02  # times the instances of a slice that another may keep busy to be bounded with it

@@ -29,7 +29,7 @@ from rackmodel.nests.searchers.ragged.rank_shares import shared_ratios
 from rackmodel.nests.searchers.registers.rank_splits import TINY, CutPrices, RankSplits, SplitPrices
 from rackmodel.nests.searchers.registers.register_cells import Registers
 from rackmodel.nests.searchers.registers.registers import Inner, RegisterSearch, bound_of
-from rackmodel.nests.searchers.tables.slices import Best
+from rackmodel.nests.solution import Best
 
 NEAR, KICKS = 16, 3  # cells that mappings are looked for from; draws around the best
 
@@ -160,12 +160,12 @@ def box_best(q: NestQuestion, known: Best) -> BoxBest | None:
     search = BoxSearch.boxes(replace(q, problem=merge_problem(p, groups)), sizes)
     if search is None:
         return None
-    search.best = (search.goal.key(known[2].energy_j, known[2].latency_s), known[1], known[2])
+    search.best = known.under(search.goal)
     found = bound_of(search)
     if found is None:
         return None
     space, merged = real_space(q, kept), merged_space(q, kept)
-    draws = Draws(search.goal, q.machine.compute.joules(p), known[2].energy_j)
+    draws = Draws(search.goal, q.machine.compute.joules(p), known.cost.energy_j)
     starts = [known_start(space, known, draws), *(one for mapping in search.near() for one in _starts(space, merged, mapping, draws))]
     return BoxBest(explored(q, known, draws, starts, KICKS), found.bound, search.cells + draws.cells)
 

@@ -21,7 +21,7 @@ import numpy as np
 from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.nests.evaluate import evaluate
 from rackmodel.nests.mapping import LevelMapping, NestMapping, StorageNode, whole_nodes
-from rackmodel.nests.objective import TIE, NestObjective, better
+from rackmodel.nests.objective import TIE, NestObjective
 from rackmodel.nests.searchers.contract import Feature, NestQuestion, features
 from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.mapspace.prices import energy_prices
@@ -31,7 +31,7 @@ from rackmodel.nests.searchers.registers.product_prices import product_prices, t
 from rackmodel.nests.searchers.registers.rank_splits import RankSplits
 from rackmodel.nests.searchers.registers.register_cells import BufferOrder, BufferTiles, Registers
 from rackmodel.nests.searchers.registers.register_tables import BufferTable, grid_of
-from rackmodel.nests.searchers.tables.slices import Best
+from rackmodel.nests.solution import Best, better_of
 from rackmodel.once import once
 
 VECTORS, PAIRS, TILES = 400_000, 20_000, 40_000  # spatial vectors, pairs of register tiles, tiles of a rank, up to which this is tried
@@ -78,7 +78,7 @@ def least_energy(q: NestQuestion, known: Best | None, perfect: bool) -> Register
     if search is None:
         return None
     if known is not None:
-        search.best = (search.goal.key(known[2].energy_j, known[2].latency_s), known[1], known[2])
+        search.best = known.under(search.goal)
     return bound_of(search)
 
 
@@ -89,7 +89,7 @@ def bound_of(search: RegisterSearch) -> RegisterBound | None:
     search.q.effort.late |= search.effort.late
     if search.best is None or not search.complete:
         return None
-    return RegisterBound(search.best, min(search.best[0][0], search.left, search.reached), search.cells)
+    return RegisterBound(search.best, min(search.best.primary, search.left, search.reached), search.cells)
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class RegisterSearch:
 
     def _known(self) -> float:
         """Energy up to which cells are looked at for the best known mapping."""
-        return inf if self.best is None else self.best[0][0] * (1 + TIE)
+        return inf if self.best is None else self.best.primary * (1 + TIE)
 
     def _all(self, inners: list[Inner]) -> None:
         """Every cell below the limit, best bound first."""
@@ -334,10 +334,7 @@ class RegisterSearch:
         self.left = min(self.left, left + rest)
         if found is not None:
             mapping = self._mapping(inner, below, buffer.ranks, found, layout)
-            cost = evaluate(self.p, self.m, mapping)
-            key = self.goal.key(cost.energy_j, cost.latency_s)
-            if self.best is None or better(key, self.best[0]):
-                self.best = (key, mapping, cost)
+            self.best = better_of(self.best, Best.of(self.goal, mapping, evaluate(self.p, self.m, mapping)))
 
     def _mapping(self, inner: Inner, below: Registers, ranks: tuple[int, int, int], tiles: BufferTiles, layout: int) -> NestMapping:
         """The mapping of a cell with the tiles found."""

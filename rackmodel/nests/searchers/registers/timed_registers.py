@@ -29,7 +29,7 @@ from rackmodel.nests.searchers.registers.register_cells import BufferOrder, Regi
 from rackmodel.nests.searchers.registers.registers import CELLS, FACTORS, Inner, RegisterBound, RegisterSearch, bound_of
 from rackmodel.nests.searchers.registers.timed_cells import FilePort, ListKey, Options, Tiles, Timing
 from rackmodel.nests.searchers.registers.timed_chains import WholeCell
-from rackmodel.nests.searchers.tables.slices import Best
+from rackmodel.nests.solution import Best, better_of
 
 FEW, NEAR = 200_000, 1.05  # cells that are looked at at once; of a bound of the whole, a mapping that is a limit itself
 MOST = 1e30  # times the least seconds, from which on no limit is said of them
@@ -133,7 +133,7 @@ class TimedSearch(RegisterSearch):
 
     def _key(self) -> Key:
         """Of the best mapping known."""
-        return (inf, inf) if self.best is None else self.best[0]
+        return (inf, inf) if self.best is None else self.best.key
 
     def _cycles_left(self, below: Registers, joules: float) -> tuple[float, ...]:
         """[ranks] cycles of a mapping of so many joules that is of interest, at most."""
@@ -246,7 +246,4 @@ class TimedSearch(RegisterSearch):
         if found is None:
             return
         mapping = self.mapping(inner, order.ranks, found.nodes, found.units, layout)
-        cost = evaluate(self.p, self.m, mapping)
-        key = self.goal.key(cost.energy_j, cost.latency_s)
-        if better(key, self._key()):
-            self.best = (key, mapping, cost)
+        self.best = better_of(self.best, Best.of(self.goal, mapping, evaluate(self.p, self.m, mapping)))

@@ -18,7 +18,6 @@ import numpy as np
 
 from rackmodel.errors import InfeasibleError
 from rackmodel.nests.evaluate import NestCost
-from rackmodel.nests.mapping import NestMapping
 from rackmodel.nests.objective import TIE, Key, NestObjective, better
 from rackmodel.nests.problem import NestMachine
 from rackmodel.nests.searchers.effort import Effort
@@ -33,6 +32,7 @@ from rackmodel.nests.searchers.tables.remade import Remade
 from rackmodel.nests.searchers.tables.shared_tables import SharedTables
 from rackmodel.nests.searchers.tables.slice_enumeration import enumerate_slice
 from rackmodel.nests.searchers.tables.tile_options import Tile
+from rackmodel.nests.solution import Best
 
 TURNS, STEP, POOL = 8, 3.0, 2  # blends tried on a slice, how far the weights of the first move, blends that are kept
 WORTH = 0.005  # of the key: what a blend must raise the bound by for the next to be tried
@@ -41,7 +41,6 @@ TOGETHER = "energy and times of the slice"
 BOUNDS = ("energy of the space", "energy of a fanout", "energy of the slice", TOGETHER, "times of the slice")
 Slice = Sequence[int | None]  # per fanout, number of its class of vectors; None leaves the fanout free
 Class = tuple[float, tuple[int, ...]]  # instances kept busy, vectors
-Best = tuple[Key, NestMapping, NestCost]
 
 
 @dataclass(frozen=True)
@@ -154,9 +153,9 @@ class SliceSearch:
         space = self.space
         mapping = build_mapping(space, steps, self.entry.above)
         cost = self.entry.remade.each(space.original, self.entry.machine or space.machine, mapping, self.entry.inside)
-        key = self.objective.key(cost.energy_j, cost.latency_s)
-        if better(key, self.known):
-            self.best = (key, mapping, cost)
+        found = Best.of(self.objective, mapping, cost)
+        if better(found.key, self.known):
+            self.best = found
         return cost
 
     def beats(self, energy: Any, latency: Any) -> Any:
@@ -166,7 +165,7 @@ class SliceSearch:
     @property
     def known(self) -> Key:
         """What is to be undercut: the key of the best mapping, or what was asked for."""
-        return self.most if self.best is None else self.best[0]
+        return self.most if self.best is None else self.best.key
 
     def run(self) -> None:
         """Leave the optimum in `best`; InfeasibleError if the space is empty."""
@@ -215,7 +214,7 @@ class SliceSearch:
         """Of the primary key, where the search was stopped: what is not looked at, and what was found."""
         energy, seconds = self.floors
         least = float(self.objective.key(energy, min(self.open, default=seconds))[0])
-        return least if self.best is None else min(least, self.best[0][0])
+        return least if self.best is None else min(least, self.best.primary)
 
     def _tied(self) -> Iterable[tuple[int, ...]]:
         """Slices that hold an energy optimum, most busy first."""
@@ -349,7 +348,7 @@ class SliceSearch:
 
     def _blend(self, shares: list[float], scales: list[float]) -> Blend:
         """The blend that weighs energy and latency as the objective does at the best mapping; shares: of the latency, by port."""
-        at = (1.0, 1.0) if self.best is None else (self.best[2].energy_j, self.best[2].latency_s)  # a sum weighs them alike everywhere
+        at = (1.0, 1.0) if self.best is None else (self.best.cost.energy_j, self.best.cost.latency_s)  # a sum weighs them alike everywhere
         joule, second = self.objective.weights(*at)
         return Blend(joule, tuple(second * share * k for share, k in zip(shares, scales, strict=True)))
 

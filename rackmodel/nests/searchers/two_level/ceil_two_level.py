@@ -30,10 +30,9 @@ from rackmodel.nests.searchers.effort import Exhausted
 from rackmodel.nests.searchers.infeasible import infeasible
 from rackmodel.nests.searchers.mapspace.spatial_vectors import every_vector, idle_vectors
 from rackmodel.nests.searchers.mapspace.word_terms import TensorTerm
-from rackmodel.nests.searchers.tables.slices import Best
 from rackmodel.nests.searchers.two_level.pareto_tiles import MANY, ClassTiles, RankChains, combine, joined, rank_pairs, rank_tiles
 from rackmodel.nests.searchers.two_level.two_level_cost import TwoLevelCost
-from rackmodel.nests.solution import NestCertificate, NestSolution, gap_of
+from rackmodel.nests.solution import Best, NestSolution, solved
 
 VECTORS = 400_000  # spatial vectors beyond which only parts ceil(D / n) are tried
 Order = tuple[int, ...]
@@ -235,7 +234,7 @@ class TwoLevel:
         first, second = self.objective.key(*self.cost.total(joint.fills, joint.feeds, joint.leaves))
         first = np.where(fits, first, np.inf)
         low = float(first.min())
-        if self.best is not None and low > self.best[0][0] * (1 + TIE):
+        if self.best is not None and low > self.best.primary * (1 + TIE):
             return None
         tied = np.where(first <= low + TIE * abs(low), np.broadcast_to(second, shape), np.inf)
         cell = tuple(int(n) for n in np.unravel_index(int(tied.argmin()), shape))
@@ -281,9 +280,9 @@ class TwoLevel:
             if not np.isfinite(first[i]):
                 break
             if self.best is not None:
-                if first[i] > self.best[0][0] * (1 + TIE):
+                if first[i] > self.best.primary * (1 + TIE):
                     break
-                if not better((first[i], second[i]), self.best[0]):
+                if not better((first[i], second[i]), self.best.key):
                     continue
             if self.best is not None and self._spent():
                 self.left = min(self.left, float(first[i]))
@@ -297,10 +296,10 @@ class TwoLevel:
     def _improve(self, i: int, order: Order, how: Leaves) -> None:
         """Take the best mapping of one vector and order, if it is better."""
         found = self.best_of(i, order, how)
-        if found and (self.best is None or better(found[0], self.best[0])):
+        if found and (self.best is None or better(found[0], self.best.key)):
             mapping = self.mapping(i, order, found[1], found[2])
             cost = evaluate(self.p, self.m, mapping)
-            self.best = (self.objective.key(cost.energy_j, cost.latency_s), mapping, cost)
+            self.best = Best.of(self.objective, mapping, cost)
 
     def _cut_twice(self, i: int, order: Order) -> None:
         """Chains of two cuts, where the fewest leaves there may be would be better; what is not tried leaves its bound.
@@ -310,7 +309,7 @@ class TwoLevel:
         if self.complete and not any(self.twice(k, order) for k in range(len(self.classes))):
             return
         least = self.best_of(i, order, Leaves.FEWEST)
-        if least is None or (self.best is not None and not better(least[0], self.best[0])):
+        if least is None or (self.best is not None and not better(least[0], self.best.key)):
             return
         full = self.joint(i, order, Leaves.TWICE) is None
         if full or not self.complete:
@@ -353,13 +352,10 @@ def solve_two_level(q: NestQuestion) -> NestSolution:
     search.run()
     if search.best is None:
         raise infeasible(q)
-    key, mapping, cost = search.best
     pruned = {"bound of the spatial vector": len(search.vectors) - search.tried}
     note = "every spatial vector" if search.complete else "spatial parts ceil(D/n)"
     q.effort.late |= search.effort.late
-    bound = min(key[0], search.left)
-    sheet = NestCertificate(float("inf"), search.cells, pruned, key, bound, gap_of(key[0], bound), SEARCHER.name, notes=(note,))
-    return NestSolution(mapping, cost, sheet)
+    return solved(search.best, search.left, (float("inf"), search.cells, pruned), SEARCHER.name, (note,))
 
 
 SEARCHER = Searcher("ceil lists", "dp", frozenset({Feature.CEIL, Feature.TIME, Feature.COMPUTE_FAN}), solve_two_level)
