@@ -12,6 +12,7 @@ import yaml
 
 import rackmodel as rm
 from rackmodel import api
+from rackmodel.cost.step.tasks.offload import host_of
 from rackmodel.errors import InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_mapper, read_workload
 from rackmodel.inputs.hf_keys import family_called
@@ -180,6 +181,20 @@ def test_a_host_and_a_home_that_overflow_are_said_too(tmp_path):
     home = {"mapping": "home", "accelerators": 1, "homes": {"weights": {"at": "memoryx"}}, "step": {"micro_batch": 1}}
     found = priced(home, tmp_path, "cs2", MODEL[0], [*MODEL[1], "memoryx.memory.capacity='1 GB'"]).warnings
     assert "does not fit: 'memoryx'" in [said.split(" needs ")[0] for said in found]
+
+
+def test_accelerators_in_use_share_all_of_their_hosts_memory():
+    """Eight V100 have a node's 512 GB, each with 63 / 8 GB/s of its way there: one alone in its node has all of it, one of twelve an eighth.
+    (Until 30 November 2026 it had an eighth of it alone, too: 13 billion weights did not fit beside one V100, where ZeRO-Offload trains them.)"""
+    machine = read_architecture("dgx_v100")
+    hosts = [host_of(machine.using(count), "node") for count in (1, 2, 8, 12)]
+    assert [host.capacity_bytes for host in hosts] == [512e9, 256e9, 64e9, 64e9]
+    assert {host.bytes_per_s for host in hosts} == {63e9 / 8}
+    sets = ["accelerators=1", "b=1", "s=1024", "d=5120", "f=20480", "h=40", "layers=40"]
+    found = api.search("dgx_v100", "gpt", "megatron_offload", sets=sets).result
+    assert found.mapping.step is not None
+    assert found.mapping.step.offload == ["weights", "optimizer"]  # 2 + 4 + 12 bytes of each: 226 GB
+    assert found.memory_bytes_per_accelerator < 32e9
 
 
 def test_weights_at_a_host_come_to_their_update_and_go_back_new(tmp_path):
