@@ -27,7 +27,7 @@ from rackmodel.cost.step.tasks.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
-from rackmodel.cost.step.tasks.token_exchange import crowded, exchanged, sent_as
+from rackmodel.cost.step.tasks.token_exchange import crowded, exchanged, goes_back, sent_as
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
@@ -80,7 +80,8 @@ class Pricer(LinkPricer):
         where = (task.level, task.layout, stage, task.to_stage, task.summed)
         sizes = (task.volume, task.bucketed, task.local_op)
         around = self.layer_inside.plan  # what an operation takes may be with the others of its plan
-        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.told else sizes), *where, around)
+        named = (task.kind, task.tensor, task.action, task.axes, goes_back(task))
+        return (*named, *(map(content, sizes) if self.told else sizes), *where, around)
 
     def task(self, task: Task) -> tuple[Sequence[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
