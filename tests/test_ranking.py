@@ -74,8 +74,8 @@ def test_a_wide_range_is_drawn_by_factors_and_what_fits_nowhere_loses() -> None:
 
 
 def test_a_number_that_another_hides_is_drawn_with_it() -> None:
-    """A takes the longer of x, 0.5 to 4, and y, 0 to 2, which is 1 as the files have it and moves nothing while x is 2; B takes 1.5. A is less
-    where both are below 1.5: in 1 / 3.5 of the samples by x, of which 3/4 by y. (y was left at 1 until 30 November 2026: 1 / 3.5.)"""
+    """A takes the longer of x, 0.5 to 4, and y, 0 to 2, which is 1 as the files have it and moves nothing while x is 2; B takes 1.5. A is
+    less where both are below 1.5: in 1 / 3.5 of the samples by x, of which 3/4 by y. (y was left at 1 until 30 November 2026: 1 / 3.5.)"""
     x, y, read_by_none = number("x", 0.5, 2, 4), number("y", 0, 1, 2), number("z", 0, 1, 2)
     asked = list[dict]()
 

@@ -1,9 +1,9 @@
 """How sure a ranking is: the share of samples in which one answer beats another, and the value at which the two change places.
 
     n samples   a Latin hypercube over every range that a file states: even, or every factor alike where a range is wide (10 times)
-    share       samples in which the first is less, of n; in each, the best mapping of either side is searched again under all numbers that it
-                states, for one that moves nothing alone (links that a slower unit hides) may where others are moved; a side that none moves
-                is searched once
+    share       samples in which the first is less, of n; in each, the best mapping of either side is searched again under all numbers that
+                it states, for one that moves nothing alone (links that a slower unit hides) may where others are moved; a side that none
+                moves is searched once
     flip        one number moved alone, the others as the files have them: halved between there and the end where the order is another
 
 A number that both sides read at one place of one file (a part, a profile) is one number: it has one value for both.
@@ -123,9 +123,7 @@ def ranking(
     return [_pair(names, (first, other), drawn, _flips(numbers, ends, (first, other), judge)) for other in others]
 
 
-def _beside(
-    alone: Sequence[RangedNumber], numbers: Sequence[RangedNumber], stated: Sequence[Container[Place]]
-) -> list[RangedNumber]:
+def _beside(alone: Sequence[RangedNumber], numbers: Sequence[RangedNumber], stated: Sequence[Container[Place]]) -> list[RangedNumber]:
     """Numbers that move a figure alone, and behind them the others of the sides that these are of."""
     kept = [one.place for one in alone]
     moved = [side for side in stated if any(place in side for place in kept)]
@@ -134,8 +132,8 @@ def _beside(
 
 
 def moving(numbers: Sequence[RangedNumber], jury: Jury) -> list[RangedNumber]:
-    """Those of some numbers that move a figure alone, in their order: a group that changes no figure, all at their low ends and all at their high
-    ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by side."""
+    """Those of some numbers that move a figure alone, in their order: a group that changes no figure, all at their low ends and all at their
+    high ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by side."""
     what, kept = f"which of {len(numbers)} ranges count", set[Place]()
     (here,) = jury([{}], what)
     groups: list[Group] = [sorted(numbers, key=_kind)] if numbers else []
