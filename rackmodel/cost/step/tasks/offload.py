@@ -49,8 +49,8 @@ COPIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class OffloadLevel:
-    """The level that takes what is offloaded. bytes_per_s (out of it), written_bytes_per_s: of one accelerator's way there (PCIe), those of all
-    that it serves being its bandwidth · capacity_bytes: of one accelerator in use, which share all of it."""
+    """The level that takes what is offloaded. bytes_per_s (out of it), written_bytes_per_s: of one accelerator's way there (PCIe), those
+    of all that it serves being its bandwidth · capacity_bytes: of one accelerator in use, which share all of it."""
 
     level: str
     bytes_per_s: float
