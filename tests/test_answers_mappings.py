@@ -184,8 +184,8 @@ def test_a_host_and_a_home_that_overflow_are_said_too(tmp_path):
 
 
 def test_accelerators_in_use_share_all_of_their_hosts_memory():
-    """Eight V100 have a node's 512 GB, each with 63 / 8 GB/s of the way there: one alone in its node has all of it, one of twelve an eighth.
-    (Until 30 November 2026 it had an eighth of it alone, too: 13 billion weights did not fit beside one V100, where ZeRO-Offload,
+    """Eight V100 have a node's 512 GB, each with 63 / 8 GB/s of the way there: one alone in its node has all of it, one of twelve an
+    eighth. (Until 30 November 2026 it had an eighth of it alone, too: 13 billion weights did not fit beside one V100, where ZeRO-Offload,
     arXiv 2101.06840, trains them.)"""
     machine = read_architecture("dgx_v100")
     hosts = [host_of(machine.using(count), "node") for count in (1, 2, 8, 12)]

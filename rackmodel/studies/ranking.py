@@ -133,7 +133,8 @@ def _beside(alone: Sequence[RangedNumber], numbers: Sequence[RangedNumber], stat
 
 def moving(numbers: Sequence[RangedNumber], jury: Jury) -> list[RangedNumber]:
     """Those of some numbers that move a figure alone, in their order: a group that changes no figure, all at their low ends and all at
-    their high ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by side."""
+    their high ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by
+    side."""
     what, kept = f"which of {len(numbers)} ranges count", set[Place]()
     (here,) = jury([{}], what)
     groups: list[Group] = [sorted(numbers, key=_kind)] if numbers else []

@@ -18,9 +18,9 @@ _OTHER_WAY: dict[Way, Way] = {"dispatch": "combine", "combine": "dispatch"}
 
 @dataclass(frozen=True)
 class SentTokens:
-    """way: to experts or back, as tokens or as their gradients · top: experts of a token · experts: in all ·
-    hidden: elements of a token's vector · bytes: of it on the way · share: of what the workload has of it · groups, kept: parts of the experts, and of
-    how many a token's are."""
+    """way: to experts or back, as tokens or as their gradients · top: experts of a token · experts: in all · hidden: elements of a
+    token's vector · bytes: of it on the way · share: of what the workload has of it · groups, kept: parts of the experts, and of how many
+    a token's are."""
 
     way: Way
     top: float
