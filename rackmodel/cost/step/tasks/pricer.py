@@ -36,6 +36,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.once import once
 
 MANY = 64  # columns of which some are likely to leave an operation the same shape
+SUMMING = ("all_reduce", "reduce_scatter")
 HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the columns goes on from
 
 
@@ -307,9 +308,9 @@ class Pricer(LinkPricer):
         return task.action == "all_reduce" and (op is None or op.kind.name not in NORMS)
 
     def _bits(self, task: Task) -> int:
-        """Of an element that a collective moves: of the tensor, or of gradients that are summed."""
+        """Of an element that a collective moves: of the tensor, or of gradients that are summed, whatever their weights have."""
         tensor = self.workload.tensors.get(task.tensor)
-        if tensor is None:
+        if tensor is None or (tensor.kind == "weight" and task.action in SUMMING):
             return self.workload.gradient_bits
         return tensor.gradient_bits if tensor.gradient_bits and task.phase == "backward" else tensor.bits
 
