@@ -14,8 +14,9 @@ from rackmodel.carbon.job import Usage
 from rackmodel.cli.progress import counting
 from rackmodel.cli.ranking import print_ranking, ranking_data
 from rackmodel.cli.search import write_top
+from rackmodel.inputs.ranged import Fact
 from rackmodel.studies import ranked_cells
-from rackmodel.studies.ranking import RangedNumber, RankedPair, moving, ranking
+from rackmodel.studies.ranking import RangedNumber, RankedPair, moving, ranged_number, ranking
 from rackmodel.studies.varied import Amount
 from rackmodel.watch import UNWATCHED
 from tests.commands import invoke
@@ -129,6 +130,18 @@ def test_compare_says_in_what_share_of_samples_a_machine_is_the_faster(machines:
     assert [(flip["name"], flip["end"], flip["value"]) for flip in pair["flips"]] == [("a: chip.compute.rate", "<=", "80 TFLOP/s")]
     assert compared(machines, "ab", "--samples", "10")["ranking"] == found
     assert compared(machines, "ab", "--samples", "10", "--set", "chip.compute.rate*=0.5")["ranking"]["pairs"][0]["share"] == 0.8
+
+
+def test_a_range_may_be_written_in_several_units(machines: Path) -> None:
+    """(Until 30 November 2026 it was in no sample, and nothing said so.)"""
+    plain = compared(machines, "ab", "--samples", "10")["ranking"]
+    text = (machines / "a.yaml").read_text(encoding="utf-8")
+    (machines / "a.yaml").write_text(text.replace("high: 200 TFLOP/s", "high: 0.2 PFLOP/s"), encoding="utf-8")
+    assert compared(machines, "ab", "--samples", "10")["ranking"] == plain
+    zero = ranged_number(Fact("host.layer", "0 s", "0 s", "10 ms"), ("p.yaml", 1, 1))
+    assert zero is not None
+    assert (str(zero.low), str(zero.mid), str(zero.high)) == ("0 ms", "0 ms", "10 ms")
+    assert ranged_number(Fact("x", "1 s", "1 m", "2 m"), ("p.yaml", 1, 1)) is None
 
 
 def test_samples_that_processes_search_say_what_one_says(machines: Path, monkeypatch: pytest.MonkeyPatch) -> None:

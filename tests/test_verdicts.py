@@ -146,6 +146,14 @@ def test_the_value_at_which_it_turns_is_that_of_the_energies(own: Ranging) -> No
     assert turn.crossings[0] == pytest.approx(crossing, rel=0.01)
 
 
+def test_ends_of_a_range_may_be_in_other_units_than_its_middle(own: Ranging) -> None:
+    """5 pJ/bit are 40 pJ/byte. (Until 30 November 2026 numbers of both units were halved as if of one.)"""
+    again = ranging_of(OWN.replace("low: 5 pJ/bit", "low: 40 pJ/byte"))[1]
+    assert [one.said for one in again.findings] == [one.said for one in own.findings]
+    with pytest.raises(InputError, match="ends of unlike units: '5 pJ' and '20 pJ/bit'"):
+        ranging_of(OWN.replace("low: 5 pJ/bit", "low: 5 pJ"))
+
+
 def test_two_points_are_never_added_up() -> None:
     for old, new, said in (
         (

@@ -93,11 +93,13 @@ class RankedPair:
 
 
 def ranged_number(fact: Fact, place: Place) -> RangedNumber | None:
-    """A number that is written with its ends; None where those are of another unit than its middle."""
+    """A number that is written with its ends, in one unit whatever each is written in; None where those are of another dimension."""
     low, mid, high = (amount(text, fact.path) for text in (fact.low, fact.text, fact.high))
-    if low.unit != high.unit or (mid.unit != low.unit and mid.number):
+    unit = mid.unit if mid.number else high.unit
+    ends = low.written_as(unit), high.written_as(unit)
+    if ends[0] is None or ends[1] is None:
         return None
-    return RangedNumber(place, fact.path, low, Amount(mid.number, low.unit), high, fact.status)
+    return RangedNumber(place, fact.path, ends[0], Amount(mid.number, unit), ends[1], fact.status)
 
 
 def ranking(
