@@ -187,16 +187,29 @@ def _named(study: StudySpec, name: str, said: InputSpec, tables: CarbonTables) -
 
 
 def _fact(study: StudySpec, path: str, where: dict[str, tuple[Any, ...]], name: str) -> tuple[Fact, dict[str, tuple[Any, ...]]]:
-    """What the files of the first point that it touches say, or the point's own setting."""
+    """What the files of the points that it touches say, or the points' own settings, and which machines these are. Raises InputError where
+    they are of several machines that say it otherwise, and `where` does not tell which is meant."""
+    found: dict[str, Fact] = {}
     for ask in plan_points(study):
-        architecture, settings = ask.architecture, ask.settings
-        columns = {"run": ask.run, "architecture": architecture, "workload": ask.workload, "mapper": ask.mapper}
-        if all(columns[key] in values for key, values in where.items() if key in columns):
-            of_machine = fact_at(path, *ask.files)
-            if "architecture" not in where:
-                where = {**where, "architecture": (architecture,)}
-            return (Fact(path, str(settings[path])) if path in settings else of_machine), where
-    raise InputError("touches no point", path=f"inputs.{name}.where")
+        columns = {"run": ask.run, "architecture": ask.architecture, "workload": ask.workload, "mapper": ask.mapper}
+        if ask.architecture in found or not all(columns[key] in values for key, values in where.items() if key in columns):
+            continue
+        try:
+            of_files = fact_at(path, *ask.files)
+        except InputError:
+            if not found:
+                raise
+            continue  # another machine has no such place
+        found[ask.architecture] = Fact(path, str(ask.settings[path])) if path in ask.settings else of_files
+    if not found:
+        raise InputError("touches no point", path=f"inputs.{name}.where")
+    first = next(iter(found.values()))
+    apart = next((machine for machine, fact in found.items() if fact.text != first.text), None)
+    if apart is not None and "architecture" not in where:
+        here = next(iter(found))
+        said = f"{here} says {first.text or 'nothing'}, {apart} {found[apart].text or 'nothing'}"
+        raise InputError(f"{said}: say which is meant, as where: {{architecture: {here}}}", path=f"inputs.{name}")
+    return first, where if "architecture" in where else {**where, "architecture": tuple(found)}
 
 
 def _table_fact(tables: CarbonTables, path: str) -> Fact:
