@@ -13,7 +13,7 @@ import yaml
 import rackmodel as rm
 from rackmodel import api
 from rackmodel.cost.step.tasks.offload import host_of
-from rackmodel.errors import InputError
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_mapper, read_workload
 from rackmodel.inputs.hf_keys import family_called
 from rackmodel.inputs.trained import WIDTHS
@@ -293,6 +293,21 @@ def test_a_mapper_with_a_home_at_a_level_writes_what_is_read_back(accelerators, 
     code, out, err = run("evaluate", "dgx_a100", "gpt", str(tmp_path / "mapping.yaml"), *words, "--json")
     assert code == 0, err
     assert json.loads(out)["result"]["ledger"] == searched["ledger"]
+
+
+def test_weights_have_the_room_of_the_nodes_in_use_not_of_all_that_a_file_has():
+    """18 bytes of each weight, 16.8 million a layer and 1.05 million beside, in the one node of 2,048 whose V100s are used.
+    (Until 30 November 2026 it had the memory of all 2,048: Llama 3 405B trained on one DGX-1, from 512 GB.)"""
+    mapper = {"mapper": "m", "axes": {"dp": {"degree": 8}}, "split": {"dp": ["b"]}, "homes": {"weights": {"at": "node"}}}
+    sizes = {"accelerators": 8, "b": 8, "s": 128, "d": 1024, "g": 8, "q": 1, "e": 128, "f": 4096, "v": 512, "layers": 4}
+    weights = 4 * (4 * 1024**2 + 3 * 1024 * 4096 + 2 * 1024) + 2 * 512 * 1024 + 1024
+    rm.search("dgx_v100", "llama", mapper, set=sizes | {"node.memory.capacity": f"{18 * weights} B"})
+    with pytest.raises(InfeasibleError) as caught:
+        rm.search("dgx_v100", "llama", mapper, set=sizes | {"node.memory.capacity": f"{18 * weights - 1000} B"})
+    assert (caught.value.resource, caught.value.need, caught.value.have) == ("node.memory", 18 * weights, 18 * weights - 1000)
+    found = {"mapping": "m", "accelerators": 8, "axes": {"dp": {"degree": 8}}, "homes": {"weights": {"at": "node"}}}
+    (warning,) = rm.evaluate("dgx_v100", "gemm", found | {"ops": {"C": {"dp": "m"}}}, set={"node.memory.capacity": "1 MB"}).warnings
+    assert warning.startswith("does not fit: 'node' needs ")
 
 
 # -- mappers -----------------------------------------------------------------------------------------------------------

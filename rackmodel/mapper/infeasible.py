@@ -41,14 +41,15 @@ class Nearest:
 
 
 def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[Bools, InfeasibleError | None]:
-    """([plans] whether what lives above the accelerators fits its level, why none does). home: level → [plans] bytes."""
+    """([plans] whether what lives above the accelerators fits its level's instances in use, why none does). home: level → [plans] bytes."""
     fits = np.ones(plans, dtype=bool)
     problem: InfeasibleError | None = None
     for level, need in home.items():
         memory = architecture.level(level).memory
         if memory is None or memory.capacity_bytes is None or not memory.enforce:
             continue
-        have = memory.capacity_bytes * architecture.level(level).count
+        there = architecture.instances()[level]
+        have = memory.capacity_bytes * there
         fits &= need <= have
         if problem is None and not (need <= have).any():
             short = float(need.min())
@@ -58,7 +59,7 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
                 need=short,
                 have=have,
                 unit="byte",
-                change=f"{level}.memory.capacity='{capacity_text(short / architecture.level(level).count)}'",
+                change=f"{level}.memory.capacity='{capacity_text(short / there)}'",
             )
     return fits, problem
 

@@ -42,11 +42,11 @@ def at_home(exact: ExactStep) -> dict[str, float]:
 
 
 def _capacity(architecture: Architecture, level: str) -> float:
-    """Bytes of a home and of all that are like it; what states none, or none that counts, has room for all."""
+    """Bytes of a home and of all in use that are like it; what states none, or none that counts, has room for all."""
     memory = architecture.level(level).memory
     if memory is None or memory.capacity_bytes is None or not memory.enforce:
         return float("inf")
-    return memory.capacity_bytes * architecture.level(level).count
+    return memory.capacity_bytes * architecture.instances()[level]
 
 
 def _over(what: str, need: float, have: float, said: str = "") -> str:
