@@ -220,6 +220,24 @@ def parse_quantity(text: str, unit: str, like: str = "") -> float:
     return value
 
 
+def unit_ratio(written: str, other: str) -> float | None:
+    """How many of another unit one unit is, as both are written: 1000 of 'ms' in 's', 0.01 of '' in '%'; None of unlike dimensions."""
+    if written == other:
+        return 1.0
+    for known in ({"": 1.0, "%": 0.01}, *_FACTORS.values()):
+        if written in known and other in known:
+            return known[written] / known[other]
+    units = [unit for unit in (written, other) if len(unit) <= _LONGEST_UNIT and _UNIT.fullmatch(unit)]
+    if len(units) < 2:
+        return None
+    registry = _registry()
+    try:
+        one, two = (registry.Quantity(1.0, registry.parse_units(unit.replace("^", "**"))) for unit in units)
+        return float(one.to(two.units).magnitude)
+    except Exception:  # as _converted
+        return None
+
+
 def _wanted(unit: str, like: str) -> str:
     """What is wanted of a dimension, with an example of the size that is meant."""
     words = _WORDS.get(unit, unit)

@@ -12,7 +12,8 @@ import yaml
 
 import rackmodel as rm
 from rackmodel import api
-from rackmodel.errors import InputError
+from rackmodel.cost.step.tasks.offload import host_of
+from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import library_names, read_architecture, read_inputs, read_mapper, read_workload
 from rackmodel.inputs.hf_keys import family_called
 from rackmodel.inputs.trained import WIDTHS
@@ -182,6 +183,21 @@ def test_a_host_and_a_home_that_overflow_are_said_too(tmp_path):
     assert "does not fit: 'memoryx'" in [said.split(" needs ")[0] for said in found]
 
 
+def test_accelerators_in_use_share_all_of_their_hosts_memory():
+    """Eight V100 have a node's 512 GB, each with 63 / 8 GB/s of the way there: one alone in its node has all of it, one of twelve an
+    eighth. (Until 30 November 2026 it had an eighth of it alone, too: 13 billion weights did not fit beside one V100, where ZeRO-Offload,
+    arXiv 2101.06840, trains them.)"""
+    machine = read_architecture("dgx_v100")
+    hosts = [host_of(machine.using(count), "node") for count in (1, 2, 8, 12)]
+    assert [host.capacity_bytes for host in hosts] == [512e9, 256e9, 64e9, 64e9]
+    assert {host.bytes_per_s for host in hosts} == {63e9 / 8}
+    sets = ["accelerators=1", "b=1", "s=1024", "d=5120", "f=20480", "h=40", "layers=40"]
+    found = api.search("dgx_v100", "gpt", "megatron_offload", sets=sets).result
+    assert found.mapping.step is not None
+    assert found.mapping.step.offload == ["weights", "optimizer"]  # 2 + 4 + 12 bytes of each: 226 GB
+    assert found.memory_bytes_per_accelerator < 32e9
+
+
 def test_weights_at_a_host_come_to_their_update_and_go_back_new(tmp_path):
     """W bytes in 16 bit come in for either pass of each of 4 micro-batches, gradients of 32 bit go out, in all but the first added to a sum
     that came in (as DeepSpeed does); once a step these come in for the update and W go out again. Joules are the host's 20 pJ a bit."""
@@ -277,6 +293,21 @@ def test_a_mapper_with_a_home_at_a_level_writes_what_is_read_back(accelerators, 
     code, out, err = run("evaluate", "dgx_a100", "gpt", str(tmp_path / "mapping.yaml"), *words, "--json")
     assert code == 0, err
     assert json.loads(out)["result"]["ledger"] == searched["ledger"]
+
+
+def test_weights_have_the_room_of_the_nodes_in_use_not_of_all_that_a_file_has():
+    """18 bytes of each weight, 16.8 million a layer and 1.05 million beside, in the one node of 2,048 whose V100s are used.
+    (Until 30 November 2026 it had the memory of all 2,048: Llama 3 405B trained on one DGX-1, from 512 GB.)"""
+    mapper = {"mapper": "m", "axes": {"dp": {"degree": 8}}, "split": {"dp": ["b"]}, "homes": {"weights": {"at": "node"}}}
+    sizes = {"accelerators": 8, "b": 8, "s": 128, "d": 1024, "g": 8, "q": 1, "e": 128, "f": 4096, "v": 512, "layers": 4}
+    weights = 4 * (4 * 1024**2 + 3 * 1024 * 4096 + 2 * 1024) + 2 * 512 * 1024 + 1024
+    rm.search("dgx_v100", "llama", mapper, set=sizes | {"node.memory.capacity": f"{18 * weights} B"})
+    with pytest.raises(InfeasibleError) as caught:
+        rm.search("dgx_v100", "llama", mapper, set=sizes | {"node.memory.capacity": f"{18 * weights - 1000} B"})
+    assert (caught.value.resource, caught.value.need, caught.value.have) == ("node.memory", 18 * weights, 18 * weights - 1000)
+    found = {"mapping": "m", "accelerators": 8, "axes": {"dp": {"degree": 8}}, "homes": {"weights": {"at": "node"}}}
+    (warning,) = rm.evaluate("dgx_v100", "gemm", found | {"ops": {"C": {"dp": "m"}}}, set={"node.memory.capacity": "1 MB"}).warnings
+    assert warning.startswith("does not fit: 'node' needs ")
 
 
 # -- mappers -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from math import comb
 import numpy as np
 import pytest
 
+import rackmodel as rm
 from rackmodel.cost.network.exchanges import TokenExchange, exchange_seconds, ranks_reached
 from rackmodel.cost.program.sent_tokens import sent_tokens
 from rackmodel.errors import InputError
@@ -164,3 +165,41 @@ def test_which_tensors_are_tokens_at_their_experts() -> None:
     assert (found.top, found.experts, found.hidden, found.bytes) == (8.0, 256, 7168, 14336.0)
     assert any(sent_tokens(section.workload, name) for section in trained.sections for name in section.workload.tensors)
     assert not any(sent_tokens(one.workload, name) for one in read_workload("llama3_8b").sections for name in one.workload.tensors)
+
+
+def trained(*sets: str, recompute: str = "none") -> dict[tuple[str, str], tuple[str, float]]:
+    """(phase, tensor) → (action, bytes of all ranks) of what a training step of one layer of DeepSeek-V3 exchanges of tokens, on 8 H100."""
+    mapper = {
+        "mapper": "m",
+        "axes": {"ep": {"degree": 8}},
+        "split": {"ep": ["x", "b"]},
+        "choose": {name: {"ep": "b"} for name in ("router*", "gates*", "dispatch*", "combine*")},
+        "recompute": recompute,
+        "profile": "deepseek_v3",
+    }
+    sizes = ["accelerators=8", "b=8", "s=512", "layers=1", *(f"profile.collectives.{one}" for one in sets)]
+    sizes += ["precision.recipe=fp8_blockwise"] if any("fp8" in one for one in sets) else []
+    ledger = rm.search("dgx_h100", "moe_mla", mapper, set=dict(one.split("=", 1) for one in sizes)).result.ledger
+    rows = [row for row in ledger.where(component="network") if row.tensor in ("DX", "E")]
+    return {(row.phase, row.tensor): (row.action, row.amount) for row in rows}
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_gradients_of_tokens_go_the_other_way_and_are_not_narrowed(recompute: str) -> None:
+    """4,096 tokens of 7,168 elements, 8 experts each, 7 of 8 elsewhere. What comes back of experts as gradients is no operand of theirs.
+    (Until 30 November 2026 a backward pass had the bytes of whichever pass was priced first, and gathered what it scatters.)"""
+    wide, again = 4096 * 7168 * 8 * 2 * 7 / 8, ["forward", *(["recompute"] if recompute == "full" else [])]
+    found = trained("exchange=all_to_all", "narrowed=[fp8_block]", recompute=recompute)
+    assert {key: amount for key, (_, amount) in found.items()} == {
+        **{(phase, "DX"): pytest.approx(wide / 2, rel=3e-4) for phase in again},
+        **{(phase, "E"): wide for phase in again},
+        ("backward", "DX"): wide,
+        ("backward", "E"): wide,
+    }
+    gathered = trained("exchange=gathered", recompute=recompute)
+    assert {key: action for key, (action, _) in gathered.items()} == {
+        **{(phase, "DX"): "all_gather" for phase in again},
+        **{(phase, "E"): "reduce_scatter" for phase in again},
+        ("backward", "DX"): "reduce_scatter",
+        ("backward", "E"): "all_gather",
+    }

@@ -41,7 +41,7 @@ class Nearest:
 
 
 def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: int) -> tuple[Bools, InfeasibleError | None]:
-    """([plans] whether what lives above the accelerators fits its level, why none does). home: level → [plans] bytes."""
+    """([plans] whether what lives above the accelerators fits its level's instances in use, why none does). home: level → [plans] bytes."""
     fits = np.ones(plans, dtype=bool)
     problem: InfeasibleError | None = None
     for level, need in home.items():
@@ -55,17 +55,17 @@ def home_misses(architecture: Architecture, home: Mapping[str, Array], plans: in
                 need=short,
                 have=have,
                 unit="byte",
-                change=f"{level}.memory.capacity='{capacity_text(short / architecture.level(level).count)}'",
+                change=f"{level}.memory.capacity='{capacity_text(short / architecture.instances()[level])}'",
             )
     return fits, problem
 
 
 def home_bytes(architecture: Architecture, level: str) -> float:
-    """Bytes of a home and of all that are like it; what states none, or none that counts, has room for all."""
+    """Bytes of a home and of all in use that are like it; what states none, or none that counts, has room for all."""
     memory = architecture.level(level).memory
     if memory is None or memory.capacity_bytes is None or not memory.enforce:
         return math.inf
-    return memory.capacity_bytes * architecture.level(level).count
+    return memory.capacity_bytes * architecture.instances()[level]
 
 
 def over_memory(name: str, need: float, room: Room, held: Mapping[str, float], *, limit: float | None = None) -> InfeasibleError:

@@ -467,8 +467,9 @@ def _tensor(spec: WorkloadSpec, name: str, kind: Kind, uses: list[tuple[str, Acc
 
 
 def _crowded(spec: WorkloadSpec, kind: Kind, ranks: tuple[str, ...], density: float) -> tuple[tuple[str, float], ...]:
-    """Ranks of a tensor that count experts chosen unevenly: of what tokens are sent to."""
-    return tuple((rank, most) for rank, most in spec.imbalance.items() if rank in ranks and kind != "weight" and density < 1)
+    """Ranks of a tensor that count experts chosen unevenly: of what tokens are sent to. No expert is sent more tokens than there are."""
+    sent = density < 1 and kind != "weight"
+    return tuple((rank, min(most, 1.0 / density)) for rank, most in spec.imbalance.items() if sent and rank in ranks)
 
 
 def _page(said: TensorSpec, kind: Kind, ranks: tuple[str, ...], path: str) -> tuple[tuple[str, int], ...]:

@@ -72,7 +72,8 @@ def ranked(
     names = [cell.mapper if cell.alone else f"{cell.mapper} on {cell.inputs.architecture.name}" for cell in cells]
     jury = _Jury(bench, count, tell)
     try:
-        return ranking(names, numbers, lambda values: jury([values])[0], samples, seed, jury), numbers
+        stated = [side.paths for side in sides]
+        return ranking(names, numbers, lambda values: jury([values])[0], samples, seed, jury, stated), numbers
     finally:
         _SIDES.pop(bench.number, None)
 

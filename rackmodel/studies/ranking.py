@@ -1,8 +1,9 @@
 """How sure a ranking is: the share of samples in which one answer beats another, and the value at which the two change places.
 
     n samples   a Latin hypercube over every range that a file states: even, or every factor alike where a range is wide (10 times)
-    share       samples in which the first is less, of n; in each, the best mapping of either side is searched again; numbers that no side's
-                figure reads are left out
+    share       samples in which the first is less, of n; in each, the best mapping of either side is searched again under all numbers that
+                it states, for one that moves nothing alone (links that a slower unit hides) may where others are moved; a side that none
+                moves is searched once
     flip        one number moved alone, the others as the files have them: halved between there and the end where the order is another
 
 A number that both sides read at one place of one file (a part, a profile) is one number: it has one value for both.
@@ -11,7 +12,7 @@ A number that both sides read at one place of one file (a part, a profile) is on
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,31 +93,50 @@ class RankedPair:
 
 
 def ranged_number(fact: Fact, place: Place) -> RangedNumber | None:
-    """A number that is written with its ends; None where those are of another unit than its middle."""
+    """A number that is written with its ends, in one unit whatever each is written in; None where those are of another dimension."""
     low, mid, high = (amount(text, fact.path) for text in (fact.low, fact.text, fact.high))
-    if low.unit != high.unit or (mid.unit != low.unit and mid.number):
+    unit = mid.unit if mid.number else high.unit
+    ends = low.written_as(unit), high.written_as(unit)
+    if ends[0] is None or ends[1] is None:
         return None
-    return RangedNumber(place, fact.path, low, Amount(mid.number, low.unit), high, fact.status)
+    return RangedNumber(place, fact.path, ends[0], Amount(mid.number, unit), ends[1], fact.status)
 
 
 def ranking(
-    names: Sequence[str], numbers: Sequence[RangedNumber], judge: Judge, samples: int, seed: int, jury: Jury | None = None
+    names: Sequence[str],
+    numbers: Sequence[RangedNumber],
+    judge: Judge,
+    samples: int,
+    seed: int,
+    jury: Jury | None = None,
+    stated: Sequence[Container[Place]] = (),
 ) -> list[RankedPair]:
-    """The best side against each other. names: of the sides, in the order of the judge's figures · jury: what the judge says of many."""
+    """The best side against each other. names: of the sides, in the order of the judge's figures · jury: what the judge says of many ·
+    stated: of each side the numbers that it reads; absent = all of them."""
     here = judge({})
     order = sorted(range(len(names)), key=lambda side: (here[side], side))
     every = jury or (lambda many, what: [judge(values) for values in many])
-    numbers = moving(numbers, every)
-    drawn = every(_samples(numbers, samples, seed), f"{samples:,} samples")
+    alone = moving(numbers, every)
+    drawn = every(_samples(_beside(alone, numbers, stated), samples, seed), f"{samples:,} samples")
+    numbers = alone
     both = every([{number.place: end} for number in numbers for end in (number.low, number.high)], "the ends of ranges")
     ends = {one.place: list(zip((one.low, one.high), both[2 * n : 2 * n + 2], strict=True)) for n, one in enumerate(numbers)}
     first, *others = order
     return [_pair(names, (first, other), drawn, _flips(numbers, ends, (first, other), judge)) for other in others]
 
 
+def _beside(alone: Sequence[RangedNumber], numbers: Sequence[RangedNumber], stated: Sequence[Container[Place]]) -> list[RangedNumber]:
+    """Numbers that move a figure alone, and behind them the others of the sides that these are of."""
+    kept = [one.place for one in alone]
+    moved = [side for side in stated if any(place in side for place in kept)]
+    others = [one for one in numbers if one.place not in kept and (any(one.place in side for side in moved) or not stated)]
+    return [*alone, *(others if alone else [])]
+
+
 def moving(numbers: Sequence[RangedNumber], jury: Jury) -> list[RangedNumber]:
-    """Those of some numbers that a side reads, in their order: a group that changes no figure, all at their low ends and all at their high
-    ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by side."""
+    """Those of some numbers that move a figure alone, in their order: a group that changes no figure, all at their low ends and all at
+    their high ends, is left out, any other is parted. Numbers of one kind (energies, capacities) are asked together; groups are, side by
+    side."""
     what, kept = f"which of {len(numbers)} ranges count", set[Place]()
     (here,) = jury([{}], what)
     groups: list[Group] = [sorted(numbers, key=_kind)] if numbers else []

@@ -122,7 +122,8 @@ class InputSpec(Spec):
         default=[], description="values that are not meant, tried to see whether a verdict rests on it; or name → what it sets"
     )
     where: dict[str, Value | list[Value]] = Field(
-        default_factory=dict, description="points it touches: run, architecture, workload, mapper"
+        default_factory=dict,
+        description="points it touches: run, architecture, workload, mapper; without architecture all machines that say it, alike",
     )
 
 

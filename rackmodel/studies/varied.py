@@ -17,6 +17,7 @@ from rackmodel.studies.own_findings import Check
 from rackmodel.studies.plan import plan_points
 from rackmodel.studies.run import Points
 from rackmodel.studies.study import InputSpec, StudySpec
+from rackmodel.units import unit_ratio
 
 SCALES = {"a hundredth": 0.01, "a tenth": 0.1, "half": 0.5, "double": 2.0, "ten times": 10.0, "a hundred times": 100.0}
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(.*?)\s*$")
@@ -31,6 +32,11 @@ class Amount:
 
     def __str__(self) -> str:
         return f"{self.number:.12g} {self.unit}".rstrip()
+
+    def written_as(self, unit: str) -> Amount | None:
+        """The same in another unit ('250 GB/s' as 0.25 TB/s); None where it is of another dimension."""
+        ratio = unit_ratio(self.unit, unit)
+        return None if ratio is None else self if ratio == 1 else Amount(float(f"{self.number * ratio:.12g}"), unit)
 
     def short(self) -> str:
         """For a person: three digits."""
@@ -80,6 +86,15 @@ def amount(text: str, path: str) -> Amount:
     return Amount(float(match[1].replace("_", "")), match[2])
 
 
+def both_ends(mid: str, ends: tuple[str, str], path: str) -> tuple[Amount, Amount]:
+    """Both ends of a range in the unit of its middle, in which they need not be written. Raises InputError."""
+    unit = amount(mid, path).unit
+    found = [amount(end, path).written_as(unit) for end in ends]
+    if found[0] is None or found[1] is None:
+        raise InputError(f"ends of unlike units: '{ends[0]}' and '{ends[1]}', of '{mid}'", path=f"inputs.{path}")
+    return found[0], found[1]
+
+
 def varied_inputs(study: StudySpec, checks: Sequence[Check], tables: CarbonTables) -> list[StudyInput]:
     """The inputs that the file names; where it names none, every fact with a range in its machines, and every one that its findings
     read of the carbon tables, with the printed figures there, to see what rests on them. Raises InputError."""
@@ -103,7 +118,7 @@ def _read(checks: Sequence[Check], tables: CarbonTables) -> dict[str, set[str]]:
 
 def _of_fact(fact: Fact, machine: str, several: bool) -> StudyInput:
     name = f"{machine}: {fact.path}" if several else fact.path
-    low, high = amount(fact.low, name), amount(fact.high, name)
+    low, high = both_ends(fact.text, (fact.low, fact.high), name)
     return StudyInput(name, (fact.path,), fact.text, low, high, status=fact.status, where={"architecture": (machine,)})
 
 
@@ -168,20 +183,33 @@ def _named(study: StudySpec, name: str, said: InputSpec, tables: CarbonTables) -
     low, high = (str(end) if end is not None else other for end, other in ((said.low, fact.low), (said.high, fact.high)))
     if not (low and high):
         return StudyInput(name, paths, fact.text, outside=outside, status=mark, where=where)
-    return StudyInput(name, paths, fact.text, amount(low, name), amount(high, name), outside=outside, status=mark, where=where)
+    return StudyInput(name, paths, fact.text, *both_ends(fact.text, (low, high), name), outside=outside, status=mark, where=where)
 
 
 def _fact(study: StudySpec, path: str, where: dict[str, tuple[Any, ...]], name: str) -> tuple[Fact, dict[str, tuple[Any, ...]]]:
-    """What the files of the first point that it touches say, or the point's own setting."""
+    """What the files of the points that it touches say, or the points' own settings, and which machines these are. Raises InputError where
+    they are of several machines that say it otherwise, and `where` does not tell which is meant."""
+    found: dict[str, Fact] = {}
     for ask in plan_points(study):
-        architecture, settings = ask.architecture, ask.settings
-        columns = {"run": ask.run, "architecture": architecture, "workload": ask.workload, "mapper": ask.mapper}
-        if all(columns[key] in values for key, values in where.items() if key in columns):
-            of_machine = fact_at(path, *ask.files)
-            if "architecture" not in where:
-                where = {**where, "architecture": (architecture,)}
-            return (Fact(path, str(settings[path])) if path in settings else of_machine), where
-    raise InputError("touches no point", path=f"inputs.{name}.where")
+        columns = {"run": ask.run, "architecture": ask.architecture, "workload": ask.workload, "mapper": ask.mapper}
+        if ask.architecture in found or not all(columns[key] in values for key, values in where.items() if key in columns):
+            continue
+        try:
+            of_files = fact_at(path, *ask.files)
+        except InputError:
+            if not found:
+                raise
+            continue  # another machine has no such place
+        found[ask.architecture] = Fact(path, str(ask.settings[path])) if path in ask.settings else of_files
+    if not found:
+        raise InputError("touches no point", path=f"inputs.{name}.where")
+    first = next(iter(found.values()))
+    apart = next((machine for machine, fact in found.items() if fact.text != first.text), None)
+    if apart is not None and "architecture" not in where:
+        here = next(iter(found))
+        said = f"{here} says {first.text or 'nothing'}, {apart} {found[apart].text or 'nothing'}"
+        raise InputError(f"{said}: say which is meant, as where: {{architecture: {here}}}", path=f"inputs.{name}")
+    return first, where if "architecture" in where else {**where, "architecture": tuple(found)}
 
 
 def _table_fact(tables: CarbonTables, path: str) -> Fact:

@@ -12,13 +12,17 @@ import numpy as np
 from rackmodel.cost.program.local_ops import operand_bits, operand_family
 from rackmodel.model.workload import Workload
 
+Way = Literal["dispatch", "combine"]
+_OTHER_WAY: dict[Way, Way] = {"dispatch": "combine", "combine": "dispatch"}
+
 
 @dataclass(frozen=True)
 class SentTokens:
-    """way: to experts or back · top: experts of a token · experts: in all · hidden: elements of a token's vector · bytes: of it on the way
-    · share: of what the workload has of it · groups, kept: parts of the experts, and of how many a token's are."""
+    """way: to experts or back, as tokens or as their gradients · top: experts of a token · experts: in all · hidden: elements of a
+    token's vector · bytes: of it on the way · share: of what the workload has of it · groups, kept: parts of the experts, and of how many
+    a token's are."""
 
-    way: Literal["dispatch", "combine"]
+    way: Way
     top: float
     experts: int
     hidden: int
@@ -28,13 +32,14 @@ class SentTokens:
     kept: int = 1
 
 
-def sent_tokens(workload: Workload, name: str, narrowed: Collection[str] = ()) -> SentTokens | None:
+def sent_tokens(workload: Workload, name: str, narrowed: Collection[str] = (), *, gradient: bool = False) -> SentTokens | None:
     """What a tensor holds of tokens at their experts: what a `dispatch` wrote, or a product of it with weights of experts that leaves the
-    experts apart. None of another. narrowed: kinds of products whose tokens go to their experts as they are multiplied."""
+    experts apart. None of another. narrowed: kinds of products whose tokens go to their experts as they are multiplied · gradient: of its
+    gradient, which goes the other way."""
     op, tensor = workload.maker(name), workload.tensors.get(name)
     if op is None or tensor is None or np.all(tensor.density >= 1):
         return None
-    way: Literal["dispatch", "combine"] = "dispatch" if op.kind.name == "dispatch" else "combine"
+    way: Way = "dispatch" if op.kind.name == "dispatch" else "combine"
     sides = [set(access.names) for access in op.ins]
     if way == "dispatch":  # a token's vector, and its share of each expert
         found, hidden = sides[1] - sides[0], sides[0] - sides[1]
@@ -51,6 +56,9 @@ def sent_tokens(workload: Workload, name: str, narrowed: Collection[str] = ()) -
     groups = routing.get(index) or routing.get(workload.aliases.get(index, ""), (1, 1))
     whole = tensor.bits + tensor.scale_bits
     bits = min(_multiplied(workload, name, narrowed) or whole, whole) if way == "dispatch" else whole
+    if gradient:
+        way, whole = _OTHER_WAY[way], tensor.gradient_bits or whole
+        bits = whole
     return SentTokens(way, tensor.density * experts, experts, elements, elements * bits / 8, bits / whole, *groups)
 
 

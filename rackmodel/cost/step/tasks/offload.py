@@ -49,7 +49,8 @@ COPIES = {
 
 @dataclass(frozen=True, kw_only=True)
 class OffloadLevel:
-    """The level that takes what is offloaded. bytes_per_s (out of it), written_bytes_per_s, capacity_bytes: of one accelerator."""
+    """The level that takes what is offloaded. bytes_per_s (out of it), written_bytes_per_s: of one accelerator's way there (PCIe), those
+    of all that it serves being its bandwidth · capacity_bytes: of one accelerator in use, which share all of it."""
 
     level: str
     bytes_per_s: float
@@ -80,7 +81,7 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
         level=level.name,
         bytes_per_s=memory.bandwidth_bytes_per_s / below,
         written_bytes_per_s=(memory.port_bytes_per_s("write") or np.inf) / below,
-        capacity_bytes=(memory.capacity_bytes or np.inf) / below,
+        capacity_bytes=(memory.capacity_bytes or np.inf) / min(below, architecture.used),
         read_j_per_byte=memory.read_j_per_byte,
         write_j_per_byte=memory.write_j_per_byte,
     )

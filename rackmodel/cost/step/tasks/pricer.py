@@ -28,7 +28,7 @@ from rackmodel.cost.step.tasks.layer_inside import layer_inside, looks_at_layers
 from rackmodel.cost.step.tasks.link_arrays import LinkArrays
 from rackmodel.cost.step.tasks.link_pricer import LinkPricer
 from rackmodel.cost.step.tasks.shaped_rows import CountedRows, RowsOnShapes, ShapedRows
-from rackmodel.cost.step.tasks.token_exchange import crowded, exchanged, sent_as
+from rackmodel.cost.step.tasks.token_exchange import crowded, exchanged, goes_back, sent_as
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.layout import is_shard
 from rackmodel.model.plan import Plan
@@ -37,6 +37,7 @@ from rackmodel.model.workload import Workload
 from rackmodel.once import once
 
 MANY = 64  # columns of which some are likely to leave an operation the same shape
+SUMMING = ("all_reduce", "reduce_scatter")
 HANDED_ON = ("links", "shaped")  # what is known that a pricer of some of the columns goes on from
 
 
@@ -81,7 +82,8 @@ class Pricer(LinkPricer):
         where = (task.level, task.layout, stage, task.to_stage, task.summed)
         sizes = (task.volume, task.bucketed, task.local_op)
         around = self.layer_inside.plan  # what an operation takes may be with the others of its plan
-        return (task.kind, task.tensor, task.action, task.axes, *(map(content, sizes) if self.unlike else sizes), *where, around)
+        named = (task.kind, task.tensor, task.action, task.axes, goes_back(task))
+        return (*named, *(map(content, sizes) if self.unlike else sizes), *where, around)
 
     def task(self, task: Task) -> tuple[Sequence[Row], Array]:
         """Rows (joules and amounts over all accelerators of the stage) and duration [n] of a task in one micro-batch."""
@@ -307,9 +309,9 @@ class Pricer(LinkPricer):
         return task.action == "all_reduce" and (op is None or op.kind.name not in NORMS)
 
     def _bits(self, task: Task) -> int:
-        """Of an element that a collective moves: of the tensor, or of gradients that are summed."""
+        """Of an element that a collective moves: of the tensor, or of gradients that are summed, whatever their weights have."""
         tensor = self.workload.tensors.get(task.tensor)
-        if tensor is None:
+        if tensor is None or (tensor.kind == "weight" and task.action in SUMMING):
             return self.workload.gradient_bits
         return tensor.gradient_bits if tensor.gradient_bits and task.phase == "backward" else tensor.bits
 

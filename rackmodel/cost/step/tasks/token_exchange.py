@@ -146,9 +146,14 @@ def crowded(pricer: LinkPricer, task: Task, links: LinkArrays, fullest: Array) -
 
 
 def _sent(pricer: LinkPricer, task: Task) -> SentTokens | None:
-    """The tokens that an all-to-all sends to their experts or back; None of any other task."""
+    """The tokens, or in a backward pass their gradients, that an all-to-all sends to their experts or back; None of any other task."""
     if task.action != "all_to_all":
         return None
-    calls = pricer.setting.calls
-    narrowed = calls.asked.narrowed if calls is not None and task.phase == "forward" else ()
-    return sent_tokens(pricer.workload, task.tensor, narrowed)
+    calls, gradient = pricer.setting.calls, goes_back(task)
+    narrowed = calls.asked.narrowed if calls is not None and not gradient else ()
+    return sent_tokens(pricer.workload, task.tensor, narrowed, gradient=gradient)
+
+
+def goes_back(task: Task) -> bool:
+    """Whether an all-to-all of tokens has their gradients, which go the other way: those of what experts made go to the experts."""
+    return task.action == "all_to_all" and task.phase == "backward"
