@@ -47,7 +47,7 @@ PROFILE = "profile: own\nextends: ideal\ncollectives: {library: nccl, mode: grap
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with its own calls, which stand in a file that another extends, and its own carbon table; a profile that asks for the calls."""
+    """A machine with own calls, in a file that another extends, and an own carbon table; a profile that asks for the calls."""
     (tmp_path / "machine.yaml").write_text(MACHINE, encoding="utf-8")
     (tmp_path / "measured.yaml").write_text(CALLS, encoding="utf-8")
     write(tmp_path, start="1 s", intensity="100", launch="0 s")
@@ -73,7 +73,7 @@ def searched(machine: str | Path = "machine.yaml") -> float:
 
 
 def test_calls_that_were_measured_anew_count_in_the_same_session(folder: Path) -> None:
-    """What the file said first was remembered by its path: the second search, and its point of a study under a new key, had the old seconds."""
+    """The file was remembered by its path: the second search, and its point of a study under a new key, had the old seconds."""
     first, point = searched(), swept()
     write(folder, start="3 s")
     assert point == first
@@ -112,7 +112,9 @@ def test_what_is_wrong_with_an_own_file_is_told_of_the_machine_with_its_place(fo
     write(folder, start="1 furlong")
     with pytest.raises(InputError, match=r"base\.yaml:5:\d+: calls\.nccl\.0\.members\.4\.start"):
         check("machine.yaml")
-    with pytest.raises(InputError, match=r"--set node\.network\.calls=nowhere: tree\.node\.network\.calls: no collectives called 'nowhere'"):
+    with pytest.raises(
+        InputError, match=r"--set node\.network\.calls=nowhere: tree\.node\.network\.calls: no collectives called 'nowhere'"
+    ):
         read_architecture("machine.yaml", ["node.network.calls=nowhere"])
 
 

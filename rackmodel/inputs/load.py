@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackmodel.errors import InputError, Where
-from rackmodel.inputs.library import FOLDERS, Source, a, in_library, is_path, real, resolve
+from rackmodel.inputs.library import FOLDERS, Source, a, in_library, real, resolve
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
 from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml

@@ -23,10 +23,10 @@ from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of, unkn
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import FOLDERS, Source, a, called, exists, folder_of, is_path, names, resolve
 from rackmodel.inputs.load import kind_in, with_parts
-from rackmodel.inputs.own_files import with_own_files
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import OF_PROFILE, apply_overrides, override_profile, sorted_sets
+from rackmodel.inputs.own_files import with_own_files
 from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.inputs.published import load, load_source
 from rackmodel.inputs.yaml_marks import read_yaml

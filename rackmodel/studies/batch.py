@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rackmodel.carbon.bill import Bill
 from rackmodel.cost.step.tasks.shared import Shared
@@ -81,7 +81,7 @@ def read_point(shared: SharedInputs, ask: Ask) -> SharedPoint:
 
 
 class Keyed(NamedTuple):
-    """What a point is known by. key: of the content of its inputs · machine: of that of its machine · problem: what is wrong with its inputs
+    """What a point is known by. key: of its inputs · machine: of that of its machine · problem: what is wrong with its inputs
     where they cannot be read · started: the trees that it starts from, by kind and name."""
 
     key: str
