@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import rackmodel as rm
 from rackmodel.errors import InputError, OutputError
+from rackmodel.studies import batch, workers
 from rackmodel.studies.workers import Cluster
 from tests.sweeps import command, dump, points_done, study_text
 
@@ -41,7 +43,7 @@ def address_in(path: Path) -> str:
     raise AssertionError("the scheduler did not start")
 
 
-def test_a_killed_worker_loses_nothing_and_the_file_is_the_serial_one(tmp_path: Path) -> None:
+def test_a_killed_worker_loses_nothing_and_the_file_is_the_serial_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     spec = tmp_path / "swept.yaml"
     spec.write_text(study_text(24), encoding="utf-8")
@@ -52,6 +54,7 @@ def test_a_killed_worker_loses_nothing_and_the_file_is_the_serial_one(tmp_path: 
         alone = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(tmp_path))
         two = [stack.enter_context(process("distributed.cli.dask_worker", address, *alone)) for _ in range(2)]
         _wait_for_workers(address, 2)
+        _refused_where_a_worker_has_another_version(address, monkeypatch)
         words = command(spec, tmp_path / "cluster", "--scheduler", address)
         swept = stack.enter_context(subprocess.Popen(words, stderr=subprocess.PIPE, text=True))
         until = time.monotonic() + 120
@@ -63,6 +66,33 @@ def test_a_killed_worker_loses_nothing_and_the_file_is_the_serial_one(tmp_path: 
         assert swept.returncode == 0, err
     rm.sweep(spec, output=tmp_path / "serial")
     assert dump(tmp_path / "cluster") == dump(tmp_path / "serial")
+
+
+def _refused_where_a_worker_has_another_version(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that could not read what it was sent died over it, and the sweep waited for another for good."""
+    for has, said in (("'another'", "has another version of rackmodel"), ("__import__('lacking')", "has no rackmodel that can be asked")):
+        with monkeypatch.context() as changed:
+            changed.setattr(workers, "VERSION", has)
+            with pytest.raises(OutputError, match=said):
+                Cluster(address)
+
+
+def test_no_worker_and_a_scheduler_that_ends_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first was waited for without a word, the second ended in a traceback."""
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(workers, "LOOK_S", 0.2)
+    said = tmp_path / "scheduler.json"
+    with process("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(said)) as scheduler:
+        cluster = Cluster(address_in(said))
+
+        def gone(message: object, *_: object, **__: object) -> None:
+            assert "has no worker" in str(message)
+            scheduler.kill()
+
+        monkeypatch.setattr(warnings, "warn", gone)
+        with pytest.raises(OutputError, match="the scheduler is gone"):
+            list(cluster.solve([batch.Batch({}, (), {})]))
+        cluster.close()
 
 
 def _wait_for_workers(address: str, count: int) -> None:

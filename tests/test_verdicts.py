@@ -124,6 +124,25 @@ def test_nothing_but_comparisons_of_arithmetic_is_read(text: str) -> None:
     assert caught.value.path == "findings.x.holds"
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dp" + "+dp" * 4000 + " < 1", "has 12006 characters: at most 1000 are read"),
+        ("dp" + "+dp" * 60 + " < 1", None),
+        ("-" * 900 + "dp < 1", "nested too deep"),
+        ("dp < 1e400", "too large a number"),
+    ],
+)
+def test_a_comparison_is_as_long_and_deep_as_a_person_writes(text: str, said: str | None) -> None:
+    """The first and third ended in tracebacks; the last held whatever was found."""
+    figures = {"dp": np.array([1.0]), "tp": np.array([2.0])}
+    if said is None:
+        assert needs_of(text, figures, "findings.x.holds")[0].value == 61
+    else:
+        with pytest.raises(InputError, match=said):
+            needs_of(text, figures, "findings.x.holds")
+
+
 def test_an_unknown_figure_is_named_with_its_nearest() -> None:
     with pytest.raises(InputError, match="no figure called 'dq'") as caught:
         needs_of("dq < 1", {"dp": np.array([1.0])}, "findings.x.holds")

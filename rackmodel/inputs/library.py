@@ -122,6 +122,12 @@ def resolve(kind: str, name: str | Path, *, beside: Path | None = None) -> Sourc
     raise InputError(f"no {kind} called '{short(text)}'{hint}", known=called(kind), given=text)
 
 
+def in_library(kind: str, name: str) -> bool:
+    """Whether a word is the name of a file of the library."""
+    folder = FOLDERS[kind]
+    return folder is not None and not is_path(name) and exists(library_root() / folder / f"{name}.yaml")
+
+
 def from_folder(kind: str, name: str, folder: str) -> str:
     """What a file in a folder means by an input: a name of the library and a text as they are, else the path from here."""
     if not folder or "\n" in name or not name.strip() or "\0" in name:

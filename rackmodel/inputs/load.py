@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rackmodel.errors import InputError, Where
-from rackmodel.inputs.library import FOLDERS, Source, a, is_path, real, resolve
+from rackmodel.inputs.library import FOLDERS, Source, a, in_library, real, resolve
 from rackmodel.inputs.marked import Marked, short
 from rackmodel.inputs.schema import QUANTITY_KEYS
 from rackmodel.inputs.yaml_marks import compose, read_text, read_yaml
@@ -70,7 +70,7 @@ def _widened(kind: str, raw: Marked, here: tuple[Path, ...]) -> Marked:
     base = raw.child("extends")
     if base is None:
         return raw
-    found = _refer(kind, base, "extends")
+    found = refer(kind, base, "extends")
     if real(found.path) in here:
         chain = " → ".join(path.stem for path in (*here, found.path))
         raise InputError(f"extends itself: {chain}", where=base.where, path="extends")
@@ -99,8 +99,9 @@ def _check_kind(kind: str, raw: Marked) -> None:
         raise InputError("want the name, as text", where=name.where, path=kind)
 
 
-def _refer(kind: str, name: Marked, path: str) -> Source:
-    """The file that another file refers to; relative paths start at the folder of the file that says so."""
+def refer(kind: str, name: Marked, path: str) -> Source:
+    """The file that another file refers to; relative paths start at the folder of the file that says so. path: of the key that does.
+    Raises InputError."""
     if not name.text:
         raise InputError(f"want the name or path of {a(kind)}", where=name.where, path=path)
     beside = Path(name.where.file).parent if name.where.line else None
@@ -163,9 +164,9 @@ def _is_quantity(node: Marked) -> bool:
 
 def _merge_levels(base: Marked, over: Marked) -> Marked:
     levels = list(base.items)
-    places = {_level_name(level): index for index, level in enumerate(levels)}
+    places = {level_name(level): index for index, level in enumerate(levels)}
     for level in over.items:
-        name = _level_name(level)
+        name = level_name(level)
         if name is not None and name in places:
             levels[places[name]] = merge(levels[places[name]], level)
         else:
@@ -173,7 +174,8 @@ def _merge_levels(base: Marked, over: Marked) -> Marked:
     return Marked(levels, over.where)
 
 
-def _level_name(level: Marked) -> str | None:
+def level_name(level: Marked) -> str | None:
+    """What a level of a tree is called."""
     name = level.child("name")
     return name.text if name is not None else None
 
@@ -204,8 +206,8 @@ class _Parts:
 
     def _with_part(self, level: Marked, above: tuple[Path, ...]) -> tuple[Marked, tuple[Path, ...]]:
         part = level.mapping["part"]
-        path = f"tree.{_level_name(level) or 'level'}.part"
-        source = _refer("part", part, path)
+        path = f"tree.{level_name(level) or 'level'}.part"
+        source = refer("part", part, path)
         here = real(source.path)
         self.used += 1
         if here in above:
@@ -221,23 +223,27 @@ class _Parts:
 
 
 def _with_calls(level: Marked) -> Marked:
-    """A level whose network's `calls` are known to be there; a path is said from the root, for who reads it later."""
+    """A level whose network's `calls` are known to be there; an own file is said from the root, for who reads it later."""
     network = level.child("network")
     name = network.child("calls") if network is not None else None
     if network is None or name is None or name.value is None:
         return level
-    found = _refer("collectives", name, f"tree.{_level_name(level) or 'level'}.network.calls")
-    said = Marked(str(real(found.path)) if is_path(str(name.text)) else name.text, name.where)
+    said = _from_root("collectives", name, f"tree.{level_name(level) or 'level'}.network.calls")
     return level.having("network", network.having("calls", said))
 
 
 def with_own_tables(raw: Marked) -> Marked:
-    """An architecture whose `carbon` file is known to be there; a path is said from the root, for who reads it later."""
+    """An architecture whose `carbon` file is known to be there; an own file is said from the root, for who reads it later."""
     name = raw.child("carbon")
-    if name is None or name.value is None:
+    if name is None or name.value is None or "\n" in str(name.value):
         return raw
-    found = _refer("carbon", name, "carbon")
-    return raw.having("carbon", Marked(str(real(found.path)), name.where))
+    return raw.having("carbon", _from_root("carbon", name, "carbon"))
+
+
+def _from_root(kind: str, name: Marked, path: str) -> Marked:
+    """A name of the library as it is, of another file its path from the root. Raises InputError where there is none."""
+    found = refer(kind, name, path)
+    return name if in_library(kind, str(name.text)) else Marked(str(real(found.path)), name.where)
 
 
 def at_override(text: str) -> Where:

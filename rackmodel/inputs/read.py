@@ -22,10 +22,11 @@ from rackmodel.inputs import schema
 from rackmodel.inputs.carbon_tables import grids_of, read_grids, tables_of, unknown_names
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.library import FOLDERS, Source, a, called, exists, folder_of, is_path, names, resolve
-from rackmodel.inputs.load import kind_in, with_own_tables, with_parts
+from rackmodel.inputs.load import kind_in, with_parts
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.nest_shape import NestsSpec
 from rackmodel.inputs.overrides import OF_PROFILE, apply_overrides, override_profile, sorted_sets
+from rackmodel.inputs.own_files import with_own_files
 from rackmodel.inputs.problems import build, in_order, placed
 from rackmodel.inputs.published import load, load_source
 from rackmodel.inputs.yaml_marks import read_yaml
@@ -180,7 +181,7 @@ def read_study(name: str | Path) -> Any:
 
 def build_architecture(raw: Marked) -> Architecture:
     """A tree of an architecture → the machine; names of the carbon tables are looked up too."""
-    machine = build(Architecture, with_own_tables(raw))
+    machine = build(Architecture, with_own_files(raw))
     try:
         tables = tables_of(machine)
         if machine.site is not None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any, TypeVar
 
 from rackmodel.inputs.graph import build_graph
-from rackmodel.inputs.library import exists, is_path
 from rackmodel.inputs.marked import Marked
 from rackmodel.inputs.overrides import Places, apply_overrides, override_profile, sorted_sets
+from rackmodel.inputs.own_files import with_own_files
 from rackmodel.inputs.problems import build
 from rackmodel.inputs.published import load
 from rackmodel.inputs.read import Inputs, build_architecture, build_mapper
@@ -41,7 +40,8 @@ class SharedInputs:
     def tree(self, kind: str, name: str) -> Marked:
         """The tree of an input, read at the first time. Raises InputError."""
         if (kind, name) not in self.trees:
-            self.trees[kind, name] = raw = load(kind, name)
+            raw = load(kind, name)
+            self.trees[kind, name] = raw = with_own_files(raw) if kind == "architecture" else raw
             self._digest(raw, keep=True)
         return self.trees[kind, name]
 
@@ -59,14 +59,6 @@ class SharedInputs:
                 self.trees[key] = raw
                 self._digest(raw, keep=True)
 
-    def named(self, architecture: str, workload: str, mapper: str, profile: str | None) -> Trees:
-        """The trees that a point starts from. Raises InputError."""
-        asked = {"architecture": architecture, "workload": workload, "mapper": mapper}
-        found = {(kind, name): self.tree(kind, name) for kind, name in asked.items()}
-        said = profile or self.trees["mapper", mapper].child("profile")
-        name = said if isinstance(said, str) else str(said.value) if said is not None and said.value else "ideal"
-        return {**found, ("profile", name): self.tree("profile", name)}
-
     def read(self, architecture: str, workload: str, mapper: str, *, profile: str | None = None, sets: Sequence[str] = ()) -> SharedPoint:
         """The trees of one point with its overrides; nothing is built yet. Raises InputError."""
         of_profile, others = sorted_sets(sets)
@@ -78,11 +70,13 @@ class SharedInputs:
         places = self._places.setdefault(key, (raws, {}))[1]
         machine, graph, plan = apply_overrides(others, raws[0], raws[1], raws[2], places)
         assert machine is not None
+        machine = with_own_files(machine)
         assert graph is not None
         assert plan is not None
         own = plan.child("profile")
         said = profile or (str(own.value) if own is not None and own.value else "ideal")
-        return SharedPoint(self, (machine, graph, plan, override_profile(self.tree("profile", said), of_profile)))
+        started = (("architecture", architecture), ("workload", workload), ("mapper", mapper), ("profile", said))
+        return SharedPoint(self, (machine, graph, plan, override_profile(self.tree("profile", said), of_profile)), started)
 
     def built(self, kind: str, raw: Marked, build_it: Callable[[Marked], Built], digest: bytes | None = None) -> Built:
         """The object of a tree, built once. digest: of the tree, where it is known. Raises InputError."""
@@ -111,17 +105,17 @@ class SharedInputs:
             for child in node.value:
                 made.update(b"-" + self._digest(child, keep=keep))
         else:
-            made.update(repr(node.value).encode() + _file_of(node))
+            made.update(repr(node.value).encode())
         if keep:
             self._digests[id(node)] = node, made.digest()
         return made.digest()
 
 
 class SharedPoint:
-    """One point's trees: of architecture, workload, mapper and profile."""
+    """One point's trees: of architecture, workload, mapper and profile. started: what they were before its overrides, by kind and name."""
 
-    def __init__(self, shared: SharedInputs, trees: tuple[Marked, Marked, Marked, Marked]) -> None:
-        self.shared, self.trees = shared, trees
+    def __init__(self, shared: SharedInputs, trees: tuple[Marked, Marked, Marked, Marked], started: Sequence[tuple[str, str]]) -> None:
+        self.shared, self.trees, self.started = shared, trees, tuple(started)
 
     @cached_property
     def _digests(self) -> list[bytes]:
@@ -152,14 +146,3 @@ class SharedPoint:
     def profile(self) -> ProfileSpec:
         """The profile it is priced under. Raises InputError."""
         return self.shared.built("profile", self.trees[3], lambda raw: build(ProfileSpec, raw), self._digests[3])
-
-
-def _file_of(node: Marked) -> bytes:
-    """Content of a file that a text refers to by path; nothing where it refers to none."""
-    text = node.text
-    if text is None or "\n" in text or len(text) > 500 or not is_path(text):
-        return b""
-    for path in (Path(text), Path(node.where.file).parent / text):
-        if exists(path) and path.is_file():
-            return hashlib.sha256(path.read_bytes()).digest()
-    return b""

@@ -54,9 +54,9 @@ class StudyFile:
         self.called: Sequence[str] = ()
         try:
             self._lock = _locked(path) if path is not None else None
-            self.connection = sqlite3.connect(path if path is not None else ":memory:", timeout=10.0, isolation_level=None)
-            self.connection.text_factory = lambda data: data.decode(errors="replace")
             with self._words():
+                self.connection = sqlite3.connect(path if path is not None else ":memory:", timeout=10.0, isolation_level=None)
+                self.connection.text_factory = lambda data: data.decode(errors="replace")
                 self._check()
                 self._begin()
         except BaseException:
@@ -198,7 +198,7 @@ class StudyFile:
     def _said(self, problem: sqlite3.Error) -> RackmodelError:
         code = getattr(problem, "sqlite_errorcode", None)
         kind = code & 0xFF if code is not None else None
-        if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR):  # (the last: a table of another shape)
             return self._damaged(str(problem))
         words = {
             sqlite3.SQLITE_FULL: "the disk is full",

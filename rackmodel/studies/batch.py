@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import NamedTuple
 
 from rackmodel.carbon.bill import Bill
 from rackmodel.cost.step.tasks.shared import Shared
@@ -80,17 +80,28 @@ def read_point(shared: SharedInputs, ask: Ask) -> SharedPoint:
     return shared.read(*ask.files, profile=ask.profile_file, sets=ask.sets)
 
 
-def key_of(shared: SharedInputs, ask: Ask) -> tuple[str, str, InputError | None]:
-    """The content key of a point, its machine's, and what is wrong with its inputs where they cannot be read."""
-    machine = ""
+class Keyed(NamedTuple):
+    """What a point is known by. key: of its inputs · machine: of that of its machine · problem: what is wrong with its inputs
+    where they cannot be read · started: the trees that it starts from, by kind and name."""
+
+    key: str
+    machine: str = ""
+    problem: InputError | None = None
+    started: tuple[tuple[str, str], ...] = ()
+
+
+def key_of(shared: SharedInputs, ask: Ask) -> Keyed:
+    """What a point is known by."""
     try:
-        digests = read_point(shared, ask).digests
-        machine = digests[0]
-        said: list[Any] = [*digests, ask.minimize]
-        problem = None
+        point = read_point(shared, ask)
     except InputError as found:
-        said, problem = ["refused", ask.words, str(found)], found
-    return hashlib.sha256(json.dumps([model_version(), *said]).encode()).hexdigest(), machine, problem
+        return Keyed(_key("refused", ask.words, str(found)), problem=found)
+    digests = point.digests
+    return Keyed(_key(*digests, ask.minimize), digests[0], started=point.started)
+
+
+def _key(*said: str | None) -> str:
+    return hashlib.sha256(json.dumps([model_version(), *said]).encode()).hexdigest()
 
 
 _HERE = threading.local()
@@ -98,7 +109,7 @@ _HERE = threading.local()
 
 
 def solve_batch(batch: Batch) -> list[SolvedPoint]:
-    """The answers to a batch. Raises OutputError where this is another version of the model."""
+    """The answers to a batch. Raises OutputError where this is another version of the model, or a point has other inputs here."""
     if batch.version != model_version():
         raise OutputError("a worker has another version of rackmodel, or other tables in its library: install the same on all machines")
     shared = _shared()
@@ -107,6 +118,8 @@ def solve_batch(batch: Batch) -> list[SolvedPoint]:
     bills: dict[int, tuple[Architecture, Bill | None]] = {}
     found = []
     for key, ask in batch.asks.items():
+        if key_of(shared, ask).key != key:
+            raise OutputError(f"{ask.words}: a setting names a file that changed, or that is another where this worker is", "sweep")
         answer, result = answer_of(lambda ask=ask: read_point(shared, ask), ask.minimize, _HERE.priced)  # type: ignore[misc]
         figures = {} if result is None else figures_of(result, columns, bills)
         short = {name: value for name, value in answer.items() if name in ("status", *(() if result is not None else answer))}
@@ -132,17 +145,15 @@ def _shared() -> SharedInputs:
     return found
 
 
-def batches(asks: Mapping[str, Ask], shared: SharedInputs, columns: Sequence[str], size: int) -> list[Batch]:
-    """Points in batches of at most `size`, in their order."""
+def batches(
+    asks: Mapping[str, Ask], started: Mapping[str, Iterable[tuple[str, str]]], shared: SharedInputs, columns: Sequence[str], size: int
+) -> list[Batch]:
+    """Points in batches of at most `size`, in their order. started: by key, the trees that each starts from (of one that cannot be read,
+    none: reading it again says so)."""
     keys = list(asks)
     made = []
     for first in range(0, len(keys), size):
         own = {key: asks[key] for key in keys[first : first + size]}
-        trees: dict[tuple[str, str], Marked] = {}
-        for ask in own.values():
-            try:
-                trees |= shared.named(*ask.files, ask.profile_file)
-            except InputError:
-                continue  # reading it again says so
+        trees = {name: shared.tree(*name) for key in own for name in started[key]}
         made.append(Batch(own, tuple(columns), trees))
     return made

@@ -17,22 +17,29 @@ import numpy as np
 
 from rackmodel.arrays import Array
 from rackmodel.errors import InputError
+from rackmodel.inputs.marked import short
 from rackmodel.studies.findings import Need
 
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _REDUCTIONS = {"min": np.minimum.reduce, "max": np.maximum.reduce}
 _WORDS = {ast.Lt: "less", ast.LtE: "less", ast.Gt: "more", ast.GtE: "more"}
+LONGEST, SHOWN = 1_000, 60  # characters
+LARGEST = 1e300
 ALLOWED = ("names of figures", "numbers", "+ - * /", "min, max", "< <= > >=", "and")
 
 
 def needs_of(text: str, figures: Mapping[str, Array], path: str) -> list[Need]:
     """A need for each comparison of `text`, at the value nearest to failing. Raises InputError that points at `path`."""
+    if len(text) > LONGEST:
+        raise InputError(f"'{short(text, SHOWN)}' has {len(text)} characters: at most {LONGEST} are read", path=path, known=ALLOWED)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
+        parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
+        return [need for part in parts for need in _comparison(part, figures, path)]
     except SyntaxError:
         raise InputError(f"'{text}' is no comparison", path=path, known=ALLOWED) from None
-    parts = tree.values if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else [tree]
-    return [need for part in parts for need in _comparison(part, figures, path)]
+    except RecursionError:
+        raise InputError(f"'{short(text, SHOWN)}' is nested too deep to be read", path=path, known=ALLOWED) from None
 
 
 def check_text(text: str, names: Iterable[str]) -> None:
@@ -72,6 +79,8 @@ def _comparison(node: ast.expr, figures: Mapping[str, Array], path: str) -> list
 
 def _value(node: ast.expr, figures: Mapping[str, Array], path: str) -> Array:
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        if not abs(node.value) < LARGEST:
+            raise InputError(f"'{short(ast.unparse(node), SHOWN)}' is too large a number", path=path, known=("numbers below 1e300",))
         return np.asarray(float(node.value))
     if isinstance(node, ast.Name):
         if node.id not in figures:

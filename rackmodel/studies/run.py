@@ -19,7 +19,7 @@ from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
 from rackmodel.store.study_file import Row, StudyFile
 from rackmodel.studies.answer import OK, REFUSED, result_from
-from rackmodel.studies.batch import SolvedPoint, batches, key_of, model_version, read_point
+from rackmodel.studies.batch import Keyed, SolvedPoint, batches, key_of, model_version, read_point
 from rackmodel.studies.before import check_chart
 from rackmodel.studies.metrics import accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
@@ -152,7 +152,7 @@ class Sweep:
         self.asks = plan_points(self.study, self.sets)
         self.table: Table = table_of(self.asks, self.study.columns)
         self.keys: list[str] = []
-        self.machines: dict[str, str] = {}  # key → digest of the machine
+        self.known: dict[str, Keyed] = {}
         self.done = 0
 
     def run(self, workers: Workers, progress: Progress = lambda done, total: None) -> Points:
@@ -179,10 +179,10 @@ class Sweep:
         """Of every point. Raises InputError where none of a run can be read: a word is wrong, not a combination."""
         keys, problems = [], dict[str, tuple[Ask, InputError] | None]()
         for ask in self.asks:
-            key, machine, problem = key_of(self.shared, ask)
-            keys.append(key)
-            self.machines[key] = machine
-            problems[ask.run] = None if problem is None else problems.get(ask.run, (ask, problem))
+            one = key_of(self.shared, ask)
+            keys.append(one.key)
+            self.known[one.key] = one
+            problems[ask.run] = None if one.problem is None else problems.get(ask.run, (ask, one.problem))
         for wrong in problems.values():
             if wrong is not None:
                 raise saying(wrong[1], f" ({wrong[0].words})")
@@ -191,14 +191,15 @@ class Sweep:
     def _solve(self, todo: Mapping[str, Ask], numbers: Mapping[str, list[int]], workers: Workers, progress: Progress) -> None:
         """In batches, written as they come; what is done when this is interrupted is written too. Points of a machine follow each other:
         who solves a batch builds the machine once, and prices what flows on its networks once."""
-        places = {machine: place for place, machine in reversed(list(enumerate(self.machines[key] for key in todo)))}
-        todo = {key: todo[key] for key in sorted(todo, key=lambda key: places[self.machines[key]])}
+        places = {machine: place for place, machine in reversed(list(enumerate(self.known[key].machine for key in todo)))}
+        todo = {key: todo[key] for key in sorted(todo, key=lambda key: places[self.known[key].machine])}
         size = max(1, min(LARGEST, len(todo) // (EACH * workers.count)))
         names = [one.name for one in self.table.metrics]
+        started = {key: self.known[key].started for key in todo}
         waiting: list[SolvedPoint] = []
         written = time.monotonic()
         try:
-            for solved in workers.solve(batches(todo, self.shared, names, size)):
+            for solved in workers.solve(batches(todo, started, self.shared, names, size)):
                 waiting += solved
                 if time.monotonic() - written > WRITTEN_S:
                     self._write(numbers, waiting)
