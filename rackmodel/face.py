@@ -210,7 +210,7 @@ def _seconds(said: float | str | None) -> float | None:
     if said is None:
         return None
     try:
-        found = parse_quantity(said.strip(), "second") if isinstance(said, str) else float(said)
+        found = parse_quantity(said.strip(), "second", "30 s") if isinstance(said, str) else float(said)
     except (TypeError, ValueError) as problem:
         raise InputError(str(problem), path="time_limit") from None
     if not 0 < found < inf:

@@ -110,15 +110,20 @@ def _too_hot(ledger: Ledger, latency_s: float, at_peak: bool, machine: Architect
 def told_as(result: Result, goal: str, usage: Usage | None = None, fab: str = "act") -> Result:
     """The result under the objective that was asked for, where the search knows another that orders mappings alike: its certificate in
     grams, or in the metric's own unit where the machine says what it is made of. Raises InputError."""
-    sheet, machine = result.certificate, result.machine
-    assert machine is not None
+    assert result.machine is not None
+    sheet = sheet_told_as(result.certificate, result.machine, goal, usage, fab)
+    return result if sheet is result.certificate else replace(result, certificate=sheet)
+
+
+def sheet_told_as(sheet: Certificate, machine: Architecture, goal: str, usage: Usage | None = None, fab: str = "act") -> Certificate:
+    """The same of a certificate."""
     if goal not in ("carbon", *SAME_ORDER):
-        return result
+        return sheet
     own = own_figure(goal, machine, usage or Usage(), fab)
     if goal in SAME_ORDER:
         note = f"{goal} orders mappings of one machine as {SAME_ORDER[goal]} does{'' if own else ', whose figures these are'}"
         sheet = replace(sheet, minimize=goal if own else sheet.minimize, note=f"{note}; {sheet.note}" if sheet.note else note)
-    return replace(result, certificate=sheet if own is None else sheet.under(own))
+    return sheet if own is None else sheet.under(own)
 
 
 def own_figure(goal: str, machine: Architecture, usage: Usage, fab: str) -> Callable[[float], float] | None:

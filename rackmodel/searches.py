@@ -52,7 +52,7 @@ from rackmodel.model.mapping import BLENDS, SAME_ORDER, MapperSpec, homes_of
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.result import Result
 from rackmodel.model.workload import Workload
-from rackmodel.results import result_of, told_as
+from rackmodel.results import result_of, sheet_told_as, told_as
 from rackmodel.setting import amid_steps, at_pace, local_pricer, setting_of, settings_of
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -99,7 +99,84 @@ def search_mapper(
     'edp', 'tcdp', numbers or text with a unit · front: figures of the Pareto front to return as well · usage, fab: lifetime, active share
     and fab data that carbon objectives assume · watch: time limit and progress · shared: what searches alike go on from.
     Raises InputError, InfeasibleError."""
-    workload, mapper = running_on(architecture, workload), on_grid(mapper, architecture)
+    asked = _asked((architecture, workload, mapper), (minimize, profile, usage, fab), top, limits or {}, front, watch)
+    tell = partial(told_as, usage=usage, fab=fab or "act")
+    if len(architecture.pools) > 1:
+        pooled, first = _search_pools(asked.architecture, asked.workload, asked.mapper, asked.profile, asked.question, asked.names)
+        told = tuple(tell(one, asked.names[-1]) for one in pooled)
+        return Answer(told[0], told, (), PROVEN, first)
+    job, space, found, fronted, meshes = asked.found(shared or Shared())
+    points = [(found, len(asked.goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
+    steps = _timed([(source, point) for source, _, point in points])
+    warnings = (*passed_over(asked.mapper, asked.workload), *numbers_passed_over(meshes))
+    common = _Common(job, asked.mapper.name, space, _offloads_to(architecture, asked.mapper), warnings)
+    results = [
+        tell(common.result(source, point, step, asked.goals[last]), asked.names[last])
+        for (source, last, point), step in zip(points, steps, strict=True)
+    ]
+    best, members = tuple(results[: len(found.points)]), tuple(results[len(found.points) :])
+    status = PROVEN if fronted.complete else BEST_FOUND
+    return Answer(best[0], best, members, status, steps[0], tuple(front), _bills(asked.question.front, members))
+
+
+@rarely_looked_for()
+def best_objective(
+    architecture: Architecture,
+    workload: Workload,
+    mapper: MapperSpec,
+    *,
+    minimize: str | None = None,
+    profile: str | ProfileSpec | None = None,
+    usage: Usage | None = None,
+    watch: Watch = UNWATCHED,
+    shared: Shared | None = None,
+) -> float:
+    """What `search_mapper`'s best comes to, as its certificate says; what its ledger needs is not computed. Raises InputError,
+    InfeasibleError."""
+    if len(architecture.pools) > 1:
+        how = {"minimize": minimize, "profile": profile, "usage": usage, "watch": watch, "shared": shared}
+        return search_mapper(architecture, workload, mapper, **how).result.certificate.objective  # type: ignore[arg-type]
+    asked = _asked((architecture, workload, mapper), (minimize, profile, usage, None), 1, {}, (), watch)
+    _, _, found, _, _ = asked.found(shared or Shared())
+    return sheet_told_as(found.certificate, architecture, asked.names[-1], usage).objective
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is searched. names, goals: the objectives in order."""
+
+    architecture: Architecture
+    workload: Workload
+    mapper: MapperSpec
+    profile: ProfileSpec
+    names: Sequence[str]
+    goals: Sequence[Objective]
+    question: Question
+
+    def found(self, known: Shared) -> tuple[Job, Mapspace, Found, Found, Mapspace]:
+        """What prices points, and then as `_found`. known: what searches alike go on from. Raises InputError, InfeasibleError."""
+        check_open_cut(self.mapper, self.question.goal, self.question.limits)
+        job = _job_of(self.architecture, self.workload, self.mapper, self.profile, self.question, known)
+        on = self.architecture.used, hosts_of(self.architecture)
+        _offloads_to(self.architecture, self.mapper)
+
+        def space_of(spec: MapperSpec) -> Mapspace:
+            return known.once((spec, self.workload), on, lambda: build_mapspace(spec, self.workload, *on))
+
+        return job, *_found(job, self.mapper, self.question, self.goals, space_of)
+
+
+def _asked(
+    inputs: tuple[Architecture, Workload, MapperSpec],
+    by: tuple[str | None, str | ProfileSpec | None, Usage | None, str | None],
+    top: int,
+    limits: Mapping[str, float | str],
+    front: Sequence[str],
+    watch: Watch,
+) -> _Asked:
+    """What `search_mapper` is asked, checked. by: its objectives, profile, usage and fab. Raises InputError."""
+    architecture, minimize, profile, usage, fab = inputs[0], *by
+    workload, mapper = running_on(architecture, inputs[1]), on_grid(inputs[2], architecture)
     chosen = profile_of(profile, mapper.profile)
     names = read_goals(minimize or mapper.minimize)
     objective = partial(objective_of, architecture=architecture, usage=usage, fab=fab)
@@ -107,34 +184,12 @@ def search_mapper(
     question = Question(
         goal=goals[0],
         top=_top(top),
-        limits=_limits(limits or {}, architecture, names, objective),
+        limits=_limits(limits, architecture, names, objective),
         front=[objective(name) for name in front_figures(front)],
         watch=watch,
     )
     _check_levels(architecture, workload, mapper)
-    tell = partial(told_as, usage=usage, fab=fab or "act")
-    if len(architecture.pools) > 1:
-        pooled, first = _search_pools(architecture, workload, mapper, chosen, question, names)
-        told = tuple(tell(one, names[-1]) for one in pooled)
-        return Answer(told[0], told, (), PROVEN, first)
-    check_open_cut(mapper, question.goal, question.limits)
-    known = shared or Shared()
-    job, on = _job_of(architecture, workload, mapper, chosen, question, known), (architecture.used, hosts_of(architecture))
-    host = _offloads_to(architecture, mapper)
-
-    def space_of(spec: MapperSpec) -> Mapspace:
-        return known.once((spec, workload), on, lambda: build_mapspace(spec, workload, *on))
-
-    space, found, fronted, meshes = _found(job, mapper, question, goals, space_of)
-    asked = [(found, len(goals) - 1, point) for point in found.points] + [(fronted, 0, point) for point in fronted.front]
-    steps = _timed([(source, point) for source, _, point in asked])
-    common = _Common(job, mapper.name, space, host, (*passed_over(mapper, workload), *numbers_passed_over(meshes)))
-    results = [
-        tell(common.result(source, point, step, goals[last]), names[last]) for (source, last, point), step in zip(asked, steps, strict=True)
-    ]
-    members = tuple(results[len(found.points) :])
-    status = PROVEN if fronted.complete else BEST_FOUND
-    return Answer(results[0], tuple(results[: len(found.points)]), members, status, steps[0], tuple(front), _bills(question.front, members))
+    return _Asked(architecture, workload, mapper, chosen, names, goals, question)
 
 
 def _job_of(

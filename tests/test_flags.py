@@ -540,7 +540,7 @@ def test_limits_and_fronts_from_the_shell(shell, tmp_path: Path) -> None:
         (("--pareto", "latency,money"), "money needs a price"),
         (("--limit", "carbon=5 J"), "want a mass, such as '164 kg'"),
         (("--limit", "latency=0 s"), "a limit is positive and finite"),
-        (("--time-limit", "5 GB"), "want a time, such as '2 us'"),
+        (("--time-limit", "5 GB"), "want a time, such as '30 s'"),
         (("--top", "1000000000000"), "want 1 to 10000"),
     ],
 )

@@ -80,3 +80,10 @@ def test_a_verdict_runs_no_step_twice(run: list[int]) -> None:
     kept = api.search(*ASKED, sets=sets, limits={"power": need * (1 + 1e-12)}).result
     assert kept.energy_j / kept.latency_s == pytest.approx(need, rel=1e-11)
     assert sum(run) <= every
+
+
+@pytest.mark.parametrize("limit", ["1 kW", "14 kW"])  # below static power, and between that and the least of all, 14.53 kW
+def test_a_verdict_runs_few_steps(run: list[int], limit: str) -> None:
+    with pytest.raises(rm.InfeasibleError, match=r"power: a step needs 14\.53 kW at least"):
+        api.search(*ASKED, sets=SETS, limits={"power": limit})
+    assert sum(run) <= 300  # of 8,548, all of which were run until 30 November 2026

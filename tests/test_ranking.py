@@ -15,6 +15,8 @@ from rackmodel.cli.progress import counting
 from rackmodel.cli.ranking import print_ranking, ranking_data
 from rackmodel.cli.search import write_top
 from rackmodel.inputs.ranged import Fact
+from rackmodel.inputs.read import read_inputs
+from rackmodel.searches import best_objective, search_mapper
 from rackmodel.studies import ranked_cells
 from rackmodel.studies.ranking import RangedNumber, RankedPair, moving, ranged_number, ranking
 from rackmodel.studies.varied import Amount
@@ -252,13 +254,13 @@ def test_what_a_machine_is_made_of_and_where_it_stands_is_searched_for_no_second
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
     (tmp_path / "w.yaml").write_text(WORKLOAD, encoding="utf-8")
     cells = api.cells(f"{tmp_path / 'p.yaml'},{tmp_path / 'q.yaml'}", str(tmp_path / "w.yaml"), ["data"], sets=["split.dp=[m]"])
-    search, asked = api.search_mapper, list[str]()
+    asked = list[str]()
 
     def counted(*given, minimize, **more):
         asked.append(minimize)
-        return search(*given, minimize=minimize, **more)
+        return best_objective(*given, minimize=minimize, **more)
 
-    monkeypatch.setattr(api, "search_mapper", counted)
+    monkeypatch.setattr(ranked_cells, "best_objective", counted)
     for goal, order, searches in (("carbon", "energy", 2), ("cdp", "latency", 2)):
         asked.clear()
         ranked_cells.ranked(cells, goal, None, 6)
@@ -271,7 +273,7 @@ def test_what_a_machine_is_made_of_and_where_it_stands_is_searched_for_no_second
                 own = side.own({place: number.at(share) for place, number in zip(places, side.numbers, strict=True)})
                 changed = [f"{path}={value}" for path, value in own]
                 machine = api.read_inputs(side.cell.machine, str(tmp_path / "w.yaml"), sets=changed).architecture
-                alone = search(machine, side.cell.inputs.workload, side.cell.inputs.mapper, minimize=goal).result
+                alone = search_mapper(machine, side.cell.inputs.workload, side.cell.inputs.mapper, minimize=goal).result
                 assert side.searched(own, UNWATCHED) == alone.certificate.objective
 
 
@@ -290,3 +292,11 @@ def test_a_ranking_says_which_ranges_no_sample_draws(goal: str, kept: list[str],
     assert ranking_data([pair], [], goal, 1)["at_their_middles"] == kept
     print_ranking([pair], [], goal, 1)
     assert ("at their middles" in capsys.readouterr().out) == bool(kept)
+
+
+@pytest.mark.parametrize("goal", ["latency", "energy", "edp", "carbon", "cdp", "total_carbon", "memory", "latency,energy"])
+def test_what_a_side_is_ranked_by_is_what_its_search_says(goal: str) -> None:
+    given = read_inputs("dgx_h100", "llama3_8b", mapper="megatron", sets=["accelerators=16", "b=16"])
+    assert given.mapper is not None
+    asked = given.architecture, given.workload, given.mapper
+    assert best_objective(*asked, minimize=goal) == search_mapper(*asked, minimize=goal).result.certificate.objective

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +14,16 @@ from rackmodel.inputs import read_study
 from rackmodel.inputs.carbon_tables import carbon_tables
 from rackmodel.papers import SETS, checks_of
 from rackmodel.papers.reads import of_points
+from rackmodel.store.study_file import StudyFile
+from rackmodel.studies import late
+from rackmodel.studies.answer import search_point
+from rackmodel.studies.batch import Batch, SolvedPoint
 from rackmodel.studies.expressions import needs_of
 from rackmodel.studies.findings import NEAR, Need, by_reading, certain, judged, margin_of, near
-from rackmodel.studies.late import LatePoints
+from rackmodel.studies.late import LatePoints, Solvers
 from rackmodel.studies.ranges import Ranges, Ranging
 from rackmodel.studies.varied import StudyInput, varied_inputs
+from rackmodel.studies.workers import Alone, Processes, Workers
 from tests import samples
 from tests.audit import verdicts
 
@@ -224,6 +231,44 @@ def test_two_points_are_never_added_up() -> None:
             network(LatePoints(spec).under(), carbon_tables())
     with pytest.raises(InputError, match=r"18:25: findings.network.figures.sent.y: 'watts' is not allowed(?s:.)*known: latency, energy"):
         read_study(OWN.replace("y: joules", "y: watts"))
+
+
+class Counted:
+    """Who solves batches here, and how many points that were."""
+
+    def __init__(self, by: Workers) -> None:
+        self.by, self.count, self.solved = by, by.count, 0
+
+    def solve(self, batches: Iterable[Batch]) -> Iterator[list[SolvedPoint]]:
+        for solved in self.by.solve(batches):
+            self.solved += len(solved)
+            yield solved
+
+
+def ranged_by(by: Counted, file: Path | None) -> tuple[Ranging, dict[str, list[dict[str, Any]]]]:
+    spec, tables = read_study(OWN), carbon_tables()
+    checks = checks_of(spec)
+    with StudyFile(file) as kept:
+        ranges = Ranges(checks, LatePoints(spec, solvers=Solvers(kept, by)), tables)
+        ranging = ranges.over(varied_inputs(spec, checks, tables))
+        return ranging, ranges.drawn([turn for turn in ranging.turns if turn.meant])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_points_that_processes_price_ahead_turn_the_same_verdicts_and_are_kept(
+    count: int, own: Ranging, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(late, "FEW", 1)
+    alone, by, again = search_point, Counted(Processes(count) if count > 1 else Alone()), Counted(Alone())
+    searched = list[object]()
+    monkeypatch.setattr(late, "search_point", lambda point, *more: searched.append(point) or alone(point, *more))
+    found, rows = ranged_by(by, tmp_path / "study.sqlite")
+    assert (found.findings, [vars(turn) for turn in found.turns]) == (own.findings, [vars(turn) for turn in own.turns])
+    assert by.solved > 0
+    assert searched == []  # all that is read was priced ahead
+    assert ranged_by(again, tmp_path / "study.sqlite")[1] == rows
+    assert again.solved == 0
+    assert searched == []
 
 
 def test_without_named_inputs_the_facts_with_a_range_are_varied() -> None:

@@ -143,7 +143,7 @@ def time_limit(text: str | None) -> float | None:
     if text is None:
         return None
     plain = re.fullmatch(r"[-+]?[\d.]+", text.strip())
-    return quantity(f"{text} s" if plain else text, "second", "--time-limit")
+    return quantity(f"{text} s" if plain else text, "second", "--time-limit", "30 s")
 
 
 def quantity(text: str, unit: str, option: str, like: str = "") -> float:

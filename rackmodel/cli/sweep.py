@@ -85,7 +85,7 @@ def sweep(
         plain = {name: _charted(name, spec, points, (), inputs) for name, chart in spec.charts.items() if not chart.finding}
         with _in_file(inputs):
             found, flips = (
-                _ranged(spec, own, carbon, draw=where is not None)
+                _ranged(spec, own, carbon, file, _workers(workers, scheduler, asks))
                 if ranges
                 else ([finding for check in checks for finding in check(points, carbon)], {})
             )
@@ -185,17 +185,24 @@ def _placed(chart: str, inputs: Sequence[str]) -> Iterator[None]:
         raise placed(told, load("study", inputs[0])) from None
 
 
-def _ranged(spec: StudySpec, sets: Sets, tables: CarbonTables, *, draw: bool) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:
-    """Findings over ranges; 'finding, input' → rows of the chart in which its verdict turns."""
+def _ranged(
+    spec: StudySpec, sets: Sets, tables: CarbonTables, file: StudyFile, by: int | str
+) -> tuple[list[Finding], dict[str, list[dict[str, Any]]]]:
+    """Findings over ranges; where the study has a file, 'finding, input' → rows of the chart in which its verdict turns."""
     from rackmodel.papers import checks_of
-    from rackmodel.studies.late import LatePoints
+    from rackmodel.studies.ask import solvers
+    from rackmodel.studies.late import LatePoints, Solvers
     from rackmodel.studies.ranges import Ranges
     from rackmodel.studies.varied import varied_inputs
 
-    checks = checks_of(spec)
-    runs = Ranges(checks, LatePoints(spec, sets), tables, _say)
-    ranging: Ranging = runs.over(varied_inputs(spec, checks, tables))
-    rows = {f"{turn.finding}, {turn.input.name}": runs.drawn(turn) for turn in ranging.turns if turn.meant} if draw else {}
+    checks, line = checks_of(spec), PointsLine()
+    try:
+        with solvers(by) as who:
+            runs = Ranges(checks, LatePoints(spec, sets, Solvers(file, who, line)), tables, _say)
+            ranging: Ranging = runs.over(varied_inputs(spec, checks, tables))
+            rows = {} if file.path is None else runs.drawn([turn for turn in ranging.turns if turn.meant])
+    finally:
+        line.wipe()
     return ranging.findings, rows
 
 

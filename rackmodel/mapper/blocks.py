@@ -19,6 +19,7 @@ from rackmodel.arrays import Array, Bools, Ints
 from rackmodel.cost.step.bounds.cut_rows import CutRows, branch, least_of
 from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
 from rackmodel.cost.step.bounds.memory import Known, memory_of
+from rackmodel.cost.step.bounds.most import most_seconds
 from rackmodel.cost.step.cut import Cut, even_cut
 from rackmodel.cost.step.group import GroupPrice, Job
 from rackmodel.errors import InfeasibleError
@@ -431,6 +432,15 @@ class Blocks:
             )
             for (shape, (plans, places)), mine in zip(some, own, strict=True)
         ]
+
+    def most_seconds(self, block: Block) -> Array:
+        """[cells, overlaps] seconds of a block's points at most; inf of stages below the layer, of which nothing is known."""
+        price = self.prices[block.group]
+        if price.staged:
+            return np.full(block.seconds.shape, np.inf)
+        layers, sends = self.layers[block.group].cells(block.plans, block.columns), price.sends.cells(block.plans, block.columns)
+        found = most_seconds(layers, sends, block.cut, block.schedule, price.columns.micro_batches[block.columns])
+        return np.broadcast_to(found, block.seconds.shape)
 
     # -- a point -------------------------------------------------------------------------------------------------------------
 

@@ -3,13 +3,15 @@
     latency, energy, carbon, memory       a point whose lower bound is above the limit breaks it
     edp, total_carbon, tcdp, money        likewise: they grow with seconds and joules (mapper/objective)
     power = (J0 + w T) / T                falls as seconds T grow, w static and waiting power, J0 the other joules: who keeps a limit P
-                                          takes T >= J0 / (P - w), and is bounded as a step that long (`Limits.least`)
+                                          takes T >= J0 / (P - w), and is bounded as a step that long (`Limits.least`); who never
+                                          is that long breaks it (`Limits.long_enough`)
 
 A figure equals its limit within SLACK: sums of the same terms in another order differ by rounding.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,9 +33,15 @@ SYMBOLS = {
     **{"power": "W", "memory": "B", "latency": "s", "energy": "J", "carbon": "g"},
     **{"total_carbon": "g", "money": "usd", "edp": "J*s", "tcdp": "g*s"},
 }
+LIKE = {
+    **{"power": "5 kW", "memory": "80 GB", "latency": "5 s", "energy": "5 kJ", "carbon": "5 g"},
+    **{"total_carbon": "5 g", "money": "5 usd", "edp": "5 J*s", "tcdp": "5 g*s"},
+}
+"""Of each figure, text of the size that a step's may have: an example for who says another, or no unit."""
 BLENDED = ("total_carbon", "money", "edp", "tcdp")
 PRODUCTS = ("edp", "tcdp")  # of seconds: no weighted sum of seconds and joules
 SLACK = 1e-12
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?", re.A)
 ROOM = 1e-9  # relative, of a limit of power that bounds are held against: their joules are sums in another order
 
 
@@ -85,6 +93,12 @@ class Limits:
         longer = np.maximum(seconds, (joules - self.static_w * seconds) / self._spare)
         return longer, joules + self.static_w * (longer - seconds)
 
+    def long_enough(self, seconds: Array, joules: Array, most_s: Array) -> Bools:
+        """Where a step may be as long as its joules need under the limit of power. seconds, joules: as `least` takes them · most_s: seconds
+        at most."""
+        longer, _ = self.least(seconds, joules)
+        return np.asarray(longer <= np.maximum(seconds, most_s) * (1 + SLACK))
+
     @property
     def _spare(self) -> float:
         """Watts that a limit of power leaves to tasks."""
@@ -130,13 +144,19 @@ def read_limits(said: Mapping[str, float | str]) -> dict[str, float]:
         if name not in UNITS:
             raise InputError(f"no limit called '{name}': want name=value", path="--limit", known=UNITS, given=name)
         try:
-            number = parse_quantity(value.strip(), UNITS[name]) if isinstance(value, str) else float(value)
+            number = parse_quantity(value.strip(), UNITS[name], _like(name, value)) if isinstance(value, str) else float(value)
         except (TypeError, ValueError) as problem:
             raise InputError(f"{name}: {problem}" if not isinstance(value, str) else str(problem), path="--limit")
         if not (number > 0 and np.isfinite(number)):
             raise InputError(f"{name}={value}: a limit is positive and finite", path="--limit")
         found[name] = number
     return found
+
+
+def _like(name: str, value: str) -> str:
+    """An example of a limit: the number that was said, where it is one, in a unit of a step's size."""
+    number, unit = LIKE[name].split()
+    return f"{value.strip() if _NUMBER.fullmatch(value.strip()) else number} {unit}"
 
 
 def check_open_cut(mapper: MapperSpec, goal: Objective, limits: Limits) -> None:

@@ -31,6 +31,7 @@ from rackmodel.mapper.free_layouts import FreeLayouts
 from rackmodel.mapper.fronts import first_hopes, grown, pareto
 from rackmodel.mapper.infeasible import no_point, out_of_time, over_cuts, over_host, over_latency, over_limits, over_memory, unknown
 from rackmodel.mapper.layouts.solve import KnownTables, LayoutQuestion
+from rackmodel.mapper.least_power import steps_by_least_power
 from rackmodel.mapper.limits import NO_LIMITS, PRODUCTS, Limits, check_open_cut
 from rackmodel.mapper.mapspace import PLAIN, Group, Mapspace
 from rackmodel.mapper.nests.without_nests import priced
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 KEPT = 64  # points that are kept for the clock before the space is looked at again
 BATCH = 16  # points timed together
-ALIKE = 1024  # steps timed together where all are (chosen: a verdict on 10,842 took 68 s by 256, 64 by 1,024, 60 by 4,096, which hold more)
 PAIR = 2  # that take about as long as one
 FIRST_CELLS = 512  # families on columns whose lanes are outlined first, of a space that is outlined
 FEWER = 4  # times as few points, the best of these by their own outlines, are priced then (chosen by timing: it decides speed alone)
@@ -111,7 +111,7 @@ class _Search:
         self.goal, self.limits, self.watch = question.goal, replace(question.limits, static_w=self.static_w), question.watch
         self.counts = {"timed": 0.0}
         self.bound, self.worst = question.least, math.inf  # worst: of the points kept, the last one's bound
-        self.least_power: float | None = None
+        self.least_power = math.inf  # of the steps that were run
         several = bool(question.front) or question.top > 1 or any(name in PRODUCTS for name in self.limits.most)
         limits = self.limits if explain else self.limits.without(POWER)  # who asks for the least power wants layouts of any
         asked = LayoutQuestion(self.goal, space.mapper.solver, limits, several, self.watch, question.known)
@@ -209,8 +209,8 @@ class _Search:
             broken = self.limits.broken(point)
             if not broken and self.value(point) < self.question.below:
                 kept.append(point)
-            if broken in ([], [POWER]) and (self.least_power is None or point.power_w < self.least_power):
-                self.least_power = point.power_w
+            if broken in ([], [POWER]):
+                self.least_power = min(self.least_power, point.power_w)
         return kept
 
     def _exact(self, points: Sequence[Point]) -> list[Point]:
@@ -283,7 +283,8 @@ class _Search:
 
     def _points_of(self, block: Block, exact: list[Point], top: int) -> list[Point]:
         """The points of a block that may be among the `top` best."""
-        values = self._hope((*self.limits.least(block.seconds, block.joules), block.memory), exact, top).reshape(-1)
+        least = (*self.limits.least(block.seconds, block.joules), block.memory)
+        values = self._kept(block, self._hope(least, exact, top)).reshape(-1)
         return [self.blocks.point(block, int(flat), float(values[flat])) for flat in np.flatnonzero(values < np.inf)]
 
     def _hope(self, least: Array | Sequence[Array], exact: list[Point], top: int) -> Array:
@@ -315,19 +316,16 @@ class _Search:
         return exact, math.inf
 
     def least_power_of_all(self) -> float | None:
-        """The least power of the steps that keep the limits, all of them run; None where none does. Steps of one pipeline run together."""
-        some = list[Point]()
-        for block in self.blocks.walk(lambda *least: self._step_at_least(*least) < np.inf):
-            some += self._points_of(block, [], 1)
-            if len(some) >= ALIKE:
-                self.timed(some)
-                some.clear()
-                self.watch.say(f"{int(self.counts['timed'])} steps run")
+        """The least power of the steps that keep the limits; None where none does."""
+        for some in steps_by_least_power(self.blocks, self.static_w, self._step_at_least, lambda: self.least_power):
+            self.clocked.expect(some)
+            self.timed(some)
+            self.watch.say(f"{int(self.counts['timed'])} steps run")
             if self.watch.over():
-                return self.least_power
-        self.timed(some)
-        self._of_free_layouts([], 1)
-        return self.least_power
+                break
+        else:
+            self._of_free_layouts([], 1)
+        return self.least_power if self.least_power < math.inf else None
 
     def _candidates(self, keep: int, most: float, reach: float) -> tuple[list[Point], float]:
         """The points of least bound, below `most`, in order, and the least bound that was not kept. reach: of families looked at."""
@@ -337,7 +335,7 @@ class _Search:
             if points and self.watch.over():
                 cutoff = 0.0  # blocks that were not looked at
                 break
-            values = self._step_at_least(block.seconds, block.joules, block.memory).reshape(-1)
+            values = self._kept(block, self._step_at_least(block.seconds, block.joules, block.memory)).reshape(-1)
             good = np.flatnonzero(values < self.worst)
             if len(good) > keep:
                 good = good[np.argsort(values[good], kind="stable")]
@@ -360,6 +358,13 @@ class _Search:
     def _step_at_least(self, seconds: Array, joules: Array, memory: Array) -> Array:
         """The same of steps, whose joules are those of their tasks with static power for the seconds."""
         return self._at_least(*self.limits.least(seconds, joules), memory)
+
+    def _kept(self, block: Block, values: Array) -> Array:
+        """The same of a block's points, but inf of those that are never so long that their joules keep a limit of power."""
+        if POWER not in self.limits.most:
+            return values
+        long = self.limits.long_enough(block.seconds, block.joules, self.blocks.most_seconds(block))
+        return np.where(long, values, np.inf)
 
     # -- open cuts -----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ never changes holds "over all ranges" of the inputs that move its figures. Two i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,27 +61,42 @@ class Ranges:
         self, checks: Sequence[Check], points: LatePoints, tables: CarbonTables, progress: Callable[[str], None] = lambda what: None
     ) -> None:
         self.checks, self.points, self.tables, self.progress = checks, points, tables, progress
+        self.read: list[set[int]] = []  # points that each check reads as the files are
+        self.found: dict[str, tuple[int, Finding]] = {}  # each finding, and the number of its check
 
     def over(self, inputs: Sequence[StudyInput]) -> Ranging:
         """Every finding over every input. Raises InputError where the findings cannot be computed as the files are."""
-        found: list[Finding] = []
-        turns: list[Turn] = []
-        for number, check in enumerate(self.checks):
-            plain = check(self.points.under(), self.tables)
-            moved: dict[str, list[str]] = {one.name: [] for one in plain}
-            turned: dict[str, list[Turn]] = {one.name: [] for one in plain}
+        plain = self._plain()
+        self.found = {one.name: (number, one) for number, own in enumerate(plain) for one in own}
+        trials = [(varied, value) for varied in inputs for value in (*varied.trials(), *varied.outside)]
+        self.points.ahead((read, self._parted(varied.change(value))[0]) for read in self.read for varied, value in trials)
+        moved: dict[str, list[str]] = {one.name: [] for own in plain for one in own}
+        turned: dict[str, list[Turn]] = {name: [] for name in moved}
+        open_turns: list[Crossing] = []
+        for number, own in enumerate(plain):
             for varied in inputs:
-                self.progress(f"{number + 1}/{len(self.checks)} {plain[0].name if plain else ''}: {varied.name}")
-                for turn in self._vary(check, plain, varied, moved):
+                self.progress(f"{number + 1}/{len(self.checks)} {own[0].name if own else ''}: {varied.name}")
+                for turn in self._vary(number, own, varied, moved):
                     turned[turn.finding].append(turn)
-            for one in plain:
-                found.append(
-                    replace(
-                        one, condition=condition(one, turned[one.name], self._ranged(moved[one.name], inputs)), rests=tuple(moved[one.name])
-                    )
-                )
-                turns += turned[one.name]
+                    one = next(one for one in own if one.name == turn.finding)
+                    open_turns += self._crossings(number, one, turn)
+        self._locate(open_turns)
+        found, turns = list[Finding](), list[Turn]()
+        for one in (one for own in plain for one in own):
+            said = condition(one, turned[one.name], self._ranged(moved[one.name], inputs))
+            found.append(replace(one, condition=said, rests=tuple(moved[one.name])))
+            turns += turned[one.name]
         return Ranging(found, turns)
+
+    def _plain(self) -> list[list[Finding]]:
+        """The findings of each check as the files are; which points each reads is known then."""
+        found, self.read = list[list[Finding]](), list[set[int]]()
+        self.points.ahead([(range(len(self.points.plan)), Change())])
+        for check in self.checks:
+            with self.points.noting() as read:
+                found.append(check(self.points.under(), self.tables))
+            self.read.append(read)
+        return found
 
     def turned(self, inputs: Sequence[StudyInput]) -> set[str]:
         """Names of the findings whose verdict some value of some input changes, meant or not, or whose figure it carries from one side of
@@ -106,13 +121,13 @@ class Ranges:
     def _findings_of_all(self, change: Change) -> list[Finding]:
         return [one for check in self.checks for one in self._findings(check, change)]
 
-    def _vary(self, check: Check, plain: Sequence[Finding], varied: StudyInput, moved: dict[str, list[str]]) -> list[Turn]:
-        """The findings of one check that one input turns; those whose figures it moves are noted in `moved`."""
+    def _vary(self, number: int, plain: Sequence[Finding], varied: StudyInput, moved: dict[str, list[str]]) -> list[Turn]:
+        """The findings of one check that one input turns, not yet located; those whose figures it moves are noted in `moved`."""
         trials = [(value, True) for value in varied.trials()] + [(value, False) for value in varied.outside]
         found = {one.name: Turn(one.name, varied) for one in plain}
         outside: dict[str, bool] = dict.fromkeys(found, False)
         for value, meant in trials:
-            again, refused = self._again(check, varied, value)
+            again, refused = self._again(self.checks[number], varied, value)
             for one in plain:
                 other = again.get(one.name)
                 if other is None:
@@ -131,7 +146,7 @@ class Ranges:
             differs = [trial for trial in turn.trials if not trial.refused and trial.agrees != agrees(one)]
             if differs:
                 turn.meant = any(trial.value in varied.trials() for trial in differs)
-                turns.append(self._located(check, one, turn) if turn.meant and varied.choices is None else turn)
+                turns.append(turn)
         return turns
 
     @staticmethod
@@ -147,47 +162,80 @@ class Ranges:
             return {}, str(problem).splitlines()[0]
 
     def _findings(self, check: Check, change: Change) -> list[Finding]:
+        others, facts = self._parted(change)
+        return check(self.points.under(others), with_facts(self.tables, facts))
+
+    @staticmethod
+    def _parted(change: Change) -> tuple[Change, dict[str, Any]]:
+        """(what of a change points see, what carbon tables do)."""
         facts = {path: value for path, value in change.sets.items() if names_table(path)}
         others = {path: value for path, value in change.sets.items() if path not in facts}
-        return check(self.points.under(Change(others, change.where)), with_facts(self.tables, facts))
+        return Change(others, change.where), facts
 
-    def _located(self, check: Check, plain: Finding, turn: Turn) -> Turn:
-        """With the values at which the verdict turns, between the files' value and each end that differs from it."""
-        for trial in list(turn.trials):
+    def _crossings(self, number: int, plain: Finding, turn: Turn) -> Iterator[Crossing]:
+        """Where a turn is to be located: between the files' value and each end that differs from it."""
+        if not turn.meant or turn.input.choices is not None:
+            return
+        for trial in turn.trials:
             if isinstance(trial.value, Amount) and not trial.refused and trial.agrees != agrees(plain):
                 alike = "agrees" if agrees(plain) or trial.agrees else plain.verdict  # what is within NEAR counts with the side it leaves
-                turn.crossings.append(self._crossing(check, plain, turn.input, trial.value, alike))
-        return turn
+                yield Crossing(number, plain, turn, alike, trial.value)
 
-    def _crossing(self, check: Check, plain: Finding, varied: StudyInput, end: Amount, verdict: str) -> float:
-        """The number between the files' and an end at which a finding begins or ceases to have a verdict: halved, of their logarithms
-        where both are above 0 and far apart."""
-        low, high = varied.mid.number, end.number
-        here = plain.verdict == verdict
-        while abs(high - low) > CLOSE * max(abs(low), abs(high)):
-            ratio = high / low if low > 0 and high > 0 else 0.0
-            middle = math.sqrt(low * high) if ratio > 4 or 0 < ratio < 0.25 else (low + high) / 2
-            again, _ = self._again(check, varied, Amount(middle, end.unit))
-            one = again.get(plain.name)
-            if one is not None and (one.verdict == verdict) == here:
-                low = middle
-            else:
-                high = middle
-        return (low + high) / 2
+    def _locate(self, crossings: Sequence[Crossing]) -> None:
+        """Find the values at which verdicts turn: each halves its own range, all side by side."""
+        left = [one for one in crossings if not one.located]
+        while left:
+            self.points.ahead((self.read[one.number], self._parted(one.turn.input.change(one.middle))[0]) for one in left)
+            for one in left:
+                self.progress(f"{one.plain.name}: {one.turn.input.name} at {one.middle.short()}")
+                one.halve(self._again(self.checks[one.number], one.turn.input, one.middle)[0].get(one.plain.name))
+            left = [one for one in left if not one.located]
+        for one in crossings:
+            one.turn.crossings.append((one.low + one.high) / 2)
 
-    def drawn(self, turn: Turn) -> list[dict[str, Any]]:
-        """Rows of a chart of a turn: margin of the finding over the input's range, DRAWN values or its choices."""
-        check = next(check for check in self.checks if any(one.name == turn.finding for one in check(self.points.under(), self.tables)))
-        plain = next(one for one in check(self.points.under(), self.tables) if one.name == turn.finding)
-        rows = []
-        for value in _spread(turn.input):
+    def drawn(self, turns: Sequence[Turn]) -> dict[str, list[dict[str, Any]]]:
+        """'finding, input' of turns that `over` has found → rows of a chart: margin of the finding over the input's range, DRAWN values or
+        its choices."""
+        asked = [(turn, *self.found[turn.finding], value) for turn in turns for value in _spread(turn.input)]
+        self.points.ahead((self.read[number], self._parted(turn.input.change(value))[0]) for turn, number, _, value in asked)
+        rows: dict[str, list[dict[str, Any]]] = {f"{turn.finding}, {turn.input.name}": [] for turn in turns}
+        for turn, number, plain, value in asked:
             here = turn.input.choices is not None and value == turn.input.here
-            again = {plain.name: plain} if here else self._again(check, turn.input, value)[0]
-            one = again.get(plain.name)
+            one = plain if here else self._again(self.checks[number], turn.input, value)[0].get(plain.name)
             if one is not None and math.isfinite(margin_of(one.needs)):
                 x = value.number if isinstance(value, Amount) else value
-                rows.append({"x": x, "series": "margin", "y": margin_of(one.needs)})
+                rows[f"{turn.finding}, {turn.input.name}"].append({"x": x, "series": "margin", "y": margin_of(one.needs)})
         return rows
+
+
+class Crossing:
+    """A number between the files' and an end at which a finding begins or ceases to have a verdict: halved, of their logarithms where both
+    are above 0 and far apart. number: of the check · verdict: that it has on one side · end: of the range."""
+
+    def __init__(self, number: int, plain: Finding, turn: Turn, verdict: str, end: Amount) -> None:
+        self.number, self.plain, self.turn, self.verdict, self.unit = number, plain, turn, verdict, end.unit
+        self.low, self.high = turn.input.mid.number, end.number
+        self.here = plain.verdict == verdict
+
+    @property
+    def located(self) -> bool:
+        """Whether it is known closely."""
+        return not abs(self.high - self.low) > CLOSE * max(abs(self.low), abs(self.high))
+
+    @property
+    def middle(self) -> Amount:
+        """The value to try next."""
+        low, high = self.low, self.high
+        ratio = high / low if low > 0 and high > 0 else 0.0
+        return Amount(math.sqrt(low * high) if ratio > 4 or 0 < ratio < 0.25 else (low + high) / 2, self.unit)
+
+    def halve(self, there: Finding | None) -> None:
+        """there: the finding in the middle, None where it cannot be computed."""
+        middle = self.middle.number
+        if there is not None and (there.verdict == self.verdict) == self.here:
+            self.low = middle
+        else:
+            self.high = middle
 
 
 def agrees(finding: Finding) -> bool | None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count as count_from
 from math import isinf
 
-from rackmodel import api
 from rackmodel.carbon.job import Usage
 from rackmodel.cost.step.tasks.shared import Shared
 from rackmodel.errors import InfeasibleError, InputError, Where
@@ -27,6 +26,7 @@ from rackmodel.model.profile import ProfileSpec
 from rackmodel.once import once
 from rackmodel.processes import Crew
 from rackmodel.results import own_figure
+from rackmodel.searches import best_objective
 from rackmodel.studies.ranking import Place, RangedNumber, RankedPair, Values, ranged_number, ranking
 from rackmodel.watch import UNWATCHED, Watch
 
@@ -213,7 +213,7 @@ class _CellSide:
         mapper = self.cell.inputs.mapper
         assert mapper is not None
         try:
-            found = api.search_mapper(
+            return best_objective(
                 machine,
                 self.cell.inputs.workload,
                 mapper,
@@ -225,7 +225,6 @@ class _CellSide:
             )
         except InfeasibleError:
             return float("inf")
-        return float(found.result.certificate.objective)
 
     def _profile(self, sets: tuple[str, ...]) -> ProfileSpec:
         """The profile under some settings: one object for the same ones, of which what is derived is remembered."""

@@ -5,7 +5,6 @@ plan → keys → rows that are there · answers that are there → rows · the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,17 +18,14 @@ from rackmodel.inputs.shared import SharedInputs
 from rackmodel.model.result import Result
 from rackmodel.store.study_file import Row, StudyFile
 from rackmodel.studies.answer import OK, REFUSED, result_from
-from rackmodel.studies.batch import Keyed, SolvedPoint, batches, key_of, model_version, read_point
+from rackmodel.studies.batch import Keyed, SolvedPoint, key_of, model_version, read_point
 from rackmodel.studies.before import check_chart
+from rackmodel.studies.deal import deal
 from rackmodel.studies.metrics import accepts, figures_of, metric
 from rackmodel.studies.plan import Ask, Sets, plan_points, shown
 from rackmodel.studies.study import ChartSpec, StudySpec, Value, many
 from rackmodel.studies.table import Table, table_of
 from rackmodel.studies.workers import Workers
-
-LARGEST = 16  # points of a batch
-EACH = 8  # batches for each worker, so that all end together
-WRITTEN_S = 0.5  # from one transaction to the next
 
 Progress = Callable[[int, int], None]
 
@@ -189,24 +185,13 @@ class Sweep:
         return keys
 
     def _solve(self, todo: Mapping[str, Ask], numbers: Mapping[str, list[int]], workers: Workers, progress: Progress) -> None:
-        """In batches, written as they come; what is done when this is interrupted is written too. Points of a machine follow each other:
-        who solves a batch builds the machine once, and prices what flows on its networks once."""
-        places = {machine: place for place, machine in reversed(list(enumerate(self.known[key].machine for key in todo)))}
-        todo = {key: todo[key] for key in sorted(todo, key=lambda key: places[self.known[key].machine])}
-        size = max(1, min(LARGEST, len(todo) // (EACH * workers.count)))
+        """In batches, written as they come."""
+
+        def tell(waiting: list[SolvedPoint]) -> None:
+            progress(self.done + sum(len(numbers[one.key]) for one in waiting), len(self.asks))
+
         names = [one.name for one in self.table.metrics]
-        started = {key: self.known[key].started for key in todo}
-        waiting: list[SolvedPoint] = []
-        written = time.monotonic()
-        try:
-            for solved in workers.solve(batches(todo, started, self.shared, names, size)):
-                waiting += solved
-                if time.monotonic() - written > WRITTEN_S:
-                    self._write(numbers, waiting)
-                    waiting, written = [], time.monotonic()
-                progress(self.done + sum(len(numbers[one.key]) for one in waiting), len(self.asks))
-        finally:
-            self._write(numbers, waiting)
+        deal(todo, self.known, self.shared, names, workers, lambda solved: self._write(numbers, solved), tell)
 
     def _write(self, numbers: Mapping[str, list[int]], solved: list[SolvedPoint]) -> None:
         rows = [
