@@ -16,6 +16,7 @@ from rackmodel.errors import InputError, Where
 from rackmodel.inputs.decoders import LayerCount, active_parameters, compose_decoder, parameters
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.hf_keys import LAYERS, POSITIONS, Config, read_config
+from rackmodel.inputs.hf_layers import layers_one_by_one
 from rackmodel.inputs.hf_precision import Quantised, quantised
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.trained import PRECISION, trained_step
@@ -68,6 +69,8 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
 
 def _layers(config: Config) -> list[LayerCount]:
     """Layers of each kind that there are. Raises InputError where they are not as many as the config says."""
+    if config.family.each is not None:
+        return layers_one_by_one(config, config.family.each)
     layers = [LayerCount(kind.name, kind.blocks, config.whole(kind.count, f"layers.{kind.name}")) for kind in config.family.layers]
     total, said = sum(kind.count for kind in layers), config.family.total or next((key for key in LAYERS if key in config.numbers), None)
     if not total:

@@ -52,7 +52,6 @@ UNEXPRESSED = {
     "gemma3n": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
     "gemma3n_text": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
     "kimi_k3": ("attn_res_block_size", "attention over what earlier layers made"),
-    "nemotron-nas": ("block_configs", "layers that differ one by one in width or heads"),
     "zamba2": ("num_mem_blocks", "layers that share their weights, with adapters of their own"),
 }
 """model_type that no family expresses → key that asks for what is missing, what that is. RECALLED: their configuration files."""
@@ -117,7 +116,7 @@ def read_config(root: Marked) -> Config:
         raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
     family = families[model_type.text]
     node, problems = _decoder(root, family)
-    problems += [*_refused(node, family), *_no_numbers(node, family)]
+    problems += refused(node, family)
     if problems:
         raise together(problems)
     config = Config(family, node, dict(_numbers(node, family)))
@@ -181,6 +180,11 @@ def _spread(node: Marked, family: FamilySpec) -> Marked:
 
 def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
     yield from ((key, float(value)) for key, value in family.defaults.items())
+    yield from numbers_of(node, family)
+
+
+def numbers_of(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
+    """What a config, or one of its layers, says itself: key → number, words counted."""
     named = _named(family)
     yield from ((f"{key}__{word}", 0.0) for key, words in family.words.items() for word in words if f"{key}__{word}" in named)
     for key, child in node.mapping.items():
@@ -270,7 +274,7 @@ def _number_keys(family: FamilySpec) -> set[str]:
 def _read_keys(family: FamilySpec) -> set[str]:
     read = {_parted(name, family)[0] for name in _named(family)} - set(family.first)
     said = {*family.defaults, *family.words, *family.counted, *family.letters, *family.listed, *family.same, *family.ignored}
-    return {*read, *said, *family.nested, family.inside or "model_type"}
+    return {*read, *said, *family.nested, family.inside or "model_type", family.each or "model_type"}
 
 
 def _layer_numbers(child: Marked) -> list[int]:
@@ -313,8 +317,12 @@ def _unknown_key(key: str, where: Where, family: FamilySpec) -> InputError:
     return InputError(fact, where=where, path=key, known=sorted(_read_keys(family)), given=key)
 
 
+def refused(node: Marked, family: FamilySpec) -> list[InputError]:
+    """Keys of a config, or of one of its layers, that may matter and are not understood, and those that are no number."""
+    return [*_refused(node, family), *_no_numbers(node, family)]
+
+
 def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
-    """Keys that may matter and are not understood."""
     known = _read_keys(family)
     for key, child in node.mapping.items():
         value, where = child.value, node.keys.get(key, child.where)

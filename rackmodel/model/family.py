@@ -33,7 +33,9 @@ class LayerKind(Spec):
     """Equal layers of a model."""
 
     name: str = Field(description="what the section of the workload is called")
-    blocks: list[str] = Field(description="attention and feed-forward layer, or a mixer alone; files of specs/blocks")
+    blocks: list[str] = Field(
+        description="attention and feed-forward layer, or a mixer alone; files of specs/blocks; none: a layer that is left out"
+    )
     count: Expression | list[Expression] = Field(description="how many: an expression over keys; of several the first whose keys are there")
 
 
@@ -78,6 +80,11 @@ class FamilySpec(Spec):
         default_factory=dict,
         description="name → how many of the first layers are of a sort: NAME__first and NAME__rest, to be crossed with words of a layer "
         "(`layer_types__conv__and__dense__first` counts layers that are both)",
+    )
+    each: str | None = Field(
+        default=None,
+        description="key that lists a mapping for each layer, read as KEY__ENTRY: counts of layers (1 or 0) and sizes follow "
+        "layer by layer; those of like blocks and sizes are one section, and a size of theirs alone is an index of its own (f_2)",
     )
     nested: list[str] = Field(
         default_factory=list, description="keys with a mapping of their own, whose entries are read as KEY__ENTRY: the others are refused"
