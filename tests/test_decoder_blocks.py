@@ -73,7 +73,7 @@ ATTENTION = [
 ]
 FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
 FEED_FORWARD += ["plain_xielu", "moe_zero", "rwkv7_channels"]
-ALONE = ["gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
+ALONE = ["gated_alone", "gqa_rotated_alone", "gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 
 def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:
