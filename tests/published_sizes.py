@@ -159,6 +159,8 @@ PUBLISHED = {
     "solar_open_100b": 102.6e9,  # its model card; SOURCED: 103 billion in another format (huggingface.co/AaryanK/Solar-Open-100B-GGUF)
     "flex_olmo_33b": 33.27e9,  # SOURCED: 33 billion (huggingface.co/shanearora/Flex-reddit-2x7B-1T, its first card)
     "cwm_32b": 32.6e9,  # SOURCED: 32 billion (Meta FAIR on its release)
+    "deepseek_v4_flash": 284e9,  # SOURCED: its model card; 284.3 without what predicts one token further
+    "deepseek_v4_pro": 1573e9,  # its model card says 1.6 trillion, which 26 billion of a layer that predicts one token further are part of
     "nemotron_super_49b": 49_867_145_216,  # RECALLED: its model page
     "nemotron_ultra_253b": 253_401_268_224,  # RECALLED: its model page; 253 in its name
     "rwkv7_2_9b": 2_947_735_040,  # RWKV-7 (arXiv 2503.14456), table 2
@@ -202,6 +204,8 @@ CACHED = {
     "qwen35_27b": 16 * 4 * 256 * 2 * 2,
     "k_exaone_236b": 12 * 8 * 128 * 2 * 2,
     "rwkv7_2_9b": 0,
+    "deepseek_v4_flash": 21 * (512 * 2 + 128) / 4 + 20 * 512 * 2 / 128,  # two layers have windows alone; an indexer's keys in 8 bits
+    "deepseek_v4_pro": 30 * (512 * 2 + 128) / 4 + 31 * 512 * 2 / 128,
     "nemotron_super_49b": 49 * 8 * 128 * 2 * 2,  # 31 of 80 layers have no attention
     "nemotron_ultra_253b": 64 * 8 * 128 * 2 * 2,  # 98 of 162 have none
     "trinity_mini": 8 * 4 * 128 * 2 * 2,

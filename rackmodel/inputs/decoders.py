@@ -111,7 +111,7 @@ class _Workload:
     def _resized(self, specs: Sequence[BlockSpec], own: Mapping[str, int], suffix: str) -> list[BlockSpec]:
         """Blocks at a section's own sizes: an index whose size is another than before is called as one that has it, else by the section's
         number (f_2), and so is what follows from it."""
-        names: dict[str, str] = {}
+        names, suffix = dict[str, str](), suffix or "_1"
         for index, size in own.items():
             alike = (name for name in self.sizes if name == index or name.startswith(f"{index}_"))
             names[index] = next((name for name in alike if self.sizes[name] == size), f"{index}{suffix}" if index in self.sizes else index)
@@ -122,12 +122,12 @@ class _Workload:
         changed = {index: name for index, name in names.items() if index != name}
         return [_walking(spec, changed) for spec in specs] if changed else list(specs)
 
-    def add_module(self, layer: LayerCount, head: str, *, beside: bool) -> None:
-        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head. beside:
-        it runs in the step of the model, where what the last layer made is a tensor."""
+    def add_module(self, join: str, layer: LayerCount, head: str, *, beside: bool) -> None:
+        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head. join: its
+        first block · beside: it runs in the step of the model, where what the last layer made is a tensor."""
         made = {"H": self.stream} if beside else None
         sections, self.sections, self.stream = self.sections, {}, f"X{NEXT}"
-        self.add("join", ["next_token"], NEXT, shared=made)
+        self.add("join", [join], NEXT, shared=made)
         self.add(layer.name, layer.blocks, NEXT, 1)
         self.add("head", [head], NEXT, shared={name: name for name in HEAD})
         self.sections, self.module = sections, self.sections
@@ -166,10 +166,10 @@ def compose_decoder(
     for number, kind in enumerate(layers, 1):
         name = kind.name if kind.name not in names[: number - 1] else f"{kind.name}_{number}"
         made.add(name, kind.blocks, "" if number == 1 else f"_{number}", kind.count, own=kind.sizes)
-    head = f"{ends}{'tied_head' if tied else 'head'}"
+    head = f"{ends}{'tied_' if tied else ''}{family.head}"
     made.add("head", [head], "")
     if module is not None:
-        made.add_module(module, head, beside=bool(ends))
+        made.add_module(family.join, module, head, beside=bool(ends))
     skewed = {"skew": family.skew} if family.skew and "x" in made.used_sizes() else {}
     return {
         "phases": ["forward"],

@@ -48,7 +48,6 @@ LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 
 UNEXPRESSED = {
     "bitnet": ("quantization_config", "weights of 1.58 bits, and products of them"),
-    "deepseek_v4": ("compress_ratios", "attention over compressed tokens, and residual streams of which each layer mixes several"),
     "gemma3n": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
     "gemma3n_text": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
     "kimi_k3": ("attn_res_block_size", "attention over what earlier layers made"),
@@ -245,6 +244,7 @@ def _expressed(family: FamilySpec) -> set[str]:
     """What the expressions of a family name, but for names of its own."""
     kinds = (*family.layers, *([family.mtp] if family.mtp else []))
     said = [*family.sizes.values(), *family.counts.values(), *family.first.values(), *(kind.count for kind in kinds)]
+    said += [own for kind in kinds for own in kind.sizes.values()]
     return {name for one in said for text in options(one) for name in size_names(text)} - set(family.counts)
 
 

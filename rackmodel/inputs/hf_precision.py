@@ -23,6 +23,10 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.marked import Marked, place_of, short
 
 METHODS = ("fp8", "fbgemm_fp8", "mxfp4", "gptq", "awq", "modelopt", "compressed-tensors")
+EXPERTS = {"fp4": "mxfp4", "fp8": ""}
+"""expert_dtype of a config → precision of experts' weights beside the others, '' = as these. Source: DeepSeek-V4's, each 32 with a scale
+(NVIDIA-NeMo/Megatron-Bridge, tests/unit_tests/models/deepseek/test_deepseek_v4_bridge.py)."""
+
 ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "FP8_PB_WO": "fp8_block", "W4A16_AWQ": "int4_g128", "INT4_AWQ": "int4_g128"}
 """quant_algo of modelopt → precision of weights."""
 
@@ -67,18 +71,20 @@ WEIGHTS = {"shared": ("WPG", "WPU", "WPD"), "dense": ("WG", "WU", "WD", "W1", "W
 @dataclass(frozen=True)
 class Quantised:
     """weight, product: precisions; product None: the activations' · experts: whether they alone are quantised · kv: of caches, '' = not
-    said · left: parts of a layer (MODULES) that are left in 16 bits."""
+    said · left: parts of a layer (MODULES) that are left in 16 bits · apart: precision of experts where it is another, ''."""
 
     weight: str
     product: str | None
     experts: bool = False
     kv: str = ""
     left: frozenset[str] = field(default_factory=frozenset)
+    apart: str = ""
 
     def precision(self) -> dict[str, str]:
         """Of a workload file."""
         alone = self.experts or self.left == frozenset(MODULES)
         weights = {"weight": "bf16", "experts": self.weight} if alone else {"weight": self.weight}
+        weights |= {"experts": self.apart} if self.apart else {}
         return {"activation": "bf16"} | weights | {"product": self.product or "bf16"} | ({"kv_cache": self.kv} if self.kv else {})
 
     def leaves(self, weight: str) -> bool:

@@ -37,6 +37,9 @@ class LayerKind(Spec):
         description="attention and feed-forward layer, or a mixer alone; files of specs/blocks; none: a layer that is left out"
     )
     count: Expression | list[Expression] = Field(description="how many: an expression over keys; of several the first whose keys are there")
+    sizes: dict[str, Expression | list[Expression]] = Field(
+        default_factory=dict, description="sizes of these layers alone, in the same way: indices of their own where others have them, too"
+    )
 
 
 class FamilySpec(Spec):
@@ -46,6 +49,8 @@ class FamilySpec(Spec):
     models: list[str] = Field(description="values of model_type")
     inside: str | None = Field(default=None, description="key under which the decoder's own config may stand")
     embedding: str = Field(default="embedding", description="block of the embedding")
+    head: str = Field(default="head", description="block of the head; tied_HEAD where the table of embeddings is the head's, too")
+    join: str = Field(default="next_token", description="block with which a module begins that predicts one token further")
     skew: Plain = Field(default=0.0, ge=0.0, description="exponent of the power law by which tokens choose experts, 0 = evenly")
     sizes: dict[str, Expression | list[Expression]] = Field(
         description="index → expression over keys; of several the first whose keys are there"
