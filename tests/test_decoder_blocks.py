@@ -94,7 +94,7 @@ def test_every_block_of_a_layer_is_tried_here() -> None:
     ends |= {name for name in names("block") if "streams" in name} | {
         "mqa_compressed",
         "mqa_indexed",
-    }  # (tests/test_compressed_attention.py)
+    }  # (test_compressed_attention)
     assert {*ATTENTION, *FEED_FORWARD, *ALONE} == set(names("block")) - ends
 
 
