@@ -45,6 +45,7 @@ SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "w1": 4, "w2": 
 ATTENTION = [
     "gqa",
     "gqa_normed",
+    "gqa_normed_keys",
     "gqa_normed_whole",
     "gqa_gated",
     "gqa_window",

@@ -156,6 +156,80 @@ def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[
     assert f"config.json:{fact}" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("model_type", "key"),
+    [
+        ("minimax_m3_vl_text", "sparse_attention_config"),
+        ("laguna", "num_attention_heads_per_layer"),
+        ("recurrent_gemma", "lru_width"),
+        ("mllama_text_model", "cross_attention_layers"),
+        ("glm5_next_text", "index_topk"),
+    ],
+)
+def test_models_that_are_known_and_not_expressed_are_refused_by_name(model_type: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": model_type, key: [1]}), encoding="utf-8")
+    with pytest.raises(InputError, match=f"{key}: layers of {model_type} are not expressed here"):
+        import_config(path)
+
+
+def test_a_language_model_is_read_within_a_model_of_text_and_more(tmp_path: Path) -> None:
+    """LLaVA's of Llama, InternVL's of Qwen 2, Qwen3-Omni's thinker, whose text is Qwen3-MoE's."""
+    path = tmp_path / "config.json"
+    llama, qwen, moe = (
+        json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")) for name in ("llama3_8b", "qwen2_7b", "qwen3_30b_a3b")
+    )
+    llava = {
+        "model_type": "llava",
+        "text_config": llama,
+        "vision_config": {"depth": 2},
+        "image_token_index": 7,
+        "projector_hidden_act": "gelu",
+    }
+    intern = {"model_type": "internvl_chat", "llm_config": qwen, "downsample_ratio": 0.5, "select_layer": -1, "ps_version": "v2"}
+    thinker = {"model_type": "qwen3_omni_moe_thinker", "text_config": moe | {"model_type": "qwen3_omni_moe_text"}, "audio_token_id": 1}
+    omni = {"model_type": "qwen3_omni_moe", "thinker_config": thinker, "talker_config": {"hidden_size": 64}}
+    for whole, inner in ((llava, llama), (intern, qwen), (omni, moe)):
+        texts = []
+        for config in (whole, inner):
+            path.write_text(json.dumps(config), encoding="utf-8")
+            texts.append(import_config(path).text.partition("sections:")[2])
+        assert texts[0] == texts[1]
+    path.write_text(json.dumps(llava | {"adapter_layers": 3}), encoding="utf-8")
+    with pytest.raises(InputError, match="adapter_layers: unknown key"):
+        import_config(path)
+
+
+def test_kimi_linear_is_read_as_transformers_saves_it(tmp_path: Path) -> None:
+    """Heads of the delta rule, layers and their experts by the keys of KimiLinearConfig, in the place of those of the checkpoint."""
+    config = json.loads((CONFIGS / "kimi_linear_48b.json").read_text(encoding="utf-8"))
+    linear, count = config.pop("linear_attn_config"), config["num_hidden_layers"]
+    saved = {"linear_head_dim": linear["head_dim"], "linear_num_heads": linear["num_heads"], "linear_conv_kernel_dim": 4}
+    full = {number - 1 for number in linear["full_attn_layers"]}
+    saved["layer_types"] = ["full_attention" if number in full else "linear_attention" for number in range(count)]
+    saved["mlp_layer_types"] = ["dense"] * config.pop("first_k_dense_replace") + ["sparse"] * (count - 1)
+    saved |= {"num_local_experts": config.pop("num_experts"), "num_experts_per_tok": config.pop("num_experts_per_token")}
+    saved |= {"n_shared_experts": config.pop("num_shared_experts"), "dense_ffn_hidden": config["intermediate_size"], "qk_head_dim": 192}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | saved), encoding="utf-8")
+    own, other = (import_config(one).text.partition("sections:")[2] for one in (path, CONFIGS / "kimi_linear_48b.json"))
+    assert own.partition("source:")[0] == other.partition("source:")[0]
+
+
+def test_gemma_4_has_wider_heads_without_a_window(tmp_path: Path) -> None:
+    """31B: 16 heads of 256 over a window of 1,024, 4 of 512 elsewhere, whose values are what the keys are made of; E2B's are refused."""
+    text = import_config(CONFIGS / "gemma4_31b.json").text
+    for said in ("g: 16", "e: 256", "g_2: 4, q_2: 8, e_2: 512", "normV_2: VN_2[b,s,g_2,e_2] = rmsnorm(K_2[b,s,g_2,e_2]) over e_2"):
+        assert said in text
+    assert "WV_2" not in text
+    config = json.loads((CONFIGS / "gemma4_31b.json").read_text(encoding="utf-8"))
+    config["text_config"]["hidden_size_per_layer_input"] = 256
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(InputError, match="family gemma4 has no layers such as hidden_size_per_layer_input asks for"):
+        import_config(path)
+
+
 def test_a_width_that_is_said_of_every_layer_is_one(tmp_path: Path) -> None:
     """RWKV-7's values are as wide as its layers: its checkpoints list it."""
     assert layers("rwkv7_2_9b", tmp_path, value_dim=[2560] * 32) == {"block": 32}
