@@ -169,6 +169,8 @@ PUBLISHED = {
     "mistral_small_4": 119e9,  # its name, Mistral-Small-4-119B-2603
     "gemma4_31b": 30.7e9,  # SOURCED: apxml.com/models/gemma-4-31b
     "gemma4_26b_a4b": 25.2e9,  # RECALLED: its model card
+    "gemma4_e2b": 4.63e9,  # SOURCED: 5.1 billion with encoders of images and sound (dev.colaberry.ai, gemma-4-e2b), of 0.15 and 0.3
+    "bitnet_2b": 2.41e9,  # RECALLED: its model page
     "hy3_preview": 295e9,  # SOURCED: its model card (cnb.cool/ai-models/tencent/Hy3-preview)
     "olmo_hybrid_7b": 7.43e9,  # RECALLED: its model page; 7 in its name
     "deepseek_v4_flash": 284e9,  # SOURCED: its model card; 284.3 without what predicts one token further

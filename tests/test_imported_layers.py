@@ -145,7 +145,7 @@ def test_what_these_layers_do_not_say_is_refused_by_its_key(name: str, changes: 
             "1:43: hidden_size_per_layer_input: layers of gemma3n",
         ),
         ({"model_type": "zamba2", "num_mem_blocks": 2}, "1:26: num_mem_blocks: layers of zamba2 are not expressed here: layers that share"),
-        ({"model_type": "bitnet"}, "1:16: model_type: layers of bitnet are not expressed here: weights of 1.58 bits"),
+        ({"model_type": "kimi_k3"}, "1:16: model_type: layers of kimi_k3 are not expressed here: attention over what earlier layers made"),
     ],
 )
 def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[str, Any], fact: str, tmp_path: Path) -> None:
@@ -217,17 +217,39 @@ def test_kimi_linear_is_read_as_transformers_saves_it(tmp_path: Path) -> None:
 
 
 def test_gemma_4_has_wider_heads_without_a_window(tmp_path: Path) -> None:
-    """31B: 16 heads of 256 over a window of 1,024, 4 of 512 elsewhere, whose values are what the keys are made of; E2B's are refused."""
+    """31B: 16 heads of 256 over a window of 1,024, 4 of 512 elsewhere, whose values are what the keys are made of."""
     text = import_config(CONFIGS / "gemma4_31b.json").text
     for said in ("g: 16", "e: 256", "g_2: 4, q_2: 8, e_2: 512", "normV_2: VN_2[b,s,g_2,e_2] = rmsnorm(K_2[b,s,g_2,e_2]) over e_2"):
         assert said in text
     assert "WV_2" not in text
-    config = json.loads((CONFIGS / "gemma4_31b.json").read_text(encoding="utf-8"))
-    config["text_config"]["hidden_size_per_layer_input"] = 256
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(config), encoding="utf-8")
-    with pytest.raises(InputError, match="family gemma4 has no layers such as hidden_size_per_layer_input asks for"):
-        import_config(path)
+
+
+def test_gemma_4_of_embeddings_of_each_layer(tmp_path: Path) -> None:
+    """E2B: 15 layers keep keys and values, 20 read them and are twice as wide; none of them has experts besides."""
+    whole = json.loads((CONFIGS / "gemma4_e2b.json").read_text(encoding="utf-8"))
+    path, made = tmp_path / "config.json", tmp_path / "made.yaml"
+    made.write_text(import_config(CONFIGS / "gemma4_e2b.json").text, encoding="utf-8")
+    sections = {one.name: one.repeat for one in read_workload(made).sections if one.name not in ("embed", "head")}
+    assert sections == {"window_token": 12, "full_token": 3, "window_shared": 16, "full_shared": 4}
+    model = served_on("dgx_h100", profile="torchtitan")(read_workload(made))
+    assert model.kv_bytes_per_token == 3 * 512 * 2 * 2
+    assert model.cache_bytes(4096) == 3 * 512 * 2 * 2 * 4096 + 12 * 512 * 256 * 2 * 2
+    for changes in ({"enable_moe_block": True}, {"hidden_size_per_layer_input": 0}):
+        path.write_text(json.dumps(whole | {"text_config": whole["text_config"] | changes}), encoding="utf-8")
+        with pytest.raises(InputError):
+            import_config(path)
+
+
+def test_weights_of_three_values_are_packed_in_two_bits(tmp_path: Path) -> None:
+    """BitNet b1.58 2B4T: 0.4 GB but for its table (arXiv 2504.12285, table 1), and a token's products in int8."""
+    text = import_config(CONFIGS / "bitnet_2b.json").text
+    assert 'precision: {activation: bf16, weight: 2 bit, product: int8}' in text
+    made = tmp_path / "made.yaml"
+    made.write_text(text, encoding="utf-8")
+    model = served_on("dgx_h100", profile="torchtitan")(read_workload(made))
+    assert model.weights_each[0] - 128256 * 2560 * 2 == pytest.approx(0.52e9, rel=0.01)  # 2.084 billion in a quarter of a byte, and norms
+    with pytest.raises(InputError, match="quantization_mode: 'online'"):
+        import_config(changed("bitnet_2b", tmp_path, quantization_config={"quantization_mode": "online"}))
 
 
 def test_a_width_that_is_said_of_every_layer_is_one(tmp_path: Path) -> None:

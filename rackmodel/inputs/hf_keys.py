@@ -54,7 +54,6 @@ LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 
 
 UNEXPRESSED = {
-    "bitnet": ("quantization_config", "weights of 1.58 bits, and products of them"),
     "gemma3n": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
     "gemma3n_text": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
     "diffllama": ("lambda_std_dev", "differences of two attentions"),
