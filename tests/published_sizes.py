@@ -169,6 +169,8 @@ PUBLISHED = {
     "mistral_small_4": 119e9,  # its name, Mistral-Small-4-119B-2603
     "gemma4_31b": 30.7e9,  # SOURCED: apxml.com/models/gemma-4-31b
     "gemma4_26b_a4b": 25.2e9,  # RECALLED: its model card
+    "gemma3n_e4b": 6.87e9,  # RECALLED: its language model in GGUF, which has keys' weights of layers that read others' caches, too
+    "gemma3n_e2b": 4.46e9,  # RECALLED: the same
     "gemma4_e2b": 4.63e9,  # SOURCED: 5.1 billion with encoders of images and sound (dev.colaberry.ai, gemma-4-e2b), of 0.15 and 0.3
     "bitnet_2b": 2.41e9,  # RECALLED: its model page
     "hy3_preview": 295e9,  # SOURCED: its model card (cnb.cool/ai-models/tencent/Hy3-preview)
@@ -224,6 +226,8 @@ CACHED = {
     "mistral_small_4": 36 * (256 + 64) * 2,
     "gemma4_31b": 10 * 4 * 512 * 2 * 2,  # 50 of 60 layers have windows
     "gemma4_26b_a4b": 5 * 2 * 512 * 2 * 2,
+    "gemma3n_e4b": 4 * 2 * 256 * 2 * 2,  # 16 layers of the first 20 have windows, 15 read others' caches
+    "gemma4_e2b": 3 * 512 * 2 * 2,
     "hy3_preview": 80 * 8 * 128 * 2 * 2,
     "olmo_hybrid_7b": 8 * 30 * 128 * 2 * 2,  # 24 of 32 layers keep states
     "deepseek_v4_flash": 21 * (512 * 2 + 128) / 4 + 20 * 512 * 2 / 128,  # two layers have windows alone; an indexer's keys in 8 bits

@@ -95,10 +95,8 @@ served = served_on("dgx_h100", profile="torchtitan")
 def test_every_block_of_a_layer_is_tried_here() -> None:
     ends = {"embedding", "embedding_positions", "head", "tied_head", "next_token"}  # (the last: tests/test_modules.py)
     ends |= {"trained_head", "trained_tied_head"}  # (tests/test_import_training.py)
-    ends |= {name for name in names("block") if "streams" in name} | {
-        "mqa_compressed",
-        "mqa_indexed",
-    }  # (test_compressed_attention)
+    ends |= {name for name in names("block") if "streams" in name or "altup" in name}  # (test_compressed_attention, test_imported_layers)
+    ends |= {"mqa_compressed", "mqa_indexed"}
     assert {*ATTENTION, *FEED_FORWARD, *ALONE} == set(names("block")) - ends
 
 

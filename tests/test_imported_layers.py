@@ -141,8 +141,8 @@ def test_what_these_layers_do_not_say_is_refused_by_its_key(name: str, changes: 
     ("config", "fact"),
     [
         (
-            {"model_type": "gemma3n", "text_config": {"hidden_size_per_layer_input": 256}},
-            "1:43: hidden_size_per_layer_input: layers of gemma3n",
+            {"model_type": "minimax_m3_vl", "text_config": {"sparse_attention_config": {}}},
+            "1:49: sparse_attention_config: layers of minimax_m3_vl",
         ),
         ({"model_type": "zamba2", "num_mem_blocks": 2}, "1:26: num_mem_blocks: layers of zamba2 are not expressed here: layers that share"),
         ({"model_type": "kimi_k3"}, "1:16: model_type: layers of kimi_k3 are not expressed here: attention over what earlier layers made"),
@@ -163,7 +163,7 @@ def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[
         ("laguna", "num_attention_heads_per_layer"),
         ("recurrent_gemma", "lru_width"),
         ("mllama_text_model", "cross_attention_layers"),
-        ("glm5_next_text", "index_topk"),
+        ("rwkv", "attention_hidden_size"),
     ],
 )
 def test_models_that_are_known_and_not_expressed_are_refused_by_name(model_type: str, key: str, tmp_path: Path) -> None:
@@ -240,10 +240,31 @@ def test_gemma_4_of_embeddings_of_each_layer(tmp_path: Path) -> None:
             import_config(path)
 
 
+def test_gemma_3n_mixes_streams_and_reads_earlier_caches(tmp_path: Path) -> None:
+    """E4B: 4 streams of 2,048; 20 layers keep keys and values, 15 read them; no token is multiplied by the layers' tables."""
+    found = import_config(CONFIGS / "gemma3n_e4b.json")
+    made = tmp_path / "made.yaml"
+    made.write_text(found.text, encoding="utf-8")
+    workload = read_workload(made)
+    sections = {one.name: one.repeat for one in workload.sections if one.name not in ("embed", "head")}
+    assert sections == {"window": 16, "full": 4, "window_shared": 12, "full_shared": 3}
+    assert workload.sections[1].workload.tensors["X"].sizes == (1, 1, 4, 2048)
+    assert found.parameters - found.active == 35 * 262144 * 256  # the table of the head multiplies
+    model = served_on("dgx_h100", profile="torchtitan")(workload)
+    assert model.cache_bytes(4096) == 4 * 2048 * 4096 + 16 * 2048 * 512
+    with pytest.raises(InputError, match="another layer's cache: their training is not put together here"):
+        read_workload("gemma3n_e4b_training")
+    alone = tmp_path / "config.json"
+    inner = json.loads((CONFIGS / "gemma3n_e4b.json").read_text(encoding="utf-8"))["text_config"]
+    alone.write_text(json.dumps(inner | {"num_kv_shared_layers": 0}), encoding="utf-8")
+    trained = import_config(alone, training=True)  # where no layer reads another's: a product for keys and one for values more in 15 layers
+    assert trained.parameters - found.parameters == 15 * (2 * 2048 * 2 * 256 + 256)
+
+
 def test_weights_of_three_values_are_packed_in_two_bits(tmp_path: Path) -> None:
     """BitNet b1.58 2B4T: 0.4 GB but for its table (arXiv 2504.12285, table 1), and a token's products in int8."""
     text = import_config(CONFIGS / "bitnet_2b.json").text
-    assert 'precision: {activation: bf16, weight: 2 bit, product: int8}' in text
+    assert "precision: {activation: bf16, weight: 2 bit, product: int8}" in text
     made = tmp_path / "made.yaml"
     made.write_text(text, encoding="utf-8")
     model = served_on("dgx_h100", profile="torchtitan")(read_workload(made))
