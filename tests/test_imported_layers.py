@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from rackmodel.inputs.hf_keys import family_called
 from rackmodel.mapper.rules import axis_factors
 from rackmodel.serving.offers import check_context, check_tensor
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Steps
+from rackmodel.serving.steps import Deployment, Steps
 from tests.serving_models import served_on
 from tests.test_decoder_blocks import SIZES
 
@@ -234,6 +235,8 @@ def test_gemma_4_of_embeddings_of_each_layer(tmp_path: Path) -> None:
     model = served_on("dgx_h100", profile="torchtitan")(read_workload(made))
     assert model.kv_bytes_per_token == 3 * 512 * 2 * 2
     assert model.cache_bytes(4096) == 3 * 512 * 2 * 2 * 4096 + 12 * 512 * 256 * 2 * 2
+    both = replace(model, others=(Deployment(pipeline=2),)).held_each(np.array([4096.0]))  # all caches in one half
+    assert both.tolist() == [[model.cache_bytes(4096)]] * 2
     for changes in ({"enable_moe_block": True}, {"hidden_size_per_layer_input": 0}):
         path.write_text(json.dumps(whole | {"text_config": whole["text_config"] | changes}), encoding="utf-8")
         with pytest.raises(InputError):
