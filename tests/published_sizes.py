@@ -159,6 +159,26 @@ PUBLISHED = {
     "solar_open_100b": 102.6e9,  # its model card; SOURCED: 103 billion in another format (huggingface.co/AaryanK/Solar-Open-100B-GGUF)
     "flex_olmo_33b": 33.27e9,  # SOURCED: 33 billion (huggingface.co/shanearora/Flex-reddit-2x7B-1T, its first card)
     "cwm_32b": 32.6e9,  # SOURCED: 32 billion (Meta FAIR on its release)
+    "dbrx": 131_596_523_520,  # RECALLED: its model page; 132 billion by its announcement
+    "mpt_7b": 6_649_286_656,  # RECALLED: its model page
+    "mpt_30b": 29.96e9,
+    "starcoder_15b": 15_517_456_384,  # RECALLED: its model page; 15.5 billion by StarCoder (arXiv 2305.06161), abstract
+    "persimmon_8b": 9.4e9,  # RECALLED: 9.3 billion by its announcement, whose head is larger than others'
+    "minicpm3_4b": 4.07e9,  # RECALLED: its model page
+    "mimo_7b": 7.61e9,  # RECALLED: 7.83 with the layer that predicts one token further
+    "mistral_small_4": 119e9,  # its name, Mistral-Small-4-119B-2603
+    "gemma4_31b": 30.7e9,  # SOURCED: apxml.com/models/gemma-4-31b
+    "gemma4_26b_a4b": 25.2e9,  # RECALLED: its model card
+    "gemma3n_e4b": 6.87e9,  # RECALLED: its language model in GGUF, which has keys' weights of layers that read others' caches, too
+    "gemma3n_e2b": 4.46e9,  # RECALLED: the same
+    "gemma4_e2b": 4.63e9,  # SOURCED: 5.1 billion with encoders of images and sound (dev.colaberry.ai, gemma-4-e2b), of 0.15 and 0.3
+    "bitnet_2b": 2.41e9,  # RECALLED: its model page
+    "hy3_preview": 295e9,  # SOURCED: its model card (cnb.cool/ai-models/tencent/Hy3-preview)
+    "olmo_hybrid_7b": 7.43e9,  # RECALLED: its model page; 7 in its name
+    "deepseek_v4_flash": 284e9,  # SOURCED: its model card; 284.3 without what predicts one token further
+    "deepseek_v4_pro": 1573e9,  # its model card says 1.6 trillion, which 26 billion of a layer that predicts one token further are part of
+    "nemotron_super_49b": 49_867_145_216,  # RECALLED: its model page
+    "nemotron_ultra_253b": 253_401_268_224,  # RECALLED: its model page; 253 in its name
     "rwkv7_2_9b": 2_947_735_040,  # RWKV-7 (arXiv 2503.14456), table 2
 }
 
@@ -200,5 +220,19 @@ CACHED = {
     "qwen35_27b": 16 * 4 * 256 * 2 * 2,
     "k_exaone_236b": 12 * 8 * 128 * 2 * 2,
     "rwkv7_2_9b": 0,
+    "dbrx": 40 * 8 * 128 * 2 * 2,
+    "starcoder_15b": 40 * 128 * 2 * 2,  # one head of keys and values
+    "minicpm3_4b": 62 * (256 + 32) * 2,
+    "mistral_small_4": 36 * (256 + 64) * 2,
+    "gemma4_31b": 10 * 4 * 512 * 2 * 2,  # 50 of 60 layers have windows
+    "gemma4_26b_a4b": 5 * 2 * 512 * 2 * 2,
+    "gemma3n_e4b": 4 * 2 * 256 * 2 * 2,  # 16 layers of the first 20 have windows, 15 read others' caches
+    "gemma4_e2b": 3 * 512 * 2 * 2,
+    "hy3_preview": 80 * 8 * 128 * 2 * 2,
+    "olmo_hybrid_7b": 8 * 30 * 128 * 2 * 2,  # 24 of 32 layers keep states
+    "deepseek_v4_flash": 21 * (512 * 2 + 128) / 4 + 20 * 512 * 2 / 128,  # two layers have windows alone; an indexer's keys in 8 bits
+    "deepseek_v4_pro": 30 * (512 * 2 + 128) / 4 + 31 * 512 * 2 / 128,
+    "nemotron_super_49b": 49 * 8 * 128 * 2 * 2,  # 31 of 80 layers have no attention
+    "nemotron_ultra_253b": 64 * 8 * 128 * 2 * 2,  # 98 of 162 have none
     "trinity_mini": 8 * 4 * 128 * 2 * 2,
 }

@@ -39,12 +39,16 @@ SIZES = {
     "c": 64,
     "o": 16,
 }
-SIZES |= {"a3": 4, "p1": 32, "n2": 16, "c1": 512, "r1": 16}
+SIZES |= {"l5": 16, "v2": 500, "a3": 4, "p1": 32, "n2": 16, "c1": 512, "r1": 16}
 SIZES |= {"g2": 2, "q2": 4, "x0": 4, "l1": 32, "l2": 32, "l3": 64, "l4": 16}
 SIZES |= {"n": 32, "a": 4, "a1": 2, "a2": 2, "k1": 32, "m1": 32, "w1": 4, "w2": 3, "h1": 4, "e1": 32, "n1": 1024}
 ATTENTION = [
     "gqa",
     "gqa_normed",
+    "gqa_behind",
+    "gqa_normed_keys",
+    "gqa_normed_shared",
+    "gqa_normed_window_shared",
     "gqa_normed_whole",
     "gqa_gated",
     "gqa_window",
@@ -72,8 +76,8 @@ ATTENTION = [
     "rwkv7",
 ]
 FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
-FEED_FORWARD += ["plain_xielu", "moe_zero", "rwkv7_channels"]
-ALONE = ["gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
+FEED_FORWARD += ["gated_relu2", "gated_token", "plain_xielu", "moe_zero", "rwkv7_channels"]
+ALONE = ["gated_alone", "gqa_rotated_alone", "gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 
 def decoder(tmp_path: Path, *layers: tuple[str, str, int]) -> Workload:
@@ -91,6 +95,8 @@ served = served_on("dgx_h100", profile="torchtitan")
 def test_every_block_of_a_layer_is_tried_here() -> None:
     ends = {"embedding", "embedding_positions", "head", "tied_head", "next_token"}  # (the last: tests/test_modules.py)
     ends |= {"trained_head", "trained_tied_head"}  # (tests/test_import_training.py)
+    ends |= {name for name in names("block") if "streams" in name or "altup" in name}  # (test_compressed_attention, test_imported_layers)
+    ends |= {"mqa_compressed", "mqa_indexed"}
     assert {*ATTENTION, *FEED_FORWARD, *ALONE} == set(names("block")) - ends
 
 

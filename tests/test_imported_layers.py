@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from rackmodel.inputs.hf_keys import family_called
 from rackmodel.mapper.rules import axis_factors
 from rackmodel.serving.offers import check_context, check_tensor
 from rackmodel.serving.served_model import ServedModel
-from rackmodel.serving.steps import Steps
+from rackmodel.serving.steps import Deployment, Steps
 from tests.serving_models import served_on
 from tests.test_decoder_blocks import SIZES
 
@@ -141,11 +142,11 @@ def test_what_these_layers_do_not_say_is_refused_by_its_key(name: str, changes: 
     ("config", "fact"),
     [
         (
-            {"model_type": "gemma3n", "text_config": {"hidden_size_per_layer_input": 256}},
-            "1:43: hidden_size_per_layer_input: layers of gemma3n",
+            {"model_type": "minimax_m3_vl", "text_config": {"sparse_attention_config": {}}},
+            "1:49: sparse_attention_config: layers of minimax_m3_vl",
         ),
         ({"model_type": "zamba2", "num_mem_blocks": 2}, "1:26: num_mem_blocks: layers of zamba2 are not expressed here: layers that share"),
-        ({"model_type": "bitnet"}, "1:16: model_type: layers of bitnet are not expressed here: weights of 1.58 bits"),
+        ({"model_type": "kimi_k3"}, "1:16: model_type: layers of kimi_k3 are not expressed here: attention over what earlier layers made"),
     ],
 )
 def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[str, Any], fact: str, tmp_path: Path) -> None:
@@ -154,6 +155,125 @@ def test_a_model_that_cannot_be_said_is_refused_by_what_is_missing(config: dict[
     with pytest.raises(InputError) as caught:
         import_config(path)
     assert f"config.json:{fact}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key"),
+    [
+        ("minimax_m3_vl_text", "sparse_attention_config"),
+        ("laguna", "num_attention_heads_per_layer"),
+        ("recurrent_gemma", "lru_width"),
+        ("mllama_text_model", "cross_attention_layers"),
+        ("rwkv", "attention_hidden_size"),
+    ],
+)
+def test_models_that_are_known_and_not_expressed_are_refused_by_name(model_type: str, key: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": model_type, key: [1]}), encoding="utf-8")
+    with pytest.raises(InputError, match=f"{key}: layers of {model_type} are not expressed here"):
+        import_config(path)
+
+
+def test_a_language_model_is_read_within_a_model_of_text_and_more(tmp_path: Path) -> None:
+    """LLaVA's of Llama, InternVL's of Qwen 2, Qwen3-Omni's thinker, whose text is Qwen3-MoE's."""
+    path = tmp_path / "config.json"
+    llama, qwen, moe = (
+        json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8")) for name in ("llama3_8b", "qwen2_7b", "qwen3_30b_a3b")
+    )
+    llava = {
+        "model_type": "llava",
+        "text_config": llama,
+        "vision_config": {"depth": 2},
+        "image_token_index": 7,
+        "projector_hidden_act": "gelu",
+    }
+    intern = {"model_type": "internvl_chat", "llm_config": qwen, "downsample_ratio": 0.5, "select_layer": -1, "ps_version": "v2"}
+    thinker = {"model_type": "qwen3_omni_moe_thinker", "text_config": moe | {"model_type": "qwen3_omni_moe_text"}, "audio_token_id": 1}
+    omni = {"model_type": "qwen3_omni_moe", "thinker_config": thinker, "talker_config": {"hidden_size": 64}}
+    for whole, inner in ((llava, llama), (intern, qwen), (omni, moe)):
+        texts = []
+        for config in (whole, inner):
+            path.write_text(json.dumps(config), encoding="utf-8")
+            texts.append(import_config(path).text.partition("sections:")[2])
+        assert texts[0] == texts[1]
+    path.write_text(json.dumps(llava | {"adapter_layers": 3}), encoding="utf-8")
+    with pytest.raises(InputError, match="adapter_layers: unknown key"):
+        import_config(path)
+
+
+def test_kimi_linear_is_read_as_transformers_saves_it(tmp_path: Path) -> None:
+    """Heads of the delta rule, layers and their experts by the keys of KimiLinearConfig, in the place of those of the checkpoint."""
+    config = json.loads((CONFIGS / "kimi_linear_48b.json").read_text(encoding="utf-8"))
+    linear, count = config.pop("linear_attn_config"), config["num_hidden_layers"]
+    saved = {"linear_head_dim": linear["head_dim"], "linear_num_heads": linear["num_heads"], "linear_conv_kernel_dim": 4}
+    full = {number - 1 for number in linear["full_attn_layers"]}
+    saved["layer_types"] = ["full_attention" if number in full else "linear_attention" for number in range(count)]
+    saved["mlp_layer_types"] = ["dense"] * config.pop("first_k_dense_replace") + ["sparse"] * (count - 1)
+    saved |= {"num_local_experts": config.pop("num_experts"), "num_experts_per_tok": config.pop("num_experts_per_token")}
+    saved |= {"n_shared_experts": config.pop("num_shared_experts"), "dense_ffn_hidden": config["intermediate_size"], "qk_head_dim": 192}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config | saved), encoding="utf-8")
+    own, other = (import_config(one).text.partition("sections:")[2] for one in (path, CONFIGS / "kimi_linear_48b.json"))
+    assert own.partition("source:")[0] == other.partition("source:")[0]
+
+
+def test_gemma_4_has_wider_heads_without_a_window(tmp_path: Path) -> None:
+    """31B: 16 heads of 256 over a window of 1,024, 4 of 512 elsewhere, whose values are what the keys are made of."""
+    text = import_config(CONFIGS / "gemma4_31b.json").text
+    for said in ("g: 16", "e: 256", "g_2: 4, q_2: 8, e_2: 512", "normV_2: VN_2[b,s,g_2,e_2] = rmsnorm(K_2[b,s,g_2,e_2]) over e_2"):
+        assert said in text
+    assert "WV_2" not in text
+
+
+def test_gemma_4_of_embeddings_of_each_layer(tmp_path: Path) -> None:
+    """E2B: 15 layers keep keys and values, 20 read them and are twice as wide; none of them has experts besides."""
+    whole = json.loads((CONFIGS / "gemma4_e2b.json").read_text(encoding="utf-8"))
+    path, made = tmp_path / "config.json", tmp_path / "made.yaml"
+    made.write_text(import_config(CONFIGS / "gemma4_e2b.json").text, encoding="utf-8")
+    sections = {one.name: one.repeat for one in read_workload(made).sections if one.name not in ("embed", "head")}
+    assert sections == {"window_token": 12, "full_token": 3, "window_shared": 16, "full_shared": 4}
+    model = served_on("dgx_h100", profile="torchtitan")(read_workload(made))
+    assert model.kv_bytes_per_token == 3 * 512 * 2 * 2
+    assert model.cache_bytes(4096) == 3 * 512 * 2 * 2 * 4096 + 12 * 512 * 256 * 2 * 2
+    both = replace(model, others=(Deployment(pipeline=2),)).held_each(np.array([4096.0]))  # all caches in one half
+    assert both.tolist() == [[model.cache_bytes(4096)]] * 2
+    for changes in ({"enable_moe_block": True}, {"hidden_size_per_layer_input": 0}):
+        path.write_text(json.dumps(whole | {"text_config": whole["text_config"] | changes}), encoding="utf-8")
+        with pytest.raises(InputError):
+            import_config(path)
+
+
+def test_gemma_3n_mixes_streams_and_reads_earlier_caches(tmp_path: Path) -> None:
+    """E4B: 4 streams of 2,048; 20 layers keep keys and values, 15 read them; no token is multiplied by the layers' tables."""
+    found = import_config(CONFIGS / "gemma3n_e4b.json")
+    made = tmp_path / "made.yaml"
+    made.write_text(found.text, encoding="utf-8")
+    workload = read_workload(made)
+    sections = {one.name: one.repeat for one in workload.sections if one.name not in ("embed", "head")}
+    assert sections == {"window": 16, "full": 4, "window_shared": 12, "full_shared": 3}
+    assert workload.sections[1].workload.tensors["X"].sizes == (1, 1, 4, 2048)
+    assert found.parameters - found.active == 35 * 262144 * 256  # the table of the head multiplies
+    model = served_on("dgx_h100", profile="torchtitan")(workload)
+    assert model.cache_bytes(4096) == 4 * 2048 * 4096 + 16 * 2048 * 512
+    with pytest.raises(InputError, match="another layer's cache: their training is not put together here"):
+        read_workload("gemma3n_e4b_training")
+    alone = tmp_path / "config.json"
+    inner = json.loads((CONFIGS / "gemma3n_e4b.json").read_text(encoding="utf-8"))["text_config"]
+    alone.write_text(json.dumps(inner | {"num_kv_shared_layers": 0}), encoding="utf-8")
+    trained = import_config(alone, training=True)  # where no layer reads another's: a product for keys and one for values more in 15 layers
+    assert trained.parameters - found.parameters == 15 * (2 * 2048 * 2 * 256 + 256)
+
+
+def test_weights_of_three_values_are_packed_in_two_bits(tmp_path: Path) -> None:
+    """BitNet b1.58 2B4T: 0.4 GB but for its table (arXiv 2504.12285, table 1), and a token's products in int8."""
+    text = import_config(CONFIGS / "bitnet_2b.json").text
+    assert "precision: {activation: bf16, weight: 2 bit, product: int8}" in text
+    made = tmp_path / "made.yaml"
+    made.write_text(text, encoding="utf-8")
+    model = served_on("dgx_h100", profile="torchtitan")(read_workload(made))
+    assert model.weights_each[0] - 128256 * 2560 * 2 == pytest.approx(0.52e9, rel=0.01)  # 2.084 billion in a quarter of a byte, and norms
+    with pytest.raises(InputError, match="quantization_mode: 'online'"):
+        import_config(changed("bitnet_2b", tmp_path, quantization_config={"quantization_mode": "online"}))
 
 
 def test_a_width_that_is_said_of_every_layer_is_one(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_token_is_multiplied_by_as_many_weights_as_a_model_card_counts(name: s
     ("name", "billions"),
     [
         *[("deepseek_v3", 37), ("deepseek_v2", 21), ("qwen3_235b", 22), ("kimi_k2", 32), ("mixtral_8x22b", 39), ("hunyuan_a13b", 13)],
-        *[("longcat_flash", 27), ("mimo_v2_flash", 15), ("step3", 38), ("k_exaone_236b", 23)],
+        *[("longcat_flash", 27), ("mimo_v2_flash", 15), ("step3", 38), ("k_exaone_236b", 23), ("deepseek_v4_pro", 49)],
     ],
 )
 def test_active_weights_published_in_whole_billions(name: str, billions: int) -> None:

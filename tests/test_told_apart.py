@@ -134,11 +134,11 @@ def test_a_version_of_a_name_may_have_its_v(word: str, workload: str) -> None:
     ("word", "near"),
     [
         ("Llama-3.3 Nemotron", "nvidia/llama-3.1-nemotron-70b-instruct-hf"),
-        ("Nemotron Super 49B", "nemotron_3_super"),
+        ("Nemotron Super 50B", "nemotron-super-49b"),
         ("Qwen3 Coder 480B", "qwen/qwen3-coder-480b-a35b-instruct"),
         ("Mamba-2.8b", "state-spaces/mamba2-2.7b"),
         ("Nemotron 340B", "nvidia/nemotron-4-340b-base"),
-        ("StarCoder", "bigcode/starcoder2-15b"),
+        ("StarCoder2 16B", "bigcode/starcoder2-15b"),
     ],
 )
 def test_the_nearest_name_is_one_of_the_same_family(word: str, near: str) -> None:

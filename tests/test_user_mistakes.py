@@ -60,8 +60,8 @@ def test_a_calibration_writes_over_no_file_of_another_kind(here: Path) -> None:
 
 
 def test_a_language_model_within_another_model_is_told_by_the_key_that_holds_it(here: Path) -> None:
-    Path("config.json").write_text(json.dumps({"model_type": "internvl_chat", "vision_config": {"depth": 2}, "llm_config": CONFIG}))
-    said = "unknown model_type 'internvl_chat'; its llm_config is a llama: import that part as a file of its own\n"
+    Path("config.json").write_text(json.dumps({"model_type": "internvl_chat", "vision_config": {"depth": 2}, "decoder": CONFIG}))
+    said = "unknown model_type 'internvl_chat'; its decoder is a llama: import that part as a file of its own\n"
     assert said in told("import", "config.json")
 
 

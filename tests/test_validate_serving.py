@@ -258,6 +258,28 @@ def test_a_row_of_pools_without_a_time_is_refused(tmp_path: Path) -> None:
     assert [row.refused for row in found.rows] == ["no measured time"]
 
 
+def test_a_month_behind_a_name_may_be_another_model() -> None:
+    """Mistral Large of February 2024, whose sizes nobody published, was priced as that of July."""
+    for name in ("mistralai/Mistral-Large-2402", "mistral-large-2402", "someone/Mistral-Large-2402-FP8"):
+        with pytest.raises(Refused, match="has no published sizes"):
+            point_of(_row(model_path=name))
+    for name in ("mistralai/Mistral-Large-Instruct-2411", "someone/Mistral-Large-Instruct-2407-AWQ", "mistral-large"):
+        assert point_of(_row(model_path=name, tp_size="4", n_gpus="4")).server.model.workload == "mistral_large_123b_decoder"
+
+
+@pytest.mark.parametrize(
+    ("name", "workload"),
+    [
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", "kimi_linear_48b_decoder"),
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1_5-FP8", "nemotron_super_49b_decoder"),
+        ("nvidia/Llama-3_1-Nemotron-Ultra-253B-v1", "nemotron_ultra_253b_decoder"),
+    ],
+)
+def test_a_model_that_imports_express_is_priced(name: str, workload: str) -> None:
+    """Rows refused them: 'is not expressed here'."""
+    assert point_of(_row(model_path=name, tp_size="8", n_gpus="8")).server.model.workload == workload
+
+
 def test_a_checkpoint_that_no_table_names_is_told_and_an_unknown_model_is_refused() -> None:
     notes = point_of(_row(model_path="someone/Qwen3-32B-AWQ")).run.notes
     assert any("checkpoint of Qwen/Qwen3-32B" in note for note in notes)

@@ -6,6 +6,7 @@ and later sections end in their number (WQ_2); shared are the tokens, and a tabl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +19,7 @@ from rackmodel.model.einsum import Access, Statement, parse_statement
 from rackmodel.model.family import BlockSpec, FamilySpec
 from rackmodel.model.sizes import size_names
 from rackmodel.model.workload import Op, Workload
+from rackmodel.model.workload_spec import TensorSpec
 
 SHARED = ("I", "IP", "WE", "WP")
 """Tensors that every section calls by one name."""
@@ -35,13 +37,28 @@ def block(name: str) -> BlockSpec:
     return build(BlockSpec, load("block", name))
 
 
+def indices_of(blocks: Iterable[str]) -> set[str]:
+    """Indices that blocks walk, and sizes that these follow from."""
+    found = set[str]()
+    for spec in map(block, blocks):
+        found |= {index for text in _texts(spec) for access in accesses(text) for index in access.names}
+        found |= {name for said in (*spec.sizes.values(), *(one.density for one in spec.tensors.values())) for name in size_names(said)}
+    return found
+
+
+def _texts(spec: BlockSpec) -> list[str]:
+    """Every statement of a block."""
+    return [text for table in (spec.einsums, spec.prompts, spec.training) for text in table.values() if text is not None]
+
+
 @dataclass(frozen=True)
 class LayerCount:
-    """Layers of one kind, in order of the file."""
+    """Layers of one kind, in order of the file. sizes: index → size, of those that are not the model's."""
 
     name: str
     blocks: Sequence[str]
     count: int
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -56,14 +73,22 @@ class _Workload:
     training: bool = False
 
     def add(
-        self, name: str, blocks: Sequence[str], suffix: str, repeat: int | None = None, shared: Mapping[str, str] | None = None
+        self,
+        name: str,
+        blocks: Sequence[str],
+        suffix: str,
+        repeat: int | None = None,
+        shared: Mapping[str, str] | None = None,
+        own: Mapping[str, int] | None = None,
     ) -> None:
-        """A section of some blocks, one after another. shared: of tensors that are another section's, what they are called there."""
+        """A section of some blocks, one after another. shared: of tensors that are another section's, what they are called there · own: its
+        sizes where they may not be the model's."""
+        specs = self._resized([block(one) for one in blocks], own or {}, suffix)
         einsums: dict[str, str] = {}
         prompts: dict[str, str | None] = {}
         renames = {"X": self.stream, "Y": f"Y{suffix}"} if repeat is not None else {"Y": self.stream}
         renames |= shared or {}
-        for spec in map(block, blocks):
+        for spec in specs:
             mine = {op: text for op, text in spec.einsums.items() if text is not None}
             einsums |= {f"{op}{suffix}": _renamed(text, renames, suffix) for op, text in mine.items()}
             instead = spec.prompts | (spec.training if self.training else {})
@@ -83,12 +108,26 @@ class _Workload:
         if repeat is not None:
             self.stream = f"Y{suffix}"
 
-    def add_module(self, layer: LayerCount, head: str, *, beside: bool) -> None:
-        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head. beside:
-        it runs in the step of the model, where what the last layer made is a tensor."""
+    def _resized(self, specs: Sequence[BlockSpec], own: Mapping[str, int], suffix: str) -> list[BlockSpec]:
+        """Blocks at a section's own sizes: an index whose size is another than before is called as one that has it, else by the section's
+        number (f_2), and so is what follows from it."""
+        names, suffix = dict[str, str](), suffix or "_1"
+        for index, size in own.items():
+            alike = (name for name in self.sizes if name == index or name.startswith(f"{index}_"))
+            names[index] = next((name for name in alike if self.sizes[name] == size), f"{index}{suffix}" if index in self.sizes else index)
+            self.sizes[names[index]] = size
+        for index, said in ((index, said) for spec in specs for index, said in spec.sizes.items()):
+            if any(names.get(name, name) != name for name in size_names(said)):
+                names[index] = f"{index}{suffix}"
+        changed = {index: name for index, name in names.items() if index != name}
+        return [_walking(spec, changed) for spec in specs] if changed else list(specs)
+
+    def add_module(self, join: str, layer: LayerCount, head: str, *, beside: bool) -> None:
+        """What predicts one token further: it joins what the last layer made with that token, runs a layer, and ends in the head. join: its
+        first block · beside: it runs in the step of the model, where what the last layer made is a tensor."""
         made = {"H": self.stream} if beside else None
         sections, self.sections, self.stream = self.sections, {}, f"X{NEXT}"
-        self.add("join", ["next_token"], NEXT, shared=made)
+        self.add("join", [join], NEXT, shared=made)
         self.add(layer.name, layer.blocks, NEXT, 1)
         self.add("head", [head], NEXT, shared={name: name for name in HEAD})
         self.sections, self.module = sections, self.sections
@@ -123,12 +162,14 @@ def compose_decoder(
     head's block begins with."""
     made = _Workload({**STEP, **sizes}, training=bool(ends))
     made.add("embed", [family.embedding], "")
+    names = [kind.name for kind in layers]
     for number, kind in enumerate(layers, 1):
-        made.add(kind.name, kind.blocks, "" if number == 1 else f"_{number}", kind.count)
-    head = f"{ends}{'tied_head' if tied else 'head'}"
+        name = kind.name if kind.name not in names[: number - 1] else f"{kind.name}_{number}"
+        made.add(name, kind.blocks, "" if number == 1 else f"_{number}", kind.count, own=kind.sizes)
+    head = f"{ends}{'tied_' if tied else ''}{family.head}"
     made.add("head", [head], "")
     if module is not None:
-        made.add_module(module, head, beside=bool(ends))
+        made.add_module(family.join, module, head, beside=bool(ends))
     skewed = {"skew": family.skew} if family.skew and "x" in made.used_sizes() else {}
     return {
         "phases": ["forward"],
@@ -181,6 +222,41 @@ def accesses(text: str) -> tuple[Access, ...]:
     """What a statement writes, and what it reads."""
     statement = parse_statement(text)
     return (statement.out, *statement.ins)
+
+
+def _walking(spec: BlockSpec, names: Mapping[str, str]) -> BlockSpec:
+    """A block whose indices have other names. names: old → new."""
+
+    def said(text: str | float | int) -> str | float | int:
+        return re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), text) if isinstance(text, str) else text
+
+    def table(texts: Mapping[str, str | None]) -> dict[str, str | None]:
+        return {op: None if text is None else _by_indices(text, names) for op, text in texts.items()}
+
+    def tensor(one: TensorSpec) -> TensorSpec:
+        update = {"density": said(one.density), "page": {names.get(rank, rank): size for rank, size in one.page.items()}}
+        return one.model_copy(update={key: value for key, value in update.items() if key in one.model_fields_set})
+
+    return spec.model_copy(
+        update={
+            "sizes": {names.get(index, index): said(size) for index, size in spec.sizes.items()},
+            "einsums": table(spec.einsums),
+            "prompts": table(spec.prompts),
+            "training": table(spec.training),
+            "tensors": {name: tensor(one) for name, one in spec.tensors.items()},
+        }
+    )
+
+
+def _by_indices(text: str, names: Mapping[str, str]) -> str:
+    """A statement whose indices have other names."""
+    statement = parse_statement(text)
+
+    def own(access: Access) -> Access:
+        return Access(access.tensor, tuple(tuple((stride, names.get(i, i)) for stride, i in affine) for affine in access.indices))
+
+    over = tuple(names.get(index, index) for index in statement.over)
+    return str(Statement(statement.kind, own(statement.out), tuple(map(own, statement.ins)), over))
 
 
 def _renamed(text: str, renames: Mapping[str, str], suffix: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from rackmodel.errors import InputError, Where
 from rackmodel.inputs.decoders import LayerCount, active_parameters, compose_decoder, parameters
 from rackmodel.inputs.graph import build_graph
 from rackmodel.inputs.hf_keys import LAYERS, POSITIONS, Config, read_config
-from rackmodel.inputs.hf_precision import Quantised, quantised
+from rackmodel.inputs.hf_layers import layers_one_by_one
+from rackmodel.inputs.hf_precision import EXPERTS, Quantised, quantised
 from rackmodel.inputs.marked import Marked, place_of, short
 from rackmodel.inputs.trained import PRECISION, trained_step
 from rackmodel.inputs.yaml_marks import compose, read_text
+from rackmodel.model.family import LayerKind
 from rackmodel.model.sizes import size_names
 
 
@@ -68,7 +70,12 @@ def import_config(path: str | Path, *, name: str | None = None, training: bool =
 
 def _layers(config: Config) -> list[LayerCount]:
     """Layers of each kind that there are. Raises InputError where they are not as many as the config says."""
-    layers = [LayerCount(kind.name, kind.blocks, config.whole(kind.count, f"layers.{kind.name}")) for kind in config.family.layers]
+    if config.family.each is not None:
+        return layers_one_by_one(config, config.family.each)
+    layers = [
+        LayerCount(kind.name, kind.blocks, config.whole(kind.count, f"layers.{kind.name}"), _own_sizes(config, kind))
+        for kind in config.family.layers
+    ]
     total, said = sum(kind.count for kind in layers), config.family.total or next((key for key in LAYERS if key in config.numbers), None)
     if not total:
         raise InputError("has no layers", where=config.node.where)
@@ -78,6 +85,10 @@ def _layers(config: Config) -> list[LayerCount]:
         fact = f"{whole:g}, and its kinds of layers are {total}: {kinds}"
         raise InputError(fact, where=place_of(config.node, [key]), path=key)
     return [kind for kind in layers if kind.count]
+
+
+def _own_sizes(config: Config, kind: LayerKind) -> dict[str, int]:
+    return {index: config.whole(said, f"sizes.{index}") for index, said in kind.sizes.items() if config.knows(said)}
 
 
 def _positions(config: Config) -> dict[str, int]:
@@ -145,7 +156,11 @@ def _quantised(root: Marked, config: Config) -> Quantised | None:
     said = [one.child("quantization_config") for one in (root, inner, config.node) if one is not None]
     found = next((one for one in said if one is not None and one.value), None)
     layers = next((int(config.numbers[key]) for key in LAYERS if key in config.numbers), 1)
-    return quantised(found, layers) if found is not None else None
+    experts = config.node.child("expert_dtype")
+    apart = EXPERTS.get(str(experts.value), "") if experts is not None else ""
+    if experts is not None and apart and found is None:
+        raise InputError("experts narrower than weights of which no quantization_config says", where=experts.where, path="expert_dtype")
+    return replace(quantised(found, layers), apart=apart) if found is not None else None
 
 
 def _left_as_they_are(data: dict[str, Any], found: Quantised) -> dict[str, Any]:

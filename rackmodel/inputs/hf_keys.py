@@ -35,9 +35,16 @@ HARMLESS = re.compile(
 
 OUTSIDE = re.compile(
     r"\w*(vision|image|video|audio|media|projector|multimodal|mm|spatial)\w*|ignore_index|language_model_only|"
-    r"im_(start|end|patch)_token|patch_token_len"
+    r"im_(start|end|patch)_token|patch_token_len|downsample_(ratio|factor)|ps_version|select_layer|template|use_(backbone|llm)_lora|"
+    r"use_thumbnail|pad2square|(max|min)_dynamic_patch|alignment_intermediate_size|adapter_layer_norm_eps|tile_size|(max|min)_tiles|"
+    r"encoder_patch_size|max_pixels_tolerance"
 )
 """Keys beside a decoder's own config: of encoders and of what joins them to it, which are left out."""
+
+PARTS = ("text_config", "llm_config", "language_config")
+"""Keys of models of text and more under which the language model has a config, with a model_type of its own."""
+THINKER = "thinker_config"
+"""The part of a model that answers in speech, too (Qwen Omni), which makes the text."""
 
 POSITIONS = ("model_max_length", "max_position_embeddings", "n_positions")
 """Keys of a config, of which the first that it has counts."""
@@ -47,12 +54,19 @@ LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 
 
 UNEXPRESSED = {
-    "bitnet": ("quantization_config", "weights of 1.58 bits, and products of them"),
-    "deepseek_v4": ("compress_ratios", "attention over compressed tokens, and residual streams of which each layer mixes several"),
-    "gemma3n": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
-    "gemma3n_text": ("hidden_size_per_layer_input", "embeddings of each layer, and residual streams of which each layer mixes several"),
+    "diffllama": ("lambda_std_dev", "differences of two attentions"),
+    "doge": ("keep_window_size", "masks that values choose, and experts that are looked up"),
+    "jetmoe": ("kv_channels", "experts of attention"),
     "kimi_k3": ("attn_res_block_size", "attention over what earlier layers made"),
-    "nemotron-nas": ("block_configs", "layers that differ one by one in width or heads"),
+    "laguna": ("num_attention_heads_per_layer", "layers whose numbers of heads differ one by one"),
+    "minimax_m3_vl": ("sparse_attention_config", "attention over blocks of tokens that an indexer picks"),
+    "minimax_m3_vl_text": ("sparse_attention_config", "attention over blocks of tokens that an indexer picks"),
+    "mllama": ("cross_attention_layers", "attention over what an encoder of images made"),
+    "mllama_text_model": ("cross_attention_layers", "attention over what an encoder of images made"),
+    "recurrent_gemma": ("lru_width", "gated linear recurrences of channels"),
+    "rwkv": ("attention_hidden_size", "RWKV-4's mixing of tokens by decays alone"),
+    "xlstm": ("qk_dim_factor", "matrices that gates of exponentials write"),
+    "zamba": ("attn_layer_offset", "layers that share their weights"),
     "zamba2": ("num_mem_blocks", "layers that share their weights, with adapters of their own"),
 }
 """model_type that no family expresses → key that asks for what is missing, what that is. RECALLED: their configuration files."""
@@ -94,6 +108,19 @@ class Config:
         return next((child.where for key, child in self.node.mapping.items() if key in size_names(text)), self.node.where)
 
 
+def _of_wrapper(root: Marked, families: Mapping[str, FamilySpec]) -> tuple[str, FamilySpec] | None:
+    """The part of a model of text and more that is its language model, and its family, where its model_type is another's."""
+    outer = root.child("model_type")
+    own = families.get(outer.text or "") if outer is not None else None
+    for key in PARTS:
+        part = root.child(key)
+        said = part.child("model_type") if part is not None and part.mapping else None
+        family = families.get(said.text or "") if said is not None else None
+        if family is not None and family is not own:
+            return key, family
+    return None
+
+
 def _known_inside(root: Marked, families: Mapping[str, FamilySpec]) -> str:
     """Which part of the config is of a model_type that is known, as language models within others have one; '' = none."""
     for key in root.value if isinstance(root.value, dict) else ():
@@ -110,14 +137,18 @@ def read_config(root: Marked) -> Config:
     if model_type is None or not model_type.text:
         raise InputError("no model_type: is it the config.json of a model?", where=root.where, path="model_type")
     families = {word: family for family in map(family_called, names("family")) for word in family.models}
+    thinker = root.child(THINKER)
+    if thinker is not None and thinker.mapping:
+        return read_config(thinker)
     if model_type.text in UNEXPRESSED:
         raise _unexpressed(root, model_type.text)
-    if model_type.text not in families:
+    wrapped = _of_wrapper(root, families)
+    if model_type.text not in families and wrapped is None:
         fact = f"unknown model_type '{short(model_type.text)}'{_known_inside(root, families)}"
         raise InputError(fact, where=model_type.where, path="model_type", known=sorted(families), given=model_type.text)
-    family = families[model_type.text]
+    family = families[model_type.text] if wrapped is None else wrapped[1].model_copy(update={"inside": wrapped[0]})
     node, problems = _decoder(root, family)
-    problems += [*_refused(node, family), *_no_numbers(node, family)]
+    problems += refused(node, family)
     if problems:
         raise together(problems)
     config = Config(family, node, dict(_numbers(node, family)))
@@ -181,6 +212,11 @@ def _spread(node: Marked, family: FamilySpec) -> Marked:
 
 def _numbers(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
     yield from ((key, float(value)) for key, value in family.defaults.items())
+    yield from numbers_of(node, family)
+
+
+def numbers_of(node: Marked, family: FamilySpec) -> Iterator[tuple[str, float]]:
+    """What a config, or one of its layers, says itself: key → number, words counted."""
     named = _named(family)
     yield from ((f"{key}__{word}", 0.0) for key, words in family.words.items() for word in words if f"{key}__{word}" in named)
     for key, child in node.mapping.items():
@@ -241,6 +277,7 @@ def _expressed(family: FamilySpec) -> set[str]:
     """What the expressions of a family name, but for names of its own."""
     kinds = (*family.layers, *([family.mtp] if family.mtp else []))
     said = [*family.sizes.values(), *family.counts.values(), *family.first.values(), *(kind.count for kind in kinds)]
+    said += [own for kind in kinds for own in kind.sizes.values()]
     return {name for one in said for text in options(one) for name in size_names(text)} - set(family.counts)
 
 
@@ -270,7 +307,7 @@ def _number_keys(family: FamilySpec) -> set[str]:
 def _read_keys(family: FamilySpec) -> set[str]:
     read = {_parted(name, family)[0] for name in _named(family)} - set(family.first)
     said = {*family.defaults, *family.words, *family.counted, *family.letters, *family.listed, *family.same, *family.ignored}
-    return {*read, *said, *family.nested, family.inside or "model_type"}
+    return {*read, *said, *family.nested, family.inside or "model_type", family.each or "model_type"}
 
 
 def _layer_numbers(child: Marked) -> list[int]:
@@ -313,8 +350,12 @@ def _unknown_key(key: str, where: Where, family: FamilySpec) -> InputError:
     return InputError(fact, where=where, path=key, known=sorted(_read_keys(family)), given=key)
 
 
+def refused(node: Marked, family: FamilySpec) -> list[InputError]:
+    """Keys of a config, or of one of its layers, that may matter and are not understood, and those that are no number."""
+    return [*_refused(node, family), *_no_numbers(node, family)]
+
+
 def _refused(node: Marked, family: FamilySpec) -> Iterator[InputError]:
-    """Keys that may matter and are not understood."""
     known = _read_keys(family)
     for key, child in node.mapping.items():
         value, where = child.value, node.keys.get(key, child.where)

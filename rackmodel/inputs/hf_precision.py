@@ -4,6 +4,7 @@
     mxfp4                      experts alone, multiplied as activations are
     gptq, awq                  bits of weights alone, a scale of 16 bits for each group
     modelopt                   quant_algo FP8 or NVFP4
+    bitnet                     three values in 2 bits, multiplied in int8
     compressed-tensors         bits, type and groups of config_groups; products as wide as activations: 16 bits where it says none
 
 Names of modules that are left out (modules_to_not_convert, ignored_layers, exclude_modules, ignore) are names, shell patterns or, after
@@ -22,7 +23,11 @@ from fnmatch import fnmatchcase
 from rackmodel.errors import InputError
 from rackmodel.inputs.marked import Marked, place_of, short
 
-METHODS = ("fp8", "fbgemm_fp8", "mxfp4", "gptq", "awq", "modelopt", "compressed-tensors")
+METHODS = ("fp8", "fbgemm_fp8", "mxfp4", "gptq", "awq", "modelopt", "compressed-tensors", "bitnet")
+EXPERTS = {"fp4": "mxfp4", "fp8": ""}
+"""expert_dtype of a config → precision of experts' weights beside the others, '' = as these. Source: DeepSeek-V4's, each 32 with a scale
+(NVIDIA-NeMo/Megatron-Bridge, tests/unit_tests/models/deepseek/test_deepseek_v4_bridge.py)."""
+
 ALGORITHMS = {"FP8": "fp8", "NVFP4": "nvfp4", "FP8_PB_WO": "fp8_block", "W4A16_AWQ": "int4_g128", "INT4_AWQ": "int4_g128"}
 """quant_algo of modelopt → precision of weights."""
 
@@ -38,7 +43,17 @@ BLOCK = [128, 128]
 CACHES = {"FP8": "fp8", "NVFP4": "nvfp4", "INT8": "int8"}
 """kv_cache_quant_algo → precision of caches."""
 
-READ = ("quant_method", "bits", "group_size", "quant_algo", "kv_cache_quant_algo", "kv_cache_scheme", "config_groups", "weight_block_size")
+READ = (
+    "quant_method",
+    "quantization_mode",
+    "bits",
+    "group_size",
+    "quant_algo",
+    "kv_cache_quant_algo",
+    "kv_cache_scheme",
+    "config_groups",
+    "weight_block_size",
+)
 """Keys that are read, beside LEFT_OUT."""
 
 HARMLESS = re.compile(
@@ -46,7 +61,7 @@ HARMLESS = re.compile(
     r"model_name_or_path|model_file_base_name|dataset|tokenizer|damp_\w+|desc_act|static_groups|sym|true_sequential|zero_point|do_fuse|"
     r"fuse_max_seq_len|modules_to_fuse|modules_in_block_to_quantize|block_name_to_quantize|module_name_preceding_first_block|batch_size|"
     r"pad_token_id|use_(cuda_fp16|exllama)|exllama_config|max_input_length|cache_block_outputs|model_seqlen|is_marlin_format|meta|"
-    r"pack_dtype|backend|quant_type|dequantize"
+    r"pack_dtype|backend|quant_type|dequantize|linear_class|use_rms_norm|rms_norm_eps"
 )
 """Keys that say how weights were made narrow, or which kernel takes them: not how wide they are."""
 
@@ -67,18 +82,20 @@ WEIGHTS = {"shared": ("WPG", "WPU", "WPD"), "dense": ("WG", "WU", "WD", "W1", "W
 @dataclass(frozen=True)
 class Quantised:
     """weight, product: precisions; product None: the activations' · experts: whether they alone are quantised · kv: of caches, '' = not
-    said · left: parts of a layer (MODULES) that are left in 16 bits."""
+    said · left: parts of a layer (MODULES) that are left in 16 bits · apart: precision of experts where it is another, ''."""
 
     weight: str
     product: str | None
     experts: bool = False
     kv: str = ""
     left: frozenset[str] = field(default_factory=frozenset)
+    apart: str = ""
 
     def precision(self) -> dict[str, str]:
         """Of a workload file."""
         alone = self.experts or self.left == frozenset(MODULES)
         weights = {"weight": "bf16", "experts": self.weight} if alone else {"weight": self.weight}
+        weights |= {"experts": self.apart} if self.apart else {}
         return {"activation": "bf16"} | weights | {"product": self.product or "bf16"} | ({"kv_cache": self.kv} if self.kv else {})
 
     def leaves(self, weight: str) -> bool:
@@ -103,6 +120,8 @@ def quantised(said: Marked, layers: int) -> Quantised:
     _known_keys(said)
     left = _left(said, layers)
     kv = _of_caches(said)
+    if method.text == "bitnet":
+        return _of_three_values(said)
     if method.text == "mxfp4":
         return Quantised("mxfp4", None, experts=True)
     if method.text in ("gptq", "awq"):
@@ -119,6 +138,15 @@ def quantised(said: Marked, layers: int) -> Quantised:
         raise InputError(fact, where=blocks.where, path="quantization_config.weight_block_size", known=[str(BLOCK)])
     weight = "fp8_block" if blocks is not None and blocks.value else "fp8"
     return Quantised(weight, weight, kv=kv, left=left)
+
+
+def _of_three_values(said: Marked) -> Quantised:
+    """Weights of three values, packed in 2 bits and multiplied in int8. Raises InputError where they are not packed."""
+    mode = said.child("quantization_mode")
+    if mode is not None and mode.value != "offline":
+        fact = f"'{short(str(mode.plain()))}': weights that are kept whole and rounded in each step are not known"
+        raise InputError(fact, where=mode.where, path="quantization_config.quantization_mode", known=["offline"])
+    return Quantised("2 bit", "int8")
 
 
 def _known_keys(said: Marked) -> None:

@@ -32,7 +32,7 @@ WIDTHS = {"y": "fx", "p": "fs"}
 
 def trained_step(step: Mapping[str, Any], *, most_tokens: int | None = None) -> dict[str, Any]:
     """The workload file of a training step as plain data, from that of a decoder's step (`compose_decoder`). most_tokens: of a sequence,
-    where a model has no more positions. Raises InputError for layers that share another's cache."""
+    where a model has no more positions. Raises InputError for layers that share another's cache, and for caches of compressed tokens."""
     step = _module_at_the_end(step)
     step = {**step, "sizes": step["sizes"] | _kept_tokens(step)}
     aliases = _aliases(step)
@@ -56,7 +56,11 @@ def _kept_tokens(step: Mapping[str, Any]) -> dict[str, str]:
     """Indices that walk what a cache keeps of a sequence, all or what a window sees: in training they walk the sequence."""
     written = [parse_statement(text) for text in texts_of(step["sections"].values()) if f" {APPEND}(" in text]
     pairs = [(one.out.names, one.ins[0].names) for one in written]
-    return {kept: "s" for out, tokens in pairs for kept, index in zip(out, tokens, strict=True) if kept != index == "s"}
+    found = {kept: "s" for out, tokens in pairs for kept, index in zip(out, tokens, strict=True) if kept != index == "s"}
+    if few := next((index for index in found if "/" in str(step["sizes"][index])), None):
+        fact = f"a cache of fewer entries than tokens ({step['sizes'][few]}): the training of such layers is not put together here"
+        raise InputError(fact, path=f"sizes.{few}")
+    return found
 
 
 def _module_at_the_end(step: Mapping[str, Any]) -> Mapping[str, Any]:

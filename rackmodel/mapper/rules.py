@@ -25,7 +25,7 @@ from rackmodel.model.layout import (
     shard,
     split,
 )
-from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, chosen, homes_of, is_called
+from rackmodel.model.mapping import HomeSpec, MapperSpec, RankChoice, chosen, homes_of, is_called, unnumbered
 from rackmodel.model.plan import default_boundary, twin_input
 from rackmodel.model.workload import Op, Workload
 
@@ -161,7 +161,27 @@ def _flattenings(mapper: MapperSpec, workload: Workload, axis: str) -> list[tupl
         *(said[axis] for said in mapper.choose.values() if axis in said),
     ]
     known = set(workload.sizes)
-    return list(dict.fromkeys(tuple(p) for p in lists if isinstance(p, list) and len(p) > 1 and set(p) <= known))
+    flat = [tuple(said) for said in lists if isinstance(said, list) and len(said) > 1]
+    return list(dict.fromkeys(one for said in flat for one in (said, *_numbered(said, workload)) if set(one) <= known))
+
+
+def _numbered(flat: tuple[str, ...], workload: Workload) -> Iterator[tuple[str, ...]]:
+    """A flattening in sections of a model where its indices have other sizes, and names with a number: [g_2, q] of [g, q]."""
+    if len(workload.sections) > 1:
+        for op in workload.ops.values():
+            yield tuple(_called(index, op.indices) for index in flat)
+
+
+def _of_section(pref: RankChoice, op: Op) -> RankChoice:
+    """What a list's word is in an operation of a later section, whose own sizes and tensors have a number: f_2 of f, +E_3 of +E."""
+    if isinstance(pref, list):
+        return [_called(index, op.indices) for index in pref]
+    return f"+{_called(pref[1:], [access.tensor for access in op.ins])}" if pref[:1] == "+" else _called(pref, op.indices)
+
+
+def _called(name: str, there: Sequence[str]) -> str:
+    """The name itself, or what has it with a number."""
+    return name if name in there else next((other for other in there if unnumbered(other) == name), name)
 
 
 def columns(op: Op, workload: Workload) -> tuple[str, ...]:
@@ -184,6 +204,8 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: Fla
         return (None,)  # nothing to split; a choice would only disturb which copies look cheap
     said = chosen(mapper.choose, op.name).get(axis)
     prefs = mapper.split.get(axis, [])
+    if isinstance(prefs, list):
+        prefs = [_of_section(pref, op) for pref in prefs] if len(workload.sections) > 1 else prefs
     if said == "free" or (said is None and prefs == "free"):
         return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
     if said is not None:

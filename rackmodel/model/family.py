@@ -33,8 +33,13 @@ class LayerKind(Spec):
     """Equal layers of a model."""
 
     name: str = Field(description="what the section of the workload is called")
-    blocks: list[str] = Field(description="attention and feed-forward layer, or a mixer alone; files of specs/blocks")
+    blocks: list[str] = Field(
+        description="attention and feed-forward layer, or a mixer alone; files of specs/blocks; none: a layer that is left out"
+    )
     count: Expression | list[Expression] = Field(description="how many: an expression over keys; of several the first whose keys are there")
+    sizes: dict[str, Expression | list[Expression]] = Field(
+        default_factory=dict, description="sizes of these layers alone, in the same way: indices of their own where others have them, too"
+    )
 
 
 class FamilySpec(Spec):
@@ -44,6 +49,8 @@ class FamilySpec(Spec):
     models: list[str] = Field(description="values of model_type")
     inside: str | None = Field(default=None, description="key under which the decoder's own config may stand")
     embedding: str = Field(default="embedding", description="block of the embedding")
+    head: str = Field(default="head", description="block of the head; tied_HEAD where the table of embeddings is the head's, too")
+    join: str = Field(default="next_token", description="block with which a module begins that predicts one token further")
     skew: Plain = Field(default=0.0, ge=0.0, description="exponent of the power law by which tokens choose experts, 0 = evenly")
     sizes: dict[str, Expression | list[Expression]] = Field(
         description="index → expression over keys; of several the first whose keys are there"
@@ -78,6 +85,11 @@ class FamilySpec(Spec):
         default_factory=dict,
         description="name → how many of the first layers are of a sort: NAME__first and NAME__rest, to be crossed with words of a layer "
         "(`layer_types__conv__and__dense__first` counts layers that are both)",
+    )
+    each: str | None = Field(
+        default=None,
+        description="key that lists a mapping for each layer, read as KEY__ENTRY: counts of layers (1 or 0) and sizes follow "
+        "layer by layer; those of like blocks and sizes are one section, and a size of theirs alone is an index of its own (f_2)",
     )
     nested: list[str] = Field(
         default_factory=list, description="keys with a mapping of their own, whose entries are read as KEY__ENTRY: the others are refused"

@@ -7,6 +7,7 @@ workload's inputs arrive and its outputs leave · homes: where weights live · s
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -263,7 +264,7 @@ class MapperSpec(Spec):
     def may_be_uneven(self, *indices: str) -> bool:
         """Whether a degree may exceed or not divide the size of an index, or of a flattening of several."""
         if isinstance(self.uneven, list):
-            return not {*indices}.isdisjoint(self.uneven)
+            return not {*indices, *map(unnumbered, indices)}.isdisjoint(self.uneven)
         return self.uneven != "error"
 
     @property
@@ -300,6 +301,13 @@ def chosen(table: Mapping[str, dict[str, RankChoice]], operation: str) -> dict[s
 def is_called(name: str, operations: Collection[str]) -> bool:
     """Whether a name of `choose` is one of some operations', or that of several."""
     return name in operations or (name[-1:] == "*" and any(one.startswith(name[:-1]) for one in operations))
+
+
+@cache
+def unnumbered(name: str) -> str:
+    """A name of a model's later section without its number (inputs/decoders): f of f_2."""
+    word, _, number = name.rpartition("_")
+    return word if number.isdecimal() else name
 
 
 def homes_of(said: HomeSpec | list[HomeSpec] | str) -> list[HomeSpec]:

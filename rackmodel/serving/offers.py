@@ -23,9 +23,10 @@ from rackmodel.errors import InfeasibleError, InputError
 from rackmodel.inputs import read_workload
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.formats import as_activations, check_operands, multiplied
+from rackmodel.model.mapping import unnumbered
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.resources import width
-from rackmodel.model.workload import Workload
+from rackmodel.model.workload import Op, Workload
 from rackmodel.serving.drafts import DraftedModel
 from rackmodel.serving.engine import ServingEngine, serving_engine
 from rackmodel.serving.replica import of_one_plan, serving_mapper, stages_of
@@ -278,10 +279,20 @@ def check_stages(workload: Workload, drafter: Workload | None, stages: int) -> N
         raise InfeasibleError(fact, resource="stages", need=float(stages), have=1.0, change="--pipeline 1, or another --draft-model")
 
 
+def _heads(workload: Workload) -> list[tuple[str, str]]:
+    """Indices of heads that layers have, those of later sections with their numbers."""
+
+    def own(name: str, op: Op) -> str:
+        return next((index for index in op.indices if name and unnumbered(index) == name), "")
+
+    pairs = dict.fromkeys((own(groups, op), own(queries, op)) for groups, queries in HEADS for op in workload.ops.values())
+    return [pair for pair in pairs if pair[1] and (pair[0] or pair[1] not in {queries for groups, queries in pairs if groups})]
+
+
 def check_tensor(workload: Workload, ranks: int) -> None:
     """Raise InfeasibleError where ranks of tensor parallelism do not share out the heads alike, without which engines do not start: as
     many heads of queries each, and as many of keys and values or each of these to as many (vLLM, models/llama.py: LlamaAttention)."""
-    pairs = [(workload.sizes.get(groups, 1), workload.sizes.get(queries, 1)) for groups, queries in HEADS]
+    pairs = [(workload.sizes.get(groups, 1), workload.sizes[queries]) for groups, queries in _heads(workload)]
     kinds = [(groups * queries, groups) for groups, queries in pairs if groups * queries > 1]
 
     def alike(count: int) -> bool:
@@ -297,7 +308,7 @@ def check_tensor(workload: Workload, ranks: int) -> None:
 def check_context(workload: Workload, ranks: int) -> None:
     """Raise InfeasibleError where so many ranks of context do not divide the heads that share a cache, whose queries they have."""
     caches = {rank for tensor in workload.tensors.values() if tensor.kind == "kv_cache" for rank in tensor.ranks}
-    heads = gcd(*(workload.sizes[own] for _, own in HEADS if own in workload.sizes and own not in caches)) or 1
+    heads = gcd(*(workload.sizes[own] for _, own in _heads(workload) if own not in caches)) or 1
     if heads % ranks:
         fact = f"{ranks} ranks of context do not divide the {heads} heads of {workload.name} that share a cache"
         change = f"--context {gcd(heads, ranks)}"

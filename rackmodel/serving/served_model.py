@@ -191,7 +191,7 @@ class ServedModel:
         each = np.zeros((len(self.workload.sections), len(self.deployments), len(tokens)))
         for x, shares in enumerate(self._kept):
             for name, share in shares.items():
-                each[x] += np.multiply.outer(share, kept[name].held_bytes)
+                each[x] += np.multiply.outer(share, np.broadcast_to(kept[name].held_bytes, tokens.shape))
         return np.array([(cut.busy @ own).max(axis=0) for cut, own in zip(self.replica.cuts, each.transpose(1, 0, 2), strict=True)])
 
     @cached_property

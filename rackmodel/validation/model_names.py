@@ -39,18 +39,33 @@ NEAR = 0.5
 @lru_cache(maxsize=4096)
 def name_and_format(word: str) -> tuple[str, str]:
     """What is left of a name, in lower case, and the format that it says, '' where none."""
+    *_, last = shorter_names(word)
+    return last
+
+
+@lru_cache(maxsize=4096)
+def shorter_names(word: str) -> tuple[tuple[str, str], ...]:
+    """A name without who publishes it, in lower case, then without one ending after the other; each with the format that was said behind
+    it. The longest that is known is meant: mistral-large-2402 is another model than mistral-large."""
     left, said = "-".join(word.rsplit("/", 1)[-1].lower().split()).removeprefix("meta-"), ""
+    names = [(left, said)]
     while True:
         found = next((pair for pair in FORMAT_ENDS if pair[1].search(left)), None)
         shorter = TUNED_ENDS.sub("", left) if found is None else found[1].sub("", left)
         if shorter == left or not shorter:
-            return left, said
+            return tuple(names)
         left, said = shorter, said or (found[0] if found else "")
+        names.append((left, said))
 
 
 def checkpoint(word: str) -> str:
     """What is left of a name, its version without a v: Llama v4 Scout is llama-4-scout, and DeepSeek-V3 deepseek-3."""
-    return VERSION.sub("", name_and_format(word)[0])
+    return without_v(name_and_format(word)[0])
+
+
+def without_v(name: str) -> str:
+    """A name whose version has no v: deepseek-3 of deepseek-v3."""
+    return VERSION.sub("", name)
 
 
 def nearest_name(word: str, known: Iterable[str]) -> str | None:

@@ -33,7 +33,7 @@ from rackmodel.validation.kernel_words import (
     LimitedExperts,
     UngatedExperts,
 )
-from rackmodel.validation.model_names import checkpoint, name_and_format, nearest_name
+from rackmodel.validation.model_names import name_and_format, nearest_name, shorter_names, without_v
 from rackmodel.validation.pooled_words import AcceptanceWords, PooledWords
 from rackmodel.validation.serving_words import (
     BenchmarkedWords,
@@ -429,14 +429,16 @@ def _spelt_alike(table: Mapping[str, Said], word: str) -> Said | None:
 
 
 def _by_checkpoint(table: Mapping[str, Said]) -> dict[str, Said]:
-    """What all checkpoints of a model are called, their version with a v or without → the first that is called so."""
-    every = reversed(list(table.items()))
-    return {name: said for word, said in every for name in (spelt(checkpoint(word)), spelt(name_and_format(word)[0]))}
+    """What all checkpoints of a model are called, whatever endings they have, their version with a v or without → the first that is called
+    so, of those that are priced before those that are refused."""
+    first = sorted(table.items(), key=lambda one: bool(getattr(one[1], "refused", None)))
+    return {spelt(name): said for word, said in reversed(first) for left, _ in shorter_names(word) for name in (without_v(left), left)}
 
 
 def _any_of(checkpoints: Mapping[str, Said], word: str) -> Said | None:
     """The model that a name's checkpoints are of, its version as it is written, else without its v; None."""
-    return checkpoints.get(spelt(name_and_format(word)[0])) or checkpoints.get(spelt(checkpoint(word)))
+    names = (name for left, _ in shorter_names(word) for name in (left, without_v(left)))
+    return next((checkpoints[spelt(name)] for name in names if spelt(name) in checkpoints), None)
 
 
 def _of_checkpoint(table: Mapping[str, Model], checkpoints: Mapping[str, Model], word: str) -> Model | None:
