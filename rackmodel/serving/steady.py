@@ -36,6 +36,7 @@ from rackmodel.arrays import Array, Bools
 from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
 from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
+from rackmodel.serving.kept_drafts import by_chance
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule, engine_sequences, estimating
@@ -43,8 +44,9 @@ from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, gr
 from rackmodel.serving.steps import Served, Steps
 
 ROUNDS, MOST_ROUNDS = 8, 64
-SHORT = 2.0
-"""Steps of decoding, up to which clients' groups stay as they fell."""
+SHORT, DRAWN = 2.0, 12.0
+"""Steps of decoding, up to which clients' groups stay as they fell; of drafts that are kept by chance, up to which few steps part them
+and bring them together again, which no mean says (docs/serving.md)."""
 UNEVEN = 0.1
 """Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run. Chosen: what is left to the
 law is a few percent of the requests a second, and a space of hundreds of GPUs' pipelines is priced in arrays (docs/serving.md)."""
@@ -292,12 +294,13 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
 def closed_loop_as_run(
     model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
 ) -> Steady:
-    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT), whose
-    clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
+    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT, DRAWN),
+    whose clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
     of what is added to them (estimates.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room, at_once=at_once)
-    some = (schedule.decoding_steps(requests) <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
+    few = np.where(by_chance(np.asarray(schedule.drafted), np.asarray(schedule.accepted)), DRAWN, SHORT)
+    some = (schedule.decoding_steps(requests) <= few) | _lanes_count(model, requests, schedule, settled.decodes)
     some = some | (estimating(schedule) & settled.limited & (room < engine_sequences(schedule)))
     if not some.any():
         return settled
