@@ -328,9 +328,9 @@ def test_first_prompts_wait_for_a_place(clients: int, prompts: int) -> None:
 
 
 def test_a_worker_of_decodes_looks_between_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The law, of 130 1/2 clients, none of whom is run here, at one worker. A cache of 1,000 tokens takes 2.6 ms and a step t, longer: half of t to
-    the look that asks for it, then t; of one that was asked for before the prompt half of t, its way, half of t; a first token again is one
-    t, and a look at every tenth step, 5 t for the half."""
+    """The law, of 130 1/2 clients, none of whom is run here, at one worker. A cache of 1,000 tokens takes 2.6 ms and a step t, longer: half
+    of t to the look that asks for it, then t; of one that was asked for before the prompt half of t, its way, half of t; a first token
+    again is one t, and a look at every tenth step, 5 t for the half."""
 
     def first_s(**said: float) -> tuple[float, float]:
         room = np.array([1e6])
@@ -359,8 +359,8 @@ def test_several_hundred_clients_are_run_for_fewer_waves(clients: int, prompt: i
 
 
 def test_clients_between_two_whole_numbers_are_run_as_both() -> None:
-    """64 1/2 clients at two workers of prompts and one of decodes are loops of 64 and of 65, half of them each: the law, which they had, says 57
-    ms to a first token, and runs 65. Of requests more are of the loop that ends more, and all that are there add up."""
+    """64 1/2 clients at two workers of prompts and one of decodes are loops of 64 and of 65, half of them each: the law, which they had,
+    says 57 ms to a first token, and runs 65. Of requests more are of the loop that ends more, and all that are there add up."""
     pools = Pool(LinearModel(), Schedule.of(mixed=0), 2, np.array([1e6])), Pool(LinearModel(), Schedule.of(), 1, np.array([1e6]))
     found = pools_closed_loop(*pools, Transfer(held, 50e9), Requests.of(prompt=1000, output=2000, waves=26), np.array([64.5]))
     few, more = (PooledLoop(clients=n, prompts=2, decodes=1, prompt=1000, output=2000, waves=26).run() for n in (64, 65))

@@ -1,8 +1,8 @@
 """Requests that are drawn and run one by one, step by step (trace.py), where no law says what they meet: those that come at random to a
-pipeline, whose batches hold one another up, or to an engine whose prompts wait for company or a look (of others random_arrivals.py has a
-chain); those of clients of a pipeline whose lanes count; of clients whose answers have a few tokens, so that who fell into one batch
-stays together; and of clients who wait for room by an estimate (estimates.py). The same requests every time and at every rate, whose gaps
-scale.
+pipeline, whose batches hold one another up, to ranks of attention data, of which a prompt fills one and all wait for it, or to an engine
+whose prompts wait for company or a look (of others random_arrivals.py has a chain); those of clients of a pipeline whose lanes count; of
+clients whose answers have a few tokens, so that who fell into one batch stays together; and of clients who wait for room by an estimate
+(estimates.py). The same requests every time and at every rate, whose gaps scale.
 
     count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
               than RUNS times those that are there at once. Of clients WAVES each, or the fewer that they send, FEWEST at least, less where

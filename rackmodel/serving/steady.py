@@ -22,8 +22,8 @@ spread of a sum of k of them) from those in which the first ones were worked off
 
 Batches of a pipeline part from one another: who asks for deployments has its requests run (drawn_runs.py), as of short answers.
 
-Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_runs.py). What the
-cache does not hold waits outside: R = C Z / B - Z.
+Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines and of ranks of attention data requests that are
+run (drawn_runs.py). What the cache does not hold waits outside: R = C Z / B - Z.
 """
 
 from __future__ import annotations
@@ -227,10 +227,10 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
 
     Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what
     they do when their caches are full: once they are, they stay so. Batches of one stage are a chain (random_arrivals.py); of a pipeline,
-    and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
+    of ranks of attention data, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
-    chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
+    chained = bool(np.all((schedule.stages == 1) & (schedule.ranks == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
     decodes, step, own = np.minimum(room, 1.0), np.full_like(rate, 1e-12), np.zeros_like(rate)
     most, asked = _served_when_full(model, requests, schedule, room), rate
     for _ in range(4 * ROUNDS):
@@ -294,9 +294,9 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
 def closed_loop_as_run(
     model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
 ) -> Steady:
-    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT, DRAWN),
-    whose clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
-    of what is added to them (estimates.py). Work: a run of each."""
+    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT,
+    DRAWN), whose clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full
+    caches by an estimate of what is added to them (estimates.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room, at_once=at_once)
     few = np.where(by_chance(np.asarray(schedule.drafted), np.asarray(schedule.accepted)), DRAWN, SHORT)
