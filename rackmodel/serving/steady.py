@@ -125,13 +125,14 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
-    late = closing_steps(beat, requests, schedule, cycle)
+    inside = _with_place(schedule, most < clients)
+    late = closing_steps(beat, requests, inside, cycle)
     closed = _cycle(requests, schedule, most, most < clients, late)
     parts = np.abs(closed.window / cycle.window - 1.0) > ALIKE
     if parts.any():
         cycle = _cycle(requests, schedule, most, most < clients, np.where(parts, late, 0.0))
         beat = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None)
-    wait = joining_waits(beat, requests, schedule, cycle)
+    wait = joining_waits(beat, requests, inside, cycle)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
@@ -139,12 +140,14 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * beat.more * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + inside.before_s(requests) + wait.own_s, most * beat.more * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
-    outside = np.maximum(clients - most - paused, 0.0) / most * (busy + first)
+    ready = before - inside.before_s(requests)
+    per_s = np.minimum(most / (busy + first), clients / (busy + first + ready))
     pause = paused / most * (busy + first)
+    outside = np.maximum(clients / per_s - busy - first - pause, 0.0)
     times = _Times(
-        per_s=most / (busy + first),
+        per_s=per_s,
         first_s=first + outside,
         queue_s=queue + outside,
         limited=most < clients,
@@ -153,6 +156,12 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     )
     settled = _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
     return replace(settled, tpot_s=settled.tpot_s + pause / requests.gaps)
+
+
+def _with_place(schedule: Schedule, limited: Bools) -> Schedule:
+    """The schedule of requests that have a place. limited: [n] whether others wait for one: these are in the queue by the time it is
+    theirs, so that nothing comes before it."""
+    return replace(schedule, **{name: np.where(limited, 0.0, getattr(schedule, name)) for name in ("request_s", "tokenize_s")})
 
 
 def _would_hold(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Array:
