@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
+from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops, longer_answers
 from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.kept_drafts import by_chance
@@ -305,12 +305,14 @@ def closed_loop_as_run(
 ) -> Steady:
     """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT,
     DRAWN), whose clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full
-    caches by an estimate of what is added to them (estimates.py). Work: a run of each."""
+    caches by an estimate of what is added to them (estimates.py), or of answers that are longer than prompts, which put one another out
+    (eviction.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room, at_once=at_once)
     few = np.where(by_chance(np.asarray(schedule.drafted), np.asarray(schedule.accepted)), DRAWN, SHORT)
     some = (schedule.decoding_steps(requests) <= few) | _lanes_count(model, requests, schedule, settled.decodes)
-    some = some | (estimating(schedule) & settled.limited & (room < engine_sequences(schedule)))
+    grows = estimating(schedule) | longer_answers(requests, schedule, room)
+    some = some | (grows & settled.limited & (room < engine_sequences(schedule)))
     if not some.any():
         return settled
     return _of_runs(settled, requests, some, drawn_loops(model, requests.at(some), schedule.at(some), clients[some], room[some]))
