@@ -60,8 +60,10 @@ SERVED = {
     *(f"LibraryCall.{name}" for name in ("exchange", "exchange_mode", "exchange_sms", "narrowed")),
     *("WorkloadSpec.routing", "RoutingSpec.groups", "RoutingSpec.kept"),
     *(f"Engine.{info.alias or name}" for name, info in Engine.model_fields.items() if name not in Spec.model_fields),
+    *(f"SharedExperts.{name}" for name in ("tokens", "steps", "without")),
 }
 """Of engines that serve: tests/test_serving_engine.py flips them,
+tests/test_beside_experts.py in which steps shared experts run beside the routed ones,
 tests/test_serving_steps.py the kernel of an all-reduce and the sums of normalisations,
 tests/test_decoder_blocks.py what checked drafts leave of states,
 tests/test_token_exchange.py and tests/test_relayed_exchange.py what sends tokens to their experts,

@@ -70,7 +70,15 @@ def _figures(facts: Engine) -> tuple[float, ...]:
     return float(found.tpot_s[0]), float(found.ttft_s[0])
 
 
-OTHERS = {"source", "note", "prompt_context", "budgets", "asks_first", "first_again"}  # (what it may do; tests of their own)
+OTHERS = {
+    "source",
+    "note",
+    "prompt_context",
+    "shared_experts",
+    "budgets",
+    "asks_first",
+    "first_again",
+}  # (what it may do; tests of their own)
 
 
 @pytest.mark.parametrize("name", sorted(set(Engine.model_fields) - OTHERS))

@@ -10,7 +10,7 @@ import pytest
 from rackmodel.serving.admission import Trace
 from rackmodel.serving.eviction import put_out
 from rackmodel.serving.requests import Requests, Schedule, lengths_held, most_sequences
-from rackmodel.serving.steady import closed_loop, open_arrivals
+from rackmodel.serving.steady import closed_loop, closed_loop_as_run, open_arrivals
 from rackmodel.serving.trace import drawn_trace, simulate
 from tests.serving_models import LinearModel
 
@@ -111,3 +111,20 @@ def test_more_at_random_than_full_caches_serve_is_said(prompt: int, output: int,
     assert (late - early > 1.0).tolist() == law.overloaded.tolist()
     assert law.tpot_s[0] == pytest.approx(runs[0].tpot_s[500:2800].mean(), rel=0.02)
     assert not open_arrivals(LinearModel(), requests, Schedule.of(3), rates, room).overloaded.any()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "output", "places", "clients", "mixed"), [(16, 286, 39, 66, 0), (28, 1325, 20, 70, 0), (127, 1386, 30, 55, 1)]
+)
+def test_answers_longer_than_prompts_are_run(prompt: int, output: int, places: int, clients: int, mixed: int) -> None:
+    """The law has 29 and 22 % too many requests a second of the first two, and their first tokens 60 % too soon and 150 too late: who is
+    put out young has little to compute again, and comes back at once."""
+    requests, schedule = Requests.of(prompt=prompt, output=output), Schedule.of(evicts=1, mixed=mixed, ahead=1)
+    room, tokens = np.array([float(places)]), places * (prompt + output / 2.0)
+    found = closed_loop_as_run(LinearModel(), requests, schedule, np.array([float(clients)]), room)
+    run = simulate(LinearModel(), drawn_trace(12 * clients, (prompt, output, 1.0)), schedule, tokens, clients)
+    middle = slice(2 * clients, -clients)
+    assert found.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.03)
+    assert found.ttft_s[0] == pytest.approx(run.ttft_s[middle].mean(), rel=0.25)
+    decoding = float((run.total_s - run.ttft_s)[middle].mean())
+    assert found.tpot_s[0] * (output - 1) == pytest.approx(decoding, rel=0.08)

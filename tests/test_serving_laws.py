@@ -159,6 +159,19 @@ def test_a_cache_that_holds_few_requests_makes_the_others_wait() -> None:
     assert population == pytest.approx(64)
 
 
+@pytest.mark.parametrize(("clients", "places"), [(2, 1), (24, 1), (24, 3)])
+def test_prompts_that_wait_for_a_place_are_tokens_by_then(clients: int, places: int) -> None:
+    """7,000 tokens of text take 56 ms to become tokens, as long as anybody waits beside those who have a place: it was said to be empty
+    meanwhile, so that half as many requests ended."""
+    requests, schedule = Requests.of(prompt=7000, output=8), Schedule.of(tokenize_s=8e-6, request_s=3e-3, sequences=places)
+    model = LinearModel(token_s=5e-6)
+    found = closed_loop(model, requests, schedule, np.array([float(clients)]), np.array([float(places)]))
+    run = simulate(model, drawn_trace(30 * clients, (7000, 8, 1.0)), schedule, 1e18, clients)
+    middle = slice(clients, -clients)
+    assert found.requests_per_s[0] == pytest.approx(clients / run.total_s[middle].mean(), rel=0.04)
+    assert found.ttft_s[0] == pytest.approx(run.ttft_s[middle].mean(), rel=0.06)
+
+
 @pytest.mark.parametrize(("facts", "most"), [({}, 256), ({"drafted": 3}, 64), ({"ranks": 2, "stages": 4}, 2048), ({"mixed": 0}, 500)])
 def test_nobody_joins_a_batch_whose_tokens_are_all_those_of_decodes(facts: dict[str, float], most: float) -> None:
     """Batches of 256 tokens: of four a sequence 64; eight batches of them; where prompts have their own, what the cache holds."""

@@ -135,6 +135,29 @@ def test_clients_of_equal_lengths_part_by_the_drafts_that_are_kept(name: str) ->
     assert float(law.requests_per_s[0]) == pytest.approx(clients / whole, rel=0.04)
 
 
+FEW = {
+    "3 steps": Rules(price=_price(4), prompts=[2500.0], outputs=[8.0], clients=20, drafted=3, accepted=0.6),
+    "5 steps, prompts first": Rules(price=_price(6), prompts=[600.0], outputs=[13.0], clients=40, drafted=5, accepted=0.6, mixed=False),
+    "10 steps": Rules(price=_price(3), prompts=[4000.0], outputs=[25.0], clients=12, drafted=2, accepted=0.8),
+}
+
+
+@pytest.mark.parametrize("name", list(FEW))
+def test_clients_whose_drafts_leave_them_few_steps_are_run(name: str) -> None:
+    """A law of means has their first tokens 5, 15 and 28 % too late and each after it 4, 4 and 5 % too soon."""
+    loop = FEW[name]
+    clients, count = loop.clients, 24 * loop.clients
+    rules = replace(loop, prompts=loop.prompts * count, outputs=loop.outputs * count)
+    middle = slice(clients, count - clients)
+    first, each, whole = (float(one[middle].mean()) for one in Run(replace(rules, kept=random.Random(1))).figures())
+    requests = Requests.of(prompt=loop.prompts[0], output=loop.outputs[0], waves=24)
+    schedule = Schedule.of(mixed=float(loop.mixed), drafted=loop.drafted, accepted=loop.accepted)
+    found = closed_loop_as_run(LinearModel(), requests, schedule, np.array([float(clients)]), np.array([1e9]))
+    assert float(found.ttft_s[0]) == pytest.approx(first, rel=0.05)
+    assert float(found.tpot_s[0]) == pytest.approx(each, rel=0.03)
+    assert float(found.requests_per_s[0]) == pytest.approx(clients / whole, rel=0.02)
+
+
 # -- clients between two whole numbers ------------------------------------------------------------------------------------------------
 
 

@@ -249,6 +249,14 @@ class Casts(Spec):
         return self
 
 
+class SharedExperts(Spec):
+    """Steps in which an engine runs shared experts beside the routed ones, on a stream of their own."""
+
+    tokens: NonNegativeInt | None = Field(default=None, description="most tokens of a rank's step; absent = any number")
+    steps: Literal["all", "captured"] = Field(default="all", description="captured: those alone that run as captured graphs")
+    without: list[str] = Field(default_factory=list, description="ways of `collectives.exchange` with which none does")
+
+
 class Engine(Spec):
     """How a serving engine forms its steps, what it launches as captured graphs, and what it keeps for itself."""
 
@@ -298,6 +306,9 @@ class Engine(Spec):
         default_factory=dict, description="decodes of a captured graph: up to so many, a step is padded to the next multiple of so many"
     )
     graph_tokens: NonNegativeInt = Field(default=0, description="most tokens of a step with prompts that is launched as captured graphs")
+    shared_experts: SharedExperts | None = Field(
+        default=None, description="steps that run shared experts beside the routed ones; absent = one after the other in all"
+    )
     prompt_context: list[Literal["gqa", "mla", "dsa"]] = Field(
         default_factory=list,
         description="kinds of attention whose prompts it shares out over accelerators: of grouped queries, latent, of picked tokens",

@@ -1,12 +1,13 @@
 """Requests that are drawn and run one by one, step by step (trace.py), where no law says what they meet: those that come at random to a
-pipeline, whose batches hold one another up, or to an engine whose prompts wait for company or a look (of others random_arrivals.py has a
-chain); those of clients of a pipeline whose lanes count; of clients whose answers have a few tokens, so that who fell into one batch
-stays together; and of clients who wait for room by an estimate (estimates.py). The same requests every time and at every rate, whose gaps
-scale.
+pipeline, whose batches hold one another up, to ranks of attention data, of which a prompt fills one and all wait for it, or to an engine
+whose prompts wait for company or a look (of others random_arrivals.py has a chain); those of clients of a pipeline whose lanes count; of
+clients whose answers have a few tokens, so that who fell into one batch stays together; and of clients who wait for room by an estimate
+(estimates.py), or have longer answers than prompts and put one another out (eviction.py). The same requests every time and at every
+rate, whose gaps scale.
 
     count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
-              than RUNS times those that are there at once. Of clients WAVES each, or the fewer that they send, FEWEST at least, less where
-              that is more than LONGEST, or a pipeline's more than LOOP_BATCHES
+              than RUNS times those that are there at once. Of clients WAVES each (EVICTED where some are put out), or the fewer that they
+              send, FEWEST at least, less where that is more than LONGEST, or a pipeline's more than LOOP_BATCHES
     read      all but the first, which find an engine that fills, and the last, behind whom nobody comes
     growing   seconds to a first token that grow by more than a GROWTH-th of the seconds in which they come: more comes than is served
 """
@@ -23,6 +24,7 @@ from rackmodel.arrays import Array, Bools
 from rackmodel.once import once
 from rackmodel.serving.admission import LATEST_S, Rules, Trace
 from rackmodel.serving.estimates import CLIP, LEAST
+from rackmodel.serving.eviction import evicting
 from rackmodel.serving.requests import Requests, Schedule, asked_whole, estimating, lengths_held
 from rackmodel.serving.step_table import Extent, StepTable
 from rackmodel.serving.steps import Served
@@ -31,7 +33,7 @@ from rackmodel.serving.trace import RequestFigures, simulate
 BATCHES = 30_000
 FEWEST, MOST, LONGEST = 100, 6_000, 16_000
 """Requests of a run; the longest where many are there at once."""
-RUNS, WAVES = 6, 24
+RUNS, WAVES, EVICTED = 6, 24, 10
 FEWEST_WAVES = 4
 LOOP_BATCHES, LAPS, LAPS_ALIKE = 40_000, 4.0, 1.0
 """Batches of a pipeline's clients; laps that are run one by one from one end of a request to the next, at most (batches.py): of equal
@@ -69,14 +71,14 @@ class _Tables:
     model: Served
     known: dict[tuple[int, float, Extent], StepTable] = field(default_factory=dict)
 
-    def of(self, requests: Requests, schedule: Schedule, room: float) -> StepTable:
-        """That of one engine. room: requests that are held at once."""
+    def of(self, requests: Requests, schedule: Schedule, room: float, *, grows: bool = False) -> StepTable:
+        """That of one engine. room: requests that are held at once · grows: whether more are, as long as they have few tokens."""
         rules = Rules(schedule, room, np.ones_like)
         mean, output, reused = (float(np.ravel(one)[0]) for one in (requests.prompt, requests.output, requests.reused))
         apart = min(sqrt(3.0) * float(np.ravel(requests.variation)[0]), 1.0)
         longest, shortest = 1.0 + apart, 1.0 - apart
-        if rules.estimates:  # whoever is admitted beside others has its prompt and LEAST of its output
-            least = LEAST * min(output * shortest, CLIP)
+        if grows:  # whoever is admitted beside others has its prompt, and LEAST of its output
+            least = LEAST * min(output * shortest, CLIP) if rules.estimates else 0.0
             room = _cache_tokens(requests, schedule, room) / max(mean * shortest + least, 1.0)
         prompt, sequences = ceil(mean * longest), int(max(min(rules.sequences, room, LONGEST), 1.0))
         tokens = min(rules.budget, float(sequences * prompt)) if rules.chunk < inf else max(rules.budget, float(prompt))
@@ -153,11 +155,13 @@ def _mixed(runs: list[tuple[tuple[float, ...], float]]) -> tuple[float, ...]:
 def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[int, float]) -> tuple[float, ...]:
     """The fields of DrawnRuns of one number of clients. held: clients, and requests that are held at once."""
     clients, room = held
-    waves = min(WAVES, ceil(float(requests.waves[0])))
+    puts_out = clients > room and bool(longer_answers(requests, schedule, np.full(1, room))[0])
+    grows = puts_out or bool(estimating(schedule).all())
+    waves = min(EVICTED if puts_out else WAVES, ceil(float(requests.waves[0])))
     count = max(min(max(waves * clients, FEWEST), LONGEST, _requests_of_batches(requests, schedule, clients)), FEWEST_WAVES * clients)
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
-    table = tables.of(requests, schedule, room)
-    if estimating(schedule).all():
+    table = tables.of(requests, schedule, room, grows=grows)
+    if grows:
         tokens = _cache_tokens(requests, schedule, room)
         run = simulate(tables.model, trace, schedule, max(tokens, float((trace.prompt + trace.output).max())), clients, table=table)
     else:
@@ -166,8 +170,13 @@ def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[i
     return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0, float(run.ttft_s[:clients].mean()))
 
 
+def longer_answers(requests: Requests, schedule: Schedule, room: Array) -> Bools:
+    """[n] whether caches that hold so many requests put some out whose answers are longer than their prompts: no law says it of these."""
+    return np.asarray(evicting(schedule, room) & (requests.output > requests.prompt))
+
+
 def _cache_tokens(requests: Requests, schedule: Schedule, room: float) -> float:
-    """Tokens of a cache that holds so many requests whose growth is estimated."""
+    """Tokens of a cache that holds so many requests, whose growth is estimated or who are put out for others'."""
     return room * float(lengths_held(requests, schedule).mean()) + float(asked_whole(requests, schedule)[0])
 
 

@@ -7,8 +7,9 @@ together again who parted, and chance, which no mean says (pools.py). Event by e
                  one who comes or leaves to the next one all steps are alike, so that they are one stride
     read         waves after the first: those that were run, and for all later ones the mean of the last quarter of these
 
-A loop is run for no more than MOST requests (UNLIKE of unlike lengths, whose chance evens out), WAVES of each client at most, where these
-are FEWEST waves at least; no longer than FIRST waves where the LAST of these are alike.
+A loop is run for no more than MOST requests (UNLIKE of unlike lengths, whose chance evens out), or for as many waves as part groups (EACH),
+up to LONGEST; WAVES of each client at most, where these are FEWEST waves at least; no longer than FIRST waves where the LAST of these are
+alike.
 Against runs step by step: tests/pooled_loops.py.
 """
 
@@ -25,9 +26,9 @@ import numpy as np
 from rackmodel.arrays import Array
 from rackmodel.serving.kept_drafts import run_steps
 
-MOST, UNLIKE = 4_000, 1_500
+MOST, UNLIKE, LONGEST = 4_000, 1_500, 12_000
 WAVES, FIRST, LAST, SETTLED = 32, 16, 6, 1e-3
-FEWEST = 4
+FEWEST, EACH = 4, 6
 _HARDLY = 1e-9
 """Of a step: what rounding leaves of times that are the same."""
 ARRIVES, BEGINS, ENDS, HANDED, STEPS = range(5)
@@ -78,10 +79,29 @@ def even_lengths(draw: np.random.Generator, mean: float, variation: float, count
     return np.asarray(np.maximum(np.round(draw.permutation(mean + wide * np.linspace(-1.0, 1.0, 2 * count + 1)[1::2])), 1.0))
 
 
-def waves_run(clients: float, waves: float, unlike: bool) -> int:
-    """Waves of a loop that are run; 0 where fewer than FEWEST of those that it has would be, or it has no whole clients."""
-    count = int(min(waves, WAVES, (UNLIKE if unlike else MOST) // clients))
-    return count if count >= min(waves, FEWEST) and count > 2 and float(clients).is_integer() else 0
+def waves_run(clients: int, waves: float, unlike: bool) -> int:
+    """Waves of a loop that are run; 0 where fewer than FEWEST of those that it has would be."""
+    count = int(min(waves, WAVES, max((UNLIKE if unlike else MOST) // clients, min(LONGEST // clients, EACH))))
+    return count if count >= min(waves, FEWEST) and count > 2 else 0
+
+
+def whole_numbers(clients: float) -> list[tuple[int, float]]:
+    """(whole numbers of clients that loops have which have so many in the mean, share of the loops), the larger one first."""
+    few = max(int(clients), 1)
+    more = max(clients - few, 0.0)
+    return ([(few + 1, more)] if more > 0 else []) + [(few, 1.0 - more)]
+
+
+def mixed(runs: list[tuple[int, float, PooledFigures]], steps: float) -> PooledFigures:
+    """What requests meet in loops of unlike numbers of clients: a loop has as many of them as it ends. runs: clients, share of the loops,
+    and what each meets · steps: of decoding."""
+    ended = [share * clients / (one.first_s + steps * one.step_s) for clients, share, one in runs]
+    whole = sum(ended)
+    first, step, burst = (
+        sum(share * figure for share, figure in zip(ended, figures, strict=True)) / whole
+        for figures in zip(*((one.first_s, one.step_s, one.burst_s) for *_, one in runs), strict=True)
+    )
+    return PooledFigures(first, step, burst)
 
 
 @lru_cache(maxsize=64)

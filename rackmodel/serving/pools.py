@@ -30,7 +30,8 @@ All of this is of means. Loops that are small enough are run (pooled_runs.py), a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ import numpy as np
 from rackmodel.arrays import Array
 from rackmodel.serving.kept_drafts import by_chance
 from rackmodel.serving.mixing import Queue, Train
-from rackmodel.serving.pooled_runs import PooledFigures, PooledLoop, pooled_run, waves_run
+from rackmodel.serving.pooled_runs import PooledFigures, PooledLoop, mixed, pooled_run, waves_run, whole_numbers
 from rackmodel.serving.requests import Requests, Schedule
 from rackmodel.serving.rhythm import chunk_room, decode_steps, full_batch, prompts_of_a_batch
 from rackmodel.serving.routing import Dealt
@@ -302,13 +303,13 @@ def _runs(at: _Prompts, rate: _Decodes, requests: Requests, clients: Array, aski
     each = np.where(at.most * chunks > 1.0 + _HARDLY, np.clip(slope, 0.0, at.drain_s), at.alone[0])
     chance = by_chance(pool.schedule.drafted, pool.schedule.accepted)
     for place, count in enumerate(clients):
-        waves = waves_run(float(count), float(requests.waves[place]), bool(requests.variation[place] > 0 or chance[place]))
+        unlike = bool(requests.variation[place] > 0 or chance[place])
+        loops = [(n, share, waves_run(n, float(requests.waves[place]), unlike)) for n, share in whole_numbers(float(count))]
         one, schedule = requests.at([place]), pool.schedule.at([place])
-        if not waves or schedule.stages[0] > 1:
+        if not all(waves for *_, waves in loops) or schedule.stages[0] > 1:
             continue
-        lengths = float(one.prompt[0]), float(one.output[0]), float(one.variation[0])
         loop = PooledLoop(
-            clients=int(count),
+            clients=0,
             prompts=int(prompts[place]),
             decodes=int(decodes[place]),
             most=float(at.most[place]),
@@ -317,18 +318,19 @@ def _runs(at: _Prompts, rate: _Decodes, requests: Requests, clients: Array, aski
             later_s=float((at.own_s - at.alone[0])[place]),
             moving_s=float(at.moving_s[place]),
             asking_s=float(asking[place]),
-            step_s=rate.steps_s(place, int(count)),
+            step_s=rate.steps_s(place, ceil(count)),
             room=float(room[place]),
             ahead=int(schedule.ahead[0]),
             polled=max(int(schedule.polled[0]), 1),
             asks_first=bool(schedule.asks_first[0] > 0),
             first_again=bool(schedule.first_again[0] > 0),
             waves=float(requests.waves[place]),
-            count=waves * int(count),
-            lengths=lengths,
+            count=0,
+            lengths=(float(one.prompt[0]), float(one.output[0]), float(one.variation[0])),
             drafts=(int(schedule.drafted[0]), float(schedule.accepted[0])),
         )
-        yield place, pooled_run(loop)
+        runs = [(n, share, pooled_run(replace(loop, clients=n, count=waves * n))) for n, share, waves in loops]
+        yield place, mixed(runs, float(rate.steps[place])) if len(runs) > 1 else runs[0][-1]
 
 
 def _first(at: _Prompts, rate: _Decodes, step: Array, per_s: Array) -> Array:

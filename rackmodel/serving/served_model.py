@@ -42,6 +42,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Tensor, Workload
 from rackmodel.once import once
+from rackmodel.serving.beside_experts import runs_beside
 from rackmodel.serving.replica import Replica, repeating, replica_of, serving_mapper
 from rackmodel.serving.step_layers import (
     Programs,
@@ -54,6 +55,7 @@ from rackmodel.serving.step_layers import (
     sized,
     sizings,
     stream_bytes,
+    tokens_of_a_rank,
 )
 from rackmodel.serving.steps import Deployment, StepFigures, Steps, joined_figures
 from rackmodel.setting import setting_of
@@ -354,8 +356,9 @@ class _PricedSteps:
         ranks = np.array([float(one.attention_data) for one in model.deployments])[which]
         passes = sizings(self.steps, model.workload, ranks, shared_out)
         prompts = passes["chunks"].there
+        beside = runs_beside(model.profile, tokens_of_a_rank(passes, model.workload, ranks), captured)
         self.layers = [
-            StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs, own.plans_of)
+            StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs, own.plans_of, beside)
             for own in laid_out
         ]
         for one, other in permutations(self.layers, 2):
@@ -435,6 +438,8 @@ class _PricedSteps:
                 times = item.priced.longer(longer[number]) if number in longer else {}
                 shown = item.seconds if item.hidden is None else item.seconds - self.hide * item.hidden
                 part = np.divide(shown, item.seconds, out=np.zeros(self.n), where=item.seconds > 0)
+                if item.hidden is not None:  # beside another kernel it spares no waiting
+                    times = {**times, WAITING: times.get(WAITING, 1.0) * part}
                 part = part if item.role == "device" else np.zeros(self.n)
                 for row in item.rows:
                     yield Charge(

@@ -22,8 +22,8 @@ spread of a sum of k of them) from those in which the first ones were worked off
 
 Batches of a pipeline part from one another: who asks for deployments has its requests run (drawn_runs.py), as of short answers.
 
-Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines requests that are run (drawn_runs.py). What the
-cache does not hold waits outside: R = C Z / B - Z.
+Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines and of ranks of attention data requests that are
+run (drawn_runs.py). What the cache does not hold waits outside: R = C Z / B - Z.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops
+from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops, longer_answers
 from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
+from rackmodel.serving.kept_drafts import by_chance
 from rackmodel.serving.mixing import Closing, Queue, Train
 from rackmodel.serving.random_arrivals import RandomBatches, random_batches
 from rackmodel.serving.requests import Requests, Schedule, engine_sequences, estimating
@@ -43,8 +44,9 @@ from rackmodel.serving.rhythm import Crowd, Rhythm, chunk_room, decode_steps, gr
 from rackmodel.serving.steps import Served, Steps
 
 ROUNDS, MOST_ROUNDS = 8, 64
-SHORT = 2.0
-"""Steps of decoding, up to which clients' groups stay as they fell."""
+SHORT, DRAWN = 2.0, 12.0
+"""Steps of decoding, up to which clients' groups stay as they fell; of drafts that are kept by chance, up to which few steps part them
+and bring them together again, which no mean says (docs/serving.md)."""
 UNEVEN = 0.1
 """Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run. Chosen: what is left to the
 law is a few percent of the requests a second, and a space of hundreds of GPUs' pipelines is priced in arrays (docs/serving.md)."""
@@ -123,13 +125,14 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     cycle = _cycle(requests, schedule, most, most < clients)
     count, step = _burst(requests, schedule, most)
     beat, before = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None), schedule.before_s(requests)
-    late = closing_steps(beat, requests, schedule, cycle)
+    inside = _with_place(schedule, most < clients)
+    late = closing_steps(beat, requests, inside, cycle)
     closed = _cycle(requests, schedule, most, most < clients, late)
     parts = np.abs(closed.window / cycle.window - 1.0) > ALIKE
     if parts.any():
         cycle = _cycle(requests, schedule, most, most < clients, np.where(parts, late, 0.0))
         beat = rhythm(model, requests, schedule, cycle.crowd, step if at_once else None)
-    wait = joining_waits(beat, requests, schedule, cycle)
+    wait = joining_waits(beat, requests, inside, cycle)
     shorter = np.minimum(wait.outside * beat.group.each_steps, cycle.excess)
     met = (wait.prompts - shorter / beat.group.each_steps) / cycle.steps
     most_seen = np.where(schedule.mixed > 0, 1.0 / beat.group.each_steps, np.inf)
@@ -137,12 +140,14 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     behind = behind_in_batch(beat.group) / 2.0 * beat.drain_s
     queue = np.where(schedule.mixed > 0, (cycle.queue - shorter) * beat.full_s, behind)
     busy = _decoding_s(beat, requests, schedule)
-    first = np.maximum(queue + wait.seconds + before + wait.own_s, most * beat.more * beat.drain_s - busy)
+    first = np.maximum(queue + wait.seconds + inside.before_s(requests) + wait.own_s, most * beat.more * beat.drain_s - busy)
     first, busy = np.where(requests.output > 1.0, (first, busy), (first + busy, 0.0 * busy))
-    outside = np.maximum(clients - most - paused, 0.0) / most * (busy + first)
+    ready = before - inside.before_s(requests)
+    per_s = np.minimum(most / (busy + first), clients / (busy + first + ready))
     pause = paused / most * (busy + first)
+    outside = np.maximum(clients / per_s - busy - first - pause, 0.0)
     times = _Times(
-        per_s=most / (busy + first),
+        per_s=per_s,
         first_s=first + outside,
         queue_s=queue + outside,
         limited=most < clients,
@@ -151,6 +156,12 @@ def closed_loop(model: Served, requests: Requests, schedule: Schedule, clients: 
     )
     settled = _steady(model, beat, requests, schedule, cycle.crowd.decodes, times)
     return replace(settled, tpot_s=settled.tpot_s + pause / requests.gaps)
+
+
+def _with_place(schedule: Schedule, limited: Bools) -> Schedule:
+    """The schedule of requests that have a place. limited: [n] whether others wait for one: these are in the queue by the time it is
+    theirs, so that nothing comes before it."""
+    return replace(schedule, **{name: np.where(limited, 0.0, getattr(schedule, name)) for name in ("request_s", "tokenize_s")})
 
 
 def _would_hold(requests: Requests, schedule: Schedule, clients: Array, room: Array) -> Array:
@@ -225,10 +236,10 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
 
     Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what
     they do when their caches are full: once they are, they stay so. Batches of one stage are a chain (random_arrivals.py); of a pipeline,
-    and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
+    of ranks of attention data, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
     """
     rate = np.asarray(rate, dtype=np.float64)
-    chained = bool(np.all((schedule.stages == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
+    chained = bool(np.all((schedule.stages == 1) & (schedule.ranks == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
     decodes, step, own = np.minimum(room, 1.0), np.full_like(rate, 1e-12), np.zeros_like(rate)
     most, asked = _served_when_full(model, requests, schedule, room), rate
     for _ in range(4 * ROUNDS):
@@ -292,13 +303,16 @@ def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: S
 def closed_loop_as_run(
     model: Served, requests: Requests, schedule: Schedule, clients: Array, room: Array, *, at_once: bool = False
 ) -> Steady:
-    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT), whose
-    clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full caches by an estimate
-    of what is added to them (estimates.py). Work: a run of each."""
+    """As `closed_loop`, but with what requests meet that are run one by one where no law says it: of answers of a few steps (SHORT,
+    DRAWN), whose clients' groups stay as they fell, of pipelines whose lanes part (batches.py) and take longer by it, and of full
+    caches by an estimate of what is added to them (estimates.py), or of answers that are longer than prompts, which put one another out
+    (eviction.py). Work: a run of each."""
     clients = np.asarray(clients, dtype=np.float64)
     settled = closed_loop(model, requests, schedule, clients, room, at_once=at_once)
-    some = (schedule.decoding_steps(requests) <= SHORT) | _lanes_count(model, requests, schedule, settled.decodes)
-    some = some | (estimating(schedule) & settled.limited & (room < engine_sequences(schedule)))
+    few = np.where(by_chance(np.asarray(schedule.drafted), np.asarray(schedule.accepted)), DRAWN, SHORT)
+    some = (schedule.decoding_steps(requests) <= few) | _lanes_count(model, requests, schedule, settled.decodes)
+    grows = estimating(schedule) | longer_answers(requests, schedule, room)
+    some = some | (grows & settled.limited & (room < engine_sequences(schedule)))
     if not some.any():
         return settled
     return _of_runs(settled, requests, some, drawn_loops(model, requests.at(some), schedule.at(some), clients[some], room[some]))

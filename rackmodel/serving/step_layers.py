@@ -25,7 +25,7 @@ from rackmodel.cost.inside.power import BUSY, WAITING, lengthened
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.program.local_ops import resized_op, statistics_axes, statistics_rows, with_states
 from rackmodel.cost.program.tasks import LocalOp, Program, Task, local, size_of
-from rackmodel.cost.step.tasks.items import Priced
+from rackmodel.cost.step.tasks.items import Item, Priced
 from rackmodel.cost.step.tasks.layers import LayerPricer
 from rackmodel.cost.step.tasks.merged import run_as_one
 from rackmodel.cost.step.tasks.pricer import Pricer
@@ -34,6 +34,7 @@ from rackmodel.model.plan import Plan
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.sizes import array_value, sized_arrays
 from rackmodel.model.workload import Section, Serving, Tensor, Workload
+from rackmodel.serving.beside_experts import beside, branches_of
 from rackmodel.serving.steps import Steps
 
 Programs = dict[object, Program]
@@ -120,6 +121,12 @@ def sizings(steps: Steps, workload: Workload, ranks: Array, shared_out: Array | 
     }
 
 
+def tokens_of_a_rank(passes: Mapping[str, Sizing], workload: Workload, ranks: Array) -> Array:
+    """[n] tokens of the fullest rank's step. ranks: [n] over which sequences are dealt."""
+    serving, together = serving_of(workload), passes["tokens"]
+    return np.where(together.there, together.sizes[serving.sequences] * together.sizes[serving.new] / ranks, 0.0)
+
+
 def runs_on(task: Task, workload: Workload) -> str:
     """What a task of a section runs on: 'tokens', 'sequences' or 'cached'."""
     new = workload.new_tokens
@@ -196,12 +203,19 @@ class StepLayers(LayerPricer):
         passes: dict[str, Sizing],
         programs: Programs,
         plans: Mapping[str, Plan],
+        beside: Bools,
     ) -> None:
         super().__init__(pricer, graph.workload, profile, programs)
-        self.graph, self.passes, self.plans = graph, passes, plans
+        self.graph, self.passes, self.plans, self.beside_steps = graph, passes, plans, beside
         self.walking: dict[str, StepLayers] = {}
         self._made: dict[tuple[int, str], tuple[Task, Task]] = {}
         self.sized = {name: sized(graph.workload, one.sizes) for name, one in passes.items() if one.there.any()}
+
+    def items(self, section: Section, plan: Plan) -> tuple[Item, ...]:
+        """The tasks of one layer, priced, with what shared experts take beside the routed ones."""
+        items = super().items(section, plan)
+        branches = branches_of(section.workload) if self.beside_steps.any() else None
+        return items if branches is None else beside(items, branches, self.beside_steps, self.pricer.architecture.accelerator.name)
 
     def priced(self, section: Section, plan: Plan, program: Program) -> list[Priced]:
         """What each task takes, of the passes that it is in."""
