@@ -152,7 +152,8 @@ class StudyFile:
         digests = {key: digest_of(key, text) for key, text in answers.items()} | {str(row[0]): self._digest(row) for row in made}
         with self._words(), self._transaction():
             self.connection.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?)", answers.items())
-            self.connection.executemany(f"INSERT OR REPLACE INTO points VALUES ({marks})", made)
+            if made:  # (answers alone are of no plan's points)
+                self.connection.executemany(f"INSERT OR REPLACE INTO points VALUES ({marks})", made)
             self.connection.executemany("INSERT OR REPLACE INTO written VALUES (?, ?)", digests.items())
 
     def answers(self, keys: Iterable[str]) -> Iterator[tuple[str, Any]]:
