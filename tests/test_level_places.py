@@ -132,3 +132,19 @@ def test_copies_to_a_host_take_the_port_that_writes() -> None:
     )
     state = 2 * 256 * 512 * 12
     assert slow.latency_s - free.latency_s == pytest.approx(2 * state / 1e6, rel=1e-3)
+
+
+@pytest.mark.parametrize(("accelerators", "fullest"), [(1, 1.0), (2, 1.0), (3, 2 / 3), (4, 1 / 2)])
+def test_each_node_that_a_run_starts_in_serves_its_own_accelerators(accelerators: int, fullest: float) -> None:
+    """Two nodes of two GPUs, 10 GB/s of memory each: of three GPUs two read their thirds of X, and all of W each, in one node. (Until
+    30 November 2026 all were served by one node.)"""
+    tree = deepcopy(TREE)
+    level(tree, "node")["memory"] = {"backing": True, "bandwidth": "10 GB/s"}
+    work = {"workload": "w", "phases": ["forward"], "sizes": {"m": 768, "d": 256, "f": 512}, "einsums": {"one": "H[m,f] = X[m,d] * W[d,f]"}}
+    split = SPLIT | {"axes": {"dp": {"degree": "all"}}}
+    ledger = rm.search({"architecture": "a", "accelerators": accelerators, "tree": tree}, work, split).result.ledger
+    seconds = {row.tensor: row.seconds for row in ledger.where(level="node", component="memory")}
+    inside = min(accelerators, 2)
+    assert seconds["X"] == pytest.approx(768 * 256 * 2 * fullest / 10e9)
+    assert seconds["W"] == pytest.approx(inside * 256 * 512 * 2 / 10e9)
+    assert seconds["H"] == pytest.approx(768 * 512 * 2 * fullest / 10e9)

@@ -312,6 +312,15 @@ class Architecture(Spec):
         walk(self.tree, 1)
         return counts
 
+    def below(self, name: str) -> int:
+        """Accelerators, used or not, below one instance of a level above them."""
+        count = self.available
+        for level in self.path:
+            count //= level.count
+            if level.name == name:
+                break
+        return count
+
     def drawing(self) -> dict[str, float]:
         """Level → instances whose static power is drawn: those in use; of one that has hosts, the share of them that are."""
         found: dict[str, float] = dict(self.instances())

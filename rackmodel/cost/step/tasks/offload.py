@@ -69,12 +69,7 @@ def host_of(architecture: Architecture, name: str | None) -> OffloadLevel:
     level = next((level for level in above if level.name == name), None) if name is not None else above[-1]
     if level is None or level.memory is None:
         raise InputError(f"no memory at a level '{name}' above the accelerators", path="host", known=known, given=name)
-    below = architecture.available
-    for upper in architecture.above:
-        below //= upper.count
-        if upper.name == level.name:
-            break
-    memory = level.memory
+    below, memory = architecture.below(level.name), level.memory
     if memory.bandwidth_bytes_per_s is None:
         raise InputError(f"the memory of '{level.name}' states no bandwidth", path="host")
     return OffloadLevel(

@@ -201,13 +201,16 @@ class Pricer(LinkPricer):
         return np.asarray((1.0 + setting.variation * slowest_of(self.per_stage * self.stages)) / setting.library - 1.0)
 
     def _backing(self, task: Task) -> tuple[list[Row], Array]:
-        """Every accelerator reads its own copy; an output is written once. Stages of a pipeline share the memory's bandwidth."""
+        """Every accelerator reads its own copy; an output is written once. Stages of a pipeline share the memory's bandwidth; where runs
+        start in several, each serves the accelerators below it."""
         memory = self.architecture.level(task.level).memory
         assert memory is not None
         size = task.volume.at(self.degrees) * (self.per_stage if task.kind == "load" else self._distinct(task))
         energy = memory.read_j_per_byte if task.kind == "load" else memory.write_j_per_byte
         bandwidth = memory.port_bytes_per_s(task.action)
-        seconds = size * self.here / bandwidth if bandwidth else np.zeros(self.n)
+        used = self.architecture.used
+        fullest = min(self.architecture.below(task.level), used) / used if memory.backing else 1.0
+        seconds = size * self.here * fullest / bandwidth if bandwidth else np.zeros(self.n)
         row = Row(task.tensor, task.level, "memory", task.action, size, "byte", size * energy, seconds, seconds)
         return [row], seconds
 
