@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from rackmodel.model.result import Result
 
 
+EVEN = 1e-9  # of the objective: less is arithmetic
+
+
 @dataclass(frozen=True)
 class Other:
     """The best answer under a condition, or why there is none."""
@@ -225,7 +228,9 @@ def _print(best: Result, others: list[Other]) -> None:
             echo(f"{one.condition}: the best of those is the answer itself")
             continue
         words = "the same" if not worse else f"{format_percent(abs(worse))} {'more' if worse > 0 else 'less'} {goal}"
-        echo(f"not {one.condition}, for the best of those is {words} ({one.result.certificate.status}):")
+        inside = not worse or worse > -EVEN  # else the condition leaves what was asked: a mesh that the mapper lacks, another machine
+        said = f"not {one.condition}, for" if inside else f"{one.condition} is not what was asked:"
+        echo(f"{said} the best of those is {words} ({one.result.certificate.status}):")
         echo(f"  {mapping_words(one.result.mapping)}")
         echo(f"  {format_si(one.result.latency_s, 's')}, {format_si(one.result.energy_j, 'J')}; {', '.join(limit_words(one.result))}")
         sort = "joules" if goal in ("energy", "carbon") else "seconds"
