@@ -95,7 +95,7 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: 
 
 
 def _of_steps(machine: Architecture, source: str, steps: Sequence[tuple[str, MixedCase]]) -> list[AttentionCalls]:
-    """Calls of whole steps, by GPU, kernel and use: sequences that decode alone are calls of their own where the kernel has one for them."""
+    """Calls of whole steps, by GPU, kernel and use: sequences that decode alone apart where the kernel has facts of such."""
     gpu = gpu_of(machine)
     facts = None if gpu is None else gpu.facts
     found: dict[tuple[str, str, Use], list[MixedCase]] = {}

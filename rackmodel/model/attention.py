@@ -60,13 +60,13 @@ class DecodeAttention(_ByHead):
     rows: Literal[16, 64] = Field(default=64, description="new tokens and query heads that share keys, of a block")
     parts: Annotated[int, Field(ge=1, le=64)] | None = Field(
         default=None,
-        description="parts into which a sequence's keys are cut where that many blocks leave SMs idle (Triton's kernels: 4 of latent attention, "
+        description="parts into which a sequence's keys are cut where uncut ones leave SMs idle (Triton's kernels: 4 of latent attention, "
         "16 of others); absent = as many as fill the SMs",
     )
     rate: Plain | None = Field(
         default=None,
-        description="share of the peak rate at which a block of more than 16 rows multiplies, which counts as 64 (FlashInfer's); absent = its "
-        "own rows at the peak",
+        description="share of the peak rate at which a block of more than 16 rows multiplies, which counts as 64 (FlashInfer's); absent = "
+        "its own rows at the peak",
     )
     tokens: Tokens = Field(
         default="together",

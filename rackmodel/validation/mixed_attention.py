@@ -90,9 +90,9 @@ def _parts(row: PublishedRow) -> tuple[float, float, float, float]:
 
 
 def _of_all(row: PublishedRow, chunk: float) -> tuple[float, float, float]:
-    """(sequences, keys before the new tokens of each, all of them) of a row that says the keys of all sequences, new ones among them: calls of
-    one batch are flat until each has a block of keys, and return at once (2.2 to 3.1 us for 14.4 to 207) where there are fewer keys than
-    sequences. Raises Refused."""
+    """(sequences, keys before the new tokens of each, all of them) of a row that says the keys of all sequences, new ones among them: calls
+    of one batch are flat until each has a block of keys, and return at once (2.2 to 3.1 us for 14.4 to 207) where there are fewer keys
+    than sequences. Raises Refused."""
     batch = row.whole("batch") or 1.0
     keys = (row.number("kv_cache_len") or 0.0) // batch
     if not keys:

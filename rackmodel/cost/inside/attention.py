@@ -8,9 +8,9 @@ One new token a sequence (or few): blocks read a part of a sequence's keys and v
     parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best, or as many as the
               kernel always takes (Triton's: 4 of latent attention, 16 of others)
     loads     ceil(waves) · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load, 2 rows of a tile (head + value) /
-              peak of one SM: what no kernel outruns, facts of a faster GPU among them),   waves = max(1, tiles s / SMs): of blocks that walk as
-              many keys the last ones run alone. Where a kernel has a `rate`, a tile of more than 16 rows multiplies 64, at that share of
-              the peak (FlashInfer's FA2DetermineCtaTileQ: blocks of 16 rows where that is enough, else the 64 of its kernel for prompts)
+              peak of one SM: what no kernel outruns, facts of a faster GPU among them),   waves = max(1, tiles s / SMs): of blocks that
+              walk as many keys the last ones run alone. Where a kernel has a `rate`, a tile of more than 16 rows multiplies 64, at that
+              share of the peak (FlashInfer's FA2DetermineCtaTileQ: blocks of 16 rows where that is enough, else of 64)
     time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
 
 Many new tokens: blocks of `rows` queries walk the keys that those may see, 128 at a time. Of a sequence whose new tokens several ranks

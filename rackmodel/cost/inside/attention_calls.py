@@ -51,7 +51,7 @@ class AttentionPart:
 
 
 def kernel_of(facts: Kernels, name: str | None, roles: AttentionRoles | None = None) -> AttentionKernel | None:
-    """The kernel of that name, else the part's own, which decodes; None where it states none. Raises InputError for a name it does not know.
+    """The kernel of that name, else the part's own, which decodes; None where it states none. Raises InputError for an unknown name.
 
     Where keys and values are not alike (latent attention) it is the part's `latent_kernel`, if it has one and the name is no such kernel.
     """
