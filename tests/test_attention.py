@@ -608,4 +608,6 @@ def test_calibrate_reads_chunks_beside_sequences_that_decode(tmp_path: Path) -> 
     assert (found.calls.kernel, found.calls.use, len(found.calls)) == ("fa2", "prefill", len(rows))
     assert isinstance(found.fit.facts, PrefillAttention)
     assert found.fit.facts.rate["128"] == pytest.approx(0.6, rel=0.03)
+    with pytest.raises(InputError, match="they name no kernel"):
+        calibrate("a6000", [file])
     assert found.fit.inside.mean() < 0.01

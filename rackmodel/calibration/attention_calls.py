@@ -91,11 +91,11 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: 
             beside=_beside(machine, [case for case, _ in calls]),
         )
         for (name, kernel, use, bits), calls in found.items()
-    ] + _of_steps(machine, path.name, steps)
+    ] + _of_steps(machine, path.name, steps, left)
 
 
-def _of_steps(machine: Architecture, source: str, steps: Sequence[tuple[str, MixedCase]]) -> list[AttentionCalls]:
-    """Calls of whole steps, by GPU, kernel and use: sequences that decode alone apart where the kernel has facts of such."""
+def _of_steps(machine: Architecture, source: str, steps: Sequence[tuple[str, MixedCase]], left: list[str] | None) -> list[AttentionCalls]:
+    """Calls of whole steps by GPU, kernel and use: sequences that decode alone apart where the kernel has facts of such. left: as above."""
     gpu = gpu_of(machine)
     facts = None if gpu is None else gpu.facts
     found: dict[tuple[str, str, Use], list[MixedCase]] = {}
@@ -104,6 +104,9 @@ def _of_steps(machine: Architecture, source: str, steps: Sequence[tuple[str, Mix
         known = facts.attention.get(kernel) if facts is not None else None
         splits = known is not None and bool(known.decode)
         found.setdefault((name, kernel, "decode" if case.chunks is None and splits else "prefill"), []).append(case)
+    nameless = sum(len(cases) for (_, kernel, _), cases in found.items() if not kernel)
+    if nameless and left is not None:
+        left.append(f"{nameless} calls of {source}: they name no kernel (column backend), nor does the part (`attention_kernel`)")
     return [_calls(source, key, cases) for key, cases in found.items() if key[1]]
 
 
