@@ -12,6 +12,8 @@ import pytest
 from rackmodel import api
 from rackmodel.calibration.attention_calls import AttentionCalls
 from rackmodel.calibration.fit_attention import fit_attention, predict
+from rackmodel.calibration.part import calibrate
+from rackmodel.calibration.part_attention import CalibratedAttention
 from rackmodel.cost.inside.attention import (
     AttentionDevice,
     AttentionSizes,
@@ -22,7 +24,7 @@ from rackmodel.cost.inside.attention import (
     prefill_seconds,
     sizes_of,
 )
-from rackmodel.cost.inside.attention_calls import kernel_of, training_kernel
+from rackmodel.cost.inside.attention_calls import AttentionPart, kernel_of, training_kernel
 from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.cost.inside.kernels import KernelPricer
 from rackmodel.cost.program.attention_roles import attention_roles
@@ -114,6 +116,46 @@ def test_a_block_multiplies_no_faster_than_its_multiprocessor_can() -> None:
     facts = decode(groups="packed", load="1e9 GB/s")
     found = of(facts, alone, sequences=1, kv_heads=1, group=128)
     assert found == pytest.approx(5e-6 + 2 * (1e-6 + 1024 * 32.768e-9), rel=1e-6)
+
+
+def test_blocks_of_a_last_wave_take_as_long_as_those_of_a_full_one() -> None:
+    """101 blocks on 100 SMs walk 1,024 keys of 1 ns twice over; what each block begins and ends with is dealt out (1.01 us). Where the
+    memory is no bound, 101 take as long as 200."""
+    free = replace(DEVICE, bandwidth=1e30, peak=1e30)
+    sizes = {"kv_heads": 1, "context": 1024}
+    assert of(decode(load="1e9 GB/s"), free, sequences=101, **sizes) == pytest.approx(5e-6 + 1.01e-6 + 2 * 1024e-9, rel=1e-9)
+    assert of(decode(load="1e9 GB/s"), free, sequences=200, **sizes) == pytest.approx(5e-6 + 2e-6 + 2 * 1024e-9, rel=1e-9)
+
+
+def test_a_kernel_of_two_tiles_multiplies_64_rows_for_more_than_16() -> None:
+    """FlashInfer's: 16 query heads of a key are a block of 16 rows, 17 one of 64 at its share of the peak. One SM of 1 TFLOP/s: 2 x 256
+    FLOP a key and row, 8.192 ns of 16 rows at the peak, 65.536 of 64 at half of it."""
+    alone = AttentionDevice(peak=1e12, blocks=1, bandwidth=1e30, element=2.0)
+    facts = decode(load="1e9 GB/s", rate=0.5, query=1e-9)
+    for group, key in ((16, 8.192e-9), (17, 65.536e-9), (64, 65.536e-9)):
+        found = of(facts, alone, sequences=1, kv_heads=1, group=group)
+        assert found == pytest.approx(5e-6 + 1e-6 + 1024 * key, rel=1e-6)
+    with pytest.raises(ValueError, match="rate is a share"):
+        decode(rate=1.5)
+
+
+def test_a_kernel_that_counts_no_multiprocessors_cuts_a_cache_in_as_many_parts_as_ever() -> None:
+    """Triton's latent attention takes 4 where 100 SMs idle: 64 steps in parts of 16, one of 128 keys in one; no part where all are busy."""
+    assert parts_of(np.array([8.0, 8.0, 8.0, 80.0]), np.array([64.0, 3.0, 1.0, 64.0]), 100, 4).tolist() == [4, 3, 1, 1]
+    free = replace(DEVICE, bandwidth=1e30, peak=1e30)
+    found = of(decode(load="1e9 GB/s", parts=4, split="3 us"), free, sequences=1, kv_heads=8, context=8192)
+    assert found == pytest.approx(5e-6 + 1e-6 + 3e-6 + 8192 / 4 * 1e-9, rel=1e-9)
+
+
+def test_a_loop_finds_nothing_of_a_cache_that_it_outgrows() -> None:
+    """Of a loop over 1.25 times what the chip holds 0.972 comes from the memory, over 0.8 of it 0.027: what it walks in turn is gone
+    before it comes again. Written for the shares 1 / (1 + 1.25^16) and its opposite."""
+    looped = replace(DEVICE, looped=True, peak=1e30)
+    facts = decode(load="1e9 GB/s", step={"128": "0 s"}, block={"128": "0 s"}, query=1e-9, reuse="100 MB", reuse_bandwidth="4000 GB/s")
+    for megabytes, kept in ((80, 1 / (1 + 0.8**16)), (125, 1 / (1 + 1.25**16))):
+        keys = megabytes * 1e6 / (1000 * 128 * 2 * 2)
+        found = of(facts, looped, sequences=1000, kv_heads=1, context=keys, keys=keys) - 5e-6
+        assert found == pytest.approx(megabytes * 1e6 * (kept / 4000e9 + (1 - kept) / 500e9), rel=1e-6)
 
 
 def test_new_tokens_with_blocks_of_their_own_fetch_the_keys_again() -> None:
@@ -496,3 +538,76 @@ def test_every_published_call_is_priced_within_the_class_of_its_fit() -> None:
         assert one.score.median < 8, one.name
         for name, cell in one.cells.items():
             assert cell.mean < 14 or cell.n < 30, (one.name, name)  # a score of few rows says little
+
+
+# -- whole steps ----------------------------------------------------------------------------------------------------------------
+
+STEPS = "gpu,model,tp,phase,n_q_head,n_kv_head,hidden,batch,prefill_chunk,kv_cache_len,backend,median_us"
+
+
+def stepped(tmp_path: Path, *rows: str) -> list[Any]:
+    file = tmp_path / "llmservingsim_v0_attention.csv"
+    file.write_text("\n".join([STEPS, *rows]), encoding="utf-8")
+    return list(validate([file]).rows)
+
+
+def test_calls_that_walk_whole_caches_are_blocks_of_a_head_of_a_sequence_each(tmp_path: Path) -> None:
+    """8 query heads of a rank: 66 sequences are 528 blocks, 132 are twice as many. One sequence of 16,384 keys is one long walk of
+    8 blocks: 439 us were measured where a kernel that cuts the cache takes 20."""
+    of_h100 = "H100,mistralai/Mixtral-8x7B-v0.1,4,decode,32,8,4096"
+    few, twice, walk = stepped(
+        tmp_path,
+        f"{of_h100},66,0,4224,FLASH_ATTENTION,12.5",
+        f"{of_h100},132,0,8448,FLASH_ATTENTION,23",
+        f"{of_h100},1,0,16384,FLASH_ATTENTION,439.3",
+    )
+    assert few.assumptions[0] == "attention kernel: fa2_unsplit"
+    assert twice.predicted - 1e-6 == pytest.approx(2 * (few.predicted - 1e-6), rel=0.15)
+    assert walk.predicted == pytest.approx(439e-6, rel=0.4)
+
+
+def test_a_chunk_is_among_the_keys_of_its_row_and_sequences_without_a_key_are_refused(tmp_path: Path) -> None:
+    of_h100 = "H100,mistralai/Mixtral-8x7B-v0.1,4"
+    chunk, none, plain = stepped(
+        tmp_path,
+        f"{of_h100},prefill,32,8,4096,1,768,768,FLASH_ATTENTION,24.944",
+        f"{of_h100},decode,32,8,4096,40,0,32,FLASH_ATTENTION,2.6",
+        f"RTX3090,{of_h100.split(',', 1)[1]},decode,32,8,4096,4,0,4096,,12",
+    )
+    assert chunk.predicted == pytest.approx(24.9e-6, rel=0.4)
+    assert none.refused == "fewer keys than sequences: a call that returns at once"
+    assert plain.refused == "rtx_3090 has no facts of attention kernels"
+
+
+def test_a_kernel_of_prompts_alone_is_no_parts_own() -> None:
+    """What a part serves by itself decodes: A6000's calls of whole caches are asked for by name."""
+    gpu = gpu_of(read_architecture("a6000"))
+    assert gpu is not None
+    assert kernel_of(gpu.facts, None) is None
+    assert kernel_of(gpu.facts, "fa2_unsplit") is not None
+
+
+def test_calibrate_reads_chunks_beside_sequences_that_decode(tmp_path: Path) -> None:
+    """Rows that a kernel makes by its own form, chunks alone and beside sequences that decode, give its numbers back."""
+    truth = prefill(start="6 us", rate={"128": 0.6}, block={"128": "1 us"}, rows=64, groups="apart", tail=0.4, memory=0.9)
+    rows = [(chunk, before, many, keys) for chunk in (64, 512, 2048) for before in (0, 4096) for many in (0, 8, 64) for keys in (256, 4096)]
+    head = {"kv_heads": 8, "group": 4, "head": 128}
+    gpu = gpu_of(read_architecture("rtx_4090"))
+    assert gpu is not None
+    device = AttentionPart(compute=gpu.compute, units=gpu.units, blocks=gpu.blocks, bandwidth=gpu.bandwidth).device(16)
+    lines = ["gpu,model,dtype,tp,prefill_chunk,kv_prefill,n_decode,kv_decode,time_us"]
+    for chunk, before, many, keys in rows:
+        chunks = sizes_of(sequences=1, queries=chunk, context=before + chunk, keys=seen_keys(chunk, before + chunk, 0.0), **head)
+        decodes = sizes_of(sequences=many, queries=1, context=keys if many else 1, keys=keys if many else 1, **head)
+        seconds = mixed_seconds(truth, device, chunks, decodes)[0]
+        lines.append(f"RTX4090,meta-llama/Llama-3.1-8B,bf16,1,{chunk},{before},{many},{keys if many else 0},{1e6 * seconds:.6g}")
+    file = tmp_path / "llmservingsim_mixed_attention.csv"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    (found,) = calibrate("rtx_4090", [file])
+    assert isinstance(found, CalibratedAttention)
+    assert (found.calls.kernel, found.calls.use, len(found.calls)) == ("fa2", "prefill", len(rows))
+    assert isinstance(found.fit.facts, PrefillAttention)
+    assert found.fit.facts.rate["128"] == pytest.approx(0.6, rel=0.03)
+    with pytest.raises(InputError, match="they name no kernel"):
+        calibrate("a6000", [file])
+    assert found.fit.inside.mean() < 0.01

@@ -23,6 +23,7 @@ from rackmodel.errors import InputError
 from rackmodel.inputs.plain_yaml import loaded
 from rackmodel.model.architecture import Architecture
 from rackmodel.model.placement import Mesh, members
+from rackmodel.validation.run import validate
 from tests.tiers import machine
 
 GOLDEN = loaded((Path(__file__).parent / "data/golden/rack_paper.yaml").read_text())
@@ -419,3 +420,15 @@ def test_what_crosses_the_tiers_of_a_group_that_is_alike_everywhere_is_counted_a
                         assert np.array_equal(mine, theirs)
                     seen += 1
     assert seen > 200
+
+
+def test_a_release_that_was_not_measured_is_priced_as_the_one_before_it_and_told(tmp_path: Path) -> None:
+    """vLLM 0.22.0 on H100: 0.19.0 and 0.24.0 were measured, the newest that is no newer counts; the others are themselves."""
+    file = tmp_path / "calls.csv"
+    head = "system,framework,version,kernel_source,num_gpus,message_bytes,latency_us"
+    rows = [f"h100_sxm,vLLM,{version},vLLM_custom_graph,8,131072,10" for version in ("0.19.0", "0.22.0", "0.24.0", "9.0")]
+    file.write_text("\n".join([head, *rows]), encoding="utf-8")
+    scored = validate([file]).rows
+    assert scored[1].predicted == scored[0].predicted
+    assert scored[3].predicted == scored[2].predicted
+    assert [row.assumptions for row in scored] == [(), ("vllm 0.22.0 is priced as 0.19.0",), (), ("vllm 9.0 is priced as 0.24.0",)]

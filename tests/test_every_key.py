@@ -46,7 +46,8 @@ ALONE = {
     *("Products.reuse", "Products.reuse_bandwidth", "Products.held_out", "Products.layers"),
     *("Products.eager", "EagerLaunch.time", "EagerLaunch.few", "EagerLaunch.few_time"),
     *("Grouped.rows", "Grouped.spread", "Grouped.quantised", "Grouped.reuse", "Grouped.reuse_bandwidth"),
-    *(f"DecodeAttention.{key}" for key in ("split", "rows", "tokens", "window", "groups", "group", "copy", "reuse", "reuse_bandwidth")),
+    *(f"DecodeAttention.{key}" for key in ("split", "parts", "rows", "rate", "tokens", "window", "groups", "group", "copy")),
+    *("DecodeAttention.reuse", "DecodeAttention.reuse_bandwidth"),
     *("PrefillAttention.groups", "PrefillAttention.held_out", "AttentionKernel.mixes"),
 }
 """Of kernels that run one by one, as benchmarks of single operations do, or of calls that the small step has none of: query heads that

@@ -297,6 +297,17 @@ def test_rows_that_are_not_aligned_are_slower() -> None:
     assert odd > 1.2 * even
 
 
+def test_weights_of_tritons_kernels_are_aligned_by_elements() -> None:
+    """Rows of 232 elements of 16 bit are 29 times 16 bytes, and no multiple of 16 elements, which is all that Triton knows of a stride."""
+    load = load_of(np.array([64.0]), Routing(experts=8, chosen=2))
+    by_bytes, by_elements = (
+        [float(call_seconds(facts(aligned=aligned), DEVICE, layer([64.0], inter=inter), load)[0]) for inter in (232, 240)]
+        for aligned in ("bytes", "elements")
+    )
+    assert by_bytes[0] < by_bytes[1] == by_elements[1]
+    assert by_elements[0] > 1.1 * by_elements[1]
+
+
 # -- in a step ----------------------------------------------------------------------------------------------------------------
 
 
@@ -459,6 +470,17 @@ def test_rows_that_cannot_be_priced_are_refused_by_name(row: str, said: str, tmp
     file.write_text(f"{HEAD}\n{row}\n", encoding="utf-8")
     (refused,) = validate([file]).rows
     assert said in refused.refused
+
+
+def test_a_kernel_that_a_part_lacks_is_priced_as_another_of_the_same_operands_and_told(tmp_path: Path) -> None:
+    file = tmp_path / "moe.csv"
+    modular = "vllm_fp8moe_flashinfer_trtllm_trtllmfp8expertsmodular"
+    kernels = ("h100_sxm,1,vllm_fused_moe", f"gb300,1,{modular}")
+    rows = [f"{kernel},fp8,balanced,8,1024,512,2,8,1,1,50" for kernel in kernels]
+    file.write_text("\n".join([HEAD, *rows]), encoding="utf-8")
+    told = [row.assumptions for row in validate([file]).rows]
+    assert "dgx_h100 states no kernel 'triton fp8': priced as its 'cutlass fp8'" in told[0]
+    assert "gb300_nvl72 states no kernel 'trtllm modular fp8': priced as its 'trtllm fp8'" in told[1]
 
 
 def test_experts_without_a_gate_are_those_that_a_file_names() -> None:

@@ -313,3 +313,15 @@ def one_text(folder: Path, *rows: str) -> tuple[ScoredRow, ...]:
     file = folder / "infersim_kernels.csv"
     file.write_text("\n".join(["gpu,kind,head_config,shape,metric,latency_us", *rows]) + "\n", encoding="utf-8")
     return validate([file]).rows
+
+
+def test_experts_of_profiles_that_measured_them_whole_are_whole_at_every_tensor_degree(tmp_path: Path) -> None:
+    """w2 of Mixtral for 2,048 tokens takes as long at tensor 4 as at 1 (299 us on an H100) and is priced so, where o_proj is a quarter."""
+    file = tmp_path / "llmservingsim_v0_layers.csv"
+    head = "gpu,model,tp,op,tokens,time_us"
+    rows = [f"H100,mistralai/Mixtral-8x7B-v0.1,{tp},{op},2048,299" for op in ("expert.w2", "act_fn", "o_proj") for tp in (1, 4)]
+    file.write_text("\n".join([head, *rows]), encoding="utf-8")
+    one, four, active, activated, whole, quarter = [row.predicted or 0.0 for row in validate([file]).rows]
+    assert one == four == pytest.approx(299e-6, rel=0.1)
+    assert active == activated
+    assert whole > 2 * quarter

@@ -12,12 +12,16 @@ import numpy as np
 from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.shares import left_out
 from rackmodel.cost.inside.attention import AttentionSizes, few_tokens, sizes_of
+from rackmodel.cost.inside.gpu import gpu_of
 from rackmodel.model.architecture import Architecture
 from rackmodel.validation.attention import AttentionCase, case_of, operations_over_forward, price_products
+from rackmodel.validation.mixed_attention import BITS, NONE, MixedCase, mixed_case
 from rackmodel.validation.rows import read_rows
 from rackmodel.validation.words import Refused
 
 Use = Literal["decode", "prefill", "forward", "backward"]
+SIZES = ("sequences", "kv_heads", "group", "queries", "context", "keys")
+NO_SEQUENCE = (0.0, *NONE[1:])  # that decodes beside a chunk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,7 @@ class AttentionCalls:
     seconds: Array
     source: str
     beside: Array
+    walked: AttentionSizes | None = None
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -45,7 +50,8 @@ class AttentionCalls:
 
     def only(self, which: Bools) -> AttentionCalls:
         """Some of the rows."""
-        return replace(self, sizes=self.sizes.only(which), seconds=self.seconds[which], beside=self.beside[which])
+        walked = None if self.walked is None else self.walked.only(which)
+        return replace(self, sizes=self.sizes.only(which), seconds=self.seconds[which], beside=self.beside[which], walked=walked)
 
 
 def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: list[str] | None = None) -> list[AttentionCalls]:
@@ -53,11 +59,15 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: 
     products that were measured with some · gpu: whose rows, None = all · left: gets what is said of rows left out. Raises InputError."""
     refused: list[tuple[str, int, str]] = []
     found: dict[tuple[str, str, Use, int], list[tuple[AttentionCase, float]]] = {}
+    steps: list[tuple[str, MixedCase]] = []
     for row in read_rows(path):
         name = row.text("system", "gpu")
         if gpu not in (None, name):
             continue
         try:
+            if row.kind == "mixed attention":
+                steps.append((name, mixed_case(row)))
+                continue
             case = case_of(row)
         except Refused as problem:
             refused.append((path.name, row.line, str(problem)))
@@ -81,7 +91,47 @@ def read_calls(path: Path, machine: Architecture, gpu: str | None = None, left: 
             beside=_beside(machine, [case for case, _ in calls]),
         )
         for (name, kernel, use, bits), calls in found.items()
-    ]
+    ] + _of_steps(machine, path.name, steps, left)
+
+
+def _of_steps(machine: Architecture, source: str, steps: Sequence[tuple[str, MixedCase]], left: list[str] | None) -> list[AttentionCalls]:
+    """Calls of whole steps by GPU, kernel and use: sequences that decode alone apart where the kernel has facts of such. left: as above."""
+    gpu = gpu_of(machine)
+    facts = None if gpu is None else gpu.facts
+    found: dict[tuple[str, str, Use], list[MixedCase]] = {}
+    for name, case in steps:
+        kernel = case.kernel or (facts.attention_kernel if facts is not None else None) or ""
+        known = facts.attention.get(kernel) if facts is not None else None
+        splits = known is not None and bool(known.decode)
+        found.setdefault((name, kernel, "decode" if case.chunks is None and splits else "prefill"), []).append(case)
+    nameless = sum(len(cases) for (_, kernel, _), cases in found.items() if not kernel)
+    if nameless and left is not None:
+        left.append(f"{nameless} calls of {source}: they name no kernel (column backend), nor does the part (`attention_kernel`)")
+    return [_calls(source, key, cases) for key, cases in found.items() if key[1]]
+
+
+def _calls(source: str, key: tuple[str, str, Use], cases: Sequence[MixedCase]) -> AttentionCalls:
+    name, kernel, use = key
+    both = any(case.chunks is not None and case.decodes is not None for case in cases)
+    first = [case.chunks or case.decodes or NONE for case in cases]
+    beside = [(case.decodes if case.chunks is not None else None) or NO_SEQUENCE for case in cases]
+    heads = np.array([case.head for case in cases])
+    return AttentionCalls(
+        gpu=name,
+        kernel=kernel,
+        use=use,
+        bits=BITS,
+        sizes=_plain(first, heads),
+        seconds=np.array([case.measured for case in cases]),
+        source=source,
+        beside=np.zeros(len(cases)),
+        walked=_plain(beside, heads) if both else None,
+    )
+
+
+def _plain(sizes: Sequence[tuple[float, ...]], heads: Array) -> AttentionSizes:
+    """Calls of keys and values of one size, without a window."""
+    return sizes_of(**dict(zip(SIZES, np.array(sizes, dtype=np.float64).T, strict=True)), head=heads)
 
 
 def _beside(machine: Architecture, cases: Sequence[AttentionCase]) -> Array:
@@ -120,13 +170,17 @@ def joined(calls: Sequence[AttentionCalls]) -> list[AttentionCalls]:
 
 def _together(alike: Sequence[AttentionCalls]) -> AttentionCalls:
     first = alike[0]
-    sizes = AttentionSizes(
-        **{name.name: np.concatenate([getattr(one.sizes, name.name) for one in alike]) for name in fields(AttentionSizes)}
-    )
     return replace(
         first,
-        sizes=sizes,
+        sizes=_joined([one.sizes for one in alike]),
         seconds=np.concatenate([one.seconds for one in alike]),
         source=" and ".join(dict.fromkeys(one.source for one in alike)),
         beside=np.concatenate([one.beside for one in alike]),
+        walked=_joined([one.walked or _plain([NO_SEQUENCE] * len(one), one.sizes.head) for one in alike])
+        if any(one.walked for one in alike)
+        else None,
     )
+
+
+def _joined(sizes: Sequence[AttentionSizes]) -> AttentionSizes:
+    return AttentionSizes(**{name.name: np.concatenate([getattr(one, name.name) for one in sizes]) for name in fields(AttentionSizes)})

@@ -16,7 +16,7 @@ from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.attention_calls import AttentionCalls
 from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.shares import dealt
-from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, prefill_seconds
+from rackmodel.cost.inside.attention import AttentionDevice, decode_seconds, mixed_seconds, prefill_seconds
 from rackmodel.errors import InputError
 from rackmodel.model.attention import DecodeAttention, PrefillAttention
 
@@ -59,8 +59,9 @@ BASE = {
     "forward": TRAINED,
     "backward": TRAINED,
 }
+TILED: Numbers = ("rate",)
 FURTHER: dict[str, tuple[Numbers, ...]] = {
-    "decode": (("window_s",), ("sequence_s", "unscheduled"), ("reuse_bytes", "reuse_bytes_per_s")),
+    "decode": (("window_s",), ("sequence_s", "unscheduled"), ("reuse_bytes", "reuse_bytes_per_s"), TILED),
     "prefill": (("window_s",),),
     "forward": (("window_s",),),
     "backward": (("window_s",),),
@@ -72,7 +73,9 @@ FORMS: dict[str, tuple[dict[str, Any], ...]] = {
     "forward": APART,
     "backward": APART,
 }
-OF_LATENT = ({"groups": "packed", "rows": 16},)  # Triton's, which many GPUs run for latent attention
+OF_LATENT = ({"groups": "packed", "rows": 16}, {"groups": "packed", "rows": 16, "parts": 4})
+"""Triton's, which many GPUs run for latent attention; vLLM's cut a cache in four for long (num_kv_splits of its triton_mla.py)."""
+OF_TRITON = ({"groups": "packed", "parts": 16},)  # of other attention: NUM_PAR_SOFTMAX_SEGMENTS of vLLM's triton_attn.py
 OF_FORM: dict[str, Numbers] = {"unwindowed": ("group_s", "copy_s")}
 
 
@@ -106,6 +109,8 @@ def predict(facts: Facts, device: AttentionDevice, calls: AttentionCalls) -> Arr
     """[rows] seconds."""
     if isinstance(facts, DecodeAttention):
         return decode_seconds(facts, device, calls.sizes)[0] + calls.beside
+    if calls.walked is not None:
+        return mixed_seconds(facts, device, calls.sizes, calls.walked) + calls.beside
     return prefill_seconds(facts, device, calls.sizes)[0] + calls.beside
 
 
@@ -127,15 +132,19 @@ def fit_attention(calls: AttentionCalls, device: AttentionDevice) -> Fit[Facts]:
 
 
 def _best(calls: AttentionCalls, device: AttentionDevice) -> tuple[_Form, Facts]:
-    """The nearest form, then the further facts that bring it nearer."""
+    """The nearest form, one that counts no SMs only where it is clearly nearer, then the further facts that bring it nearer."""
     heads = tuple(f"{head:g}" for head in np.unique(calls.sizes.head))
     forms = []
-    for words in (*FORMS[calls.use], *(OF_LATENT if calls.use == "decode" and calls.sizes.latent.any() else ())):
+    own = OF_LATENT if calls.sizes.latent.any() else OF_TRITON if calls.kernel == "triton" else ()
+    for words in (*FORMS[calls.use], *(own if calls.use == "decode" else ())):
         numbers = (*BASE[calls.use], *OF_FORM.get(words["groups"], ()))
         forms.append(_Form(calls.use, tuple(words.items()), numbers, heads))
-    best = min(((form, *_fitted(form, calls, device)) for form in forms), key=lambda one: one[1])
+    fitted = ((form, *_fitted(form, calls, device)) for form in forms)
+    best = min(fitted, key=lambda one: one[1] / (WORTH if "parts" in dict(one[0].form) else 1.0))
     for further in FURTHER[calls.use]:
         if further == ("window_s",) and not calls.sizes.windowed.any():
+            continue
+        if further == TILED and calls.sizes.latent.any():  # blocks of other kernels
             continue
         form = _Form(calls.use, best[0].form, (*best[0].numbers, *further), heads)
         found = (form, *_fitted(form, calls, device))

@@ -17,7 +17,7 @@ from rackmodel.arrays import Array, Bools
 from rackmodel.calibration.fit_products import CLEARLY, OF_MEMORY, REUSE
 from rackmodel.calibration.log_fit import Fit, fit_logs, held_out
 from rackmodel.calibration.shares import kept_out
-from rackmodel.cost.inside.experts import ALIGNED_BYTES, ExpertDevice, ExpertLayer, call_seconds
+from rackmodel.cost.inside.experts import ExpertDevice, ExpertLayer, call_seconds, is_aligned
 from rackmodel.cost.inside.routing import ExpertLoad
 from rackmodel.errors import InputError
 from rackmodel.model.grouped import Grouped
@@ -131,8 +131,8 @@ def _error(facts: Grouped, calls: ExpertCalls) -> Array:
 
 def _free(calls: ExpertCalls) -> tuple[str, ...]:
     """Numbers that rows tell: of ranks and of unaligned rows only where there are some; none that is given."""
-    inner = np.concatenate([calls.layer.hidden, calls.layer.inter]) * calls.device.weight
-    unaligned = bool(np.any(inner % ALIGNED_BYTES))
+    inner = np.concatenate([calls.layer.hidden, calls.layer.inter])
+    unaligned = not is_aligned(calls.like, calls.device, inner).all()
     ranks = set(calls.layer.spread)
     left_out = {*calls.given, *(() if unaligned else ("unaligned",))}
     return tuple(name for name in RANGES if name not in left_out | ({"spread_s"} if len(ranks) == 1 else set()))
@@ -181,6 +181,7 @@ def said_of(facts: Grouped) -> dict[str, Any]:
     if facts.reuse_bytes_per_s is not None:
         said |= {"reuse": f"{facts.reuse_bytes / 1e6:.4g} MB", "reuse_bandwidth": f"{facts.reuse_bytes_per_s / 1e9:.4g} GB/s"}
     said |= {"rows": facts.rows} | ({} if facts.tuned else {"tuned": False})
+    said |= {"aligned": facts.aligned} if facts.aligned != "bytes" else {}
     return said | ({"quantised": facts.quantised} if facts.quantised != "within" else {})
 
 

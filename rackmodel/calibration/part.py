@@ -33,6 +33,7 @@ from rackmodel.validation.layer_ops import LayerCase
 from rackmodel.validation.rows import PRECISIONS, PublishedRow, columns_of, kind_of_file, read_rows
 from rackmodel.validation.words import PrecisionWords, Refused, look_up, words
 
+ATTENTION = ("attention", "latent attention", "mixed attention")
 KERNELS = ("expert products", "quantise", "layer operation")
 """Kinds of rows that are no products by their sizes."""
 NO_KERNELS = "the part states no kernels to fit"
@@ -48,6 +49,7 @@ NOTHING: dict[str, str | float | None] = {
     "eager": None,
 }
 """Keys of products that a fit may find to be nothing, and how a part says that."""
+KEPT = ("tuned", "quantised", "aligned")  # of a kernel of experts' products, what no fit finds
 NOTHING_GROUPED: dict[str, str | float | None] = {"unaligned": 1.0, "cached": 1.0, "reuse": "0 B", "reuse_bandwidth": None}
 """The same of kernels of experts' products."""
 
@@ -97,7 +99,7 @@ def calibrate(part: str, paths: Sequence[Path], gpu: str | None = None, left: li
     InputError, where nothing is left to fit too."""
     left = [] if left is None else left
     machine = part_alone(part)
-    attention = [path for path in paths if _kind(path) in ("attention", "latent attention")]
+    attention = [path for path in paths if _kind(path) in ATTENTION]
     others = [path for path in paths if path not in attention]
     found: list[Found] = list(_matrices(machine, part, others, gpu, left)) if others else []
     if attention:
@@ -222,7 +224,7 @@ def _grouped(machine: Architecture, rows: Sequence[PublishedRow], left: list[str
             continue
         like = like_of(look_up(words().expert_precisions, "precision", own[0][0].text("moe_dtype")))
         if kernel in gpu.facts.grouped:  # what no fit finds
-            like = like.model_copy(update={name: getattr(gpu.facts.grouped[kernel], name) for name in ("tuned", "quantised")})
+            like = like.model_copy(update={name: getattr(gpu.facts.grouped[kernel], name) for name in KEPT})
         device = expert_device(like, gpu, looped=True)
         source = Path(own[0][0].file).name
         calls = ExpertCalls.of(device, like, [case for _, case in own]).starting_as(_fellow(kernel, like, fitted, shapes))

@@ -117,7 +117,7 @@ def attention_facts(facts: DecodeAttention | PrefillAttention) -> dict[str, Any]
 
 def _written(name: str, value: Any) -> Any:
     """A number with its unit."""
-    if isinstance(value, str) or name == "rows":
+    if isinstance(value, str) or name in ("rows", "parts"):
         return value
     if name.endswith("_bytes_per_s"):
         return f"{value / 1e9:.{DIGITS}g} GB/s"

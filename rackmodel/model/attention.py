@@ -15,7 +15,7 @@ from rackmodel.model.schema import Spec
 from rackmodel.units import Bytes, BytesPerSecond, Plain, Seconds, is_share, span_text
 
 KNOWN_KERNELS = (
-    *("fa2", "fa3", "fa4", "cudnn", "flashinfer", "flashinfer_eager", "trtllm", "triton", "sdpa"),
+    *("fa2", "fa2_unsplit", "fa3", "fa4", "cudnn", "flashinfer", "flashinfer_eager", "trtllm", "triton", "sdpa"),
     *("mla", "mla_eager", "mla_module"),
 )
 """What parts and words of measurements call kernels of attention; a profile may name one that a machine does not tell apart."""
@@ -58,6 +58,16 @@ class DecodeAttention(_ByHead):
     load_bytes_per_s: BytesPerSecond = Field(alias="load", description="keys and values that one block's SM fetches in a second")
     step_s: dict[str, Seconds] = Field(alias="step", description="head size → least time of a block for one key")
     rows: Literal[16, 64] = Field(default=64, description="new tokens and query heads that share keys, of a block")
+    parts: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None,
+        description="parts into which a sequence's keys are cut where uncut ones leave SMs idle (Triton's kernels: 4 of latent attention, "
+        "16 of others); absent = as many as fill the SMs",
+    )
+    rate: Plain | None = Field(
+        default=None,
+        description="share of the peak rate at which a block of more than 16 rows multiplies, which counts as 64 (FlashInfer's); absent = "
+        "its own rows at the peak",
+    )
     tokens: Tokens = Field(
         default="together",
         description="new tokens of a sequence are rows of one block, which fetches a key once (together), or each has blocks of its own, "
@@ -83,6 +93,8 @@ class DecodeAttention(_ByHead):
                 raise ValueError(f"{key.removesuffix('_bytes_per_s')} must be positive")
         if self.reuse_bytes < 0 or (self.reuse_bytes > 0) != bool(self.reuse_bytes_per_s):
             raise ValueError("reuse: want bytes, and reuse_bandwidth with them")
+        if self.rate is not None and not is_share(self.rate):
+            raise ValueError(f"rate is a share: want more than 0 and at most 1 (got {span_text(self.rate)})")
         return self
 
 

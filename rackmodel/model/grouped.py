@@ -24,7 +24,10 @@ class Grouped(Spec):
     memory: Plain = Field(description="share of the accelerator's memory bandwidth at which weights are read")
     moving: Plain = Field(description="the same for tokens gathered, activated, written and summed; above 1 where a cache holds them")
     unaligned: Plain = Field(
-        default=1.0, description="share of load and memory that is left where a row of weights is no multiple of 16 bytes"
+        default=1.0, description="share of load and memory that is left where a row of weights is not aligned (`aligned`)"
+    )
+    aligned: Literal["bytes", "elements"] = Field(
+        default="bytes", description="rows of weights that are aligned: multiples of 16 bytes, or of 16 elements (Triton's kernels)"
     )
     rows: Literal["all", "local"] = Field(
         default="local", description="tokens that are moved: those of experts held here, or all that came with the call"

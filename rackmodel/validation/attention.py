@@ -166,8 +166,9 @@ def _of_part(case: AttentionCase) -> AttentionCase:
         asked = training_kernel if case.way else kernel_of
         there = gpu is not None and asked(gpu.facts, case.kernel or None) is not None
     except InputError as problem:
-        own = gpu.facts.attention_kernel if gpu is not None else None
-        if own is None or case.way or case.products or case.heads.head != case.heads.value:
+        unlike = case.heads.latent or case.heads.head != case.heads.value
+        own = None if gpu is None else gpu.facts.latent_kernel if unlike else gpu.facts.attention_kernel
+        if own is None or case.way or case.products:
             raise Refused(f"{case.machine.machine}: {problem.message}")
         return replace(case, kernel=own, note=f"{problem.message}: priced by the machine's own")
     if gpu is None or not there:

@@ -15,7 +15,7 @@ from rackmodel.cost.network.collectives import best_collective, send
 from rackmodel.errors import InputError, nearest
 from rackmodel.inputs import machine_calls
 from rackmodel.model.architecture import Architecture
-from rackmodel.model.calls import LibraryCall, Mode
+from rackmodel.model.calls import LibraryCall, Mode, release_before
 from rackmodel.model.placement import Mesh
 from rackmodel.model.resources import width
 from rackmodel.validation.alike import alike_rows
@@ -63,7 +63,8 @@ LIBRARIES = {"nccl": "nccl", "nccl-tests": "nccl", "vllm": "vllm", "sglang": "sg
 
 @dataclass(frozen=True)
 class CollectiveCase:
-    """What rows share whose messages are priced together. call: the library that made it · bits: of an element."""
+    """What rows share whose messages are priced together. call: the library that made it · bits: of an element · note: of which other
+    release it is priced as."""
 
     machine: MachineWords
     operation: str
@@ -72,6 +73,7 @@ class CollectiveCase:
     algorithms: tuple[str, ...]
     call: LibraryCall | None = None
     bits: int = 16
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,15 +110,15 @@ def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, _Asked]]) -> 
     case = own[0][1][0]
     seconds = price_messages(_machine(case), case, np.array([size for _, (_, size, _) in own]))
     return {
-        number: [_scored(rows[number], case, measured, float(predicted))]
-        for (number, (_, _, measured)), predicted in zip(own, seconds, strict=True)
+        number: [_scored(rows[number], one, measured, float(predicted))]
+        for (number, (one, _, measured)), predicted in zip(own, seconds, strict=True)
     }
 
 
 def _scored(row: PublishedRow, case: CollectiveCase, measured: float, predicted: float) -> ScoredRow:
     chosen = f"the fastest of {', '.join(case.algorithms)}" if case.operation != "send" and case.call is None else ""
     name, bins = f"{case.operation} {case.members}", {f"network {case.operation}": predicted}
-    scored = kernel_row(row, name, (measured, predicted), (chosen, case.machine.note), bins)
+    scored = kernel_row(row, name, (measured, predicted), (chosen, case.machine.note, case.note), bins)
     return replace(scored, system=row.text("system", "machine", "gpu"))
 
 
@@ -166,11 +168,27 @@ def _case(row: PublishedRow) -> _Asked:
     algorithms = _algorithms(row, measured.members)
     call = measured.call  # NCCL's calls were measured as its tuner chooses: one that a row names is priced for itself
     call = None if call is not None and call.library == "nccl" and algorithms != NCCL else call
-    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, call, measured.bits)
+    said, note = "" if call is None else call.release, ""
+    if call is not None:
+        call = _known_release(machine_of(*machine.named), call, measured.operation)
+        note = f"{call.library} {said} is priced as {call.release}" if call.release != said else ""
+    case = CollectiveCase(machine, measured.operation, measured.members, measured.nodes, algorithms, call, measured.bits, note)
     tiers = _machine(case).tiers
     if row.text("nodes") and tiers and measured.members > measured.nodes * (inside := tiers[0].below * tiers[0].children):
         raise Refused(f"{measured.members} members in {measured.nodes} nodes of {inside}")
     return case, measured.bytes, measured.seconds
+
+
+def _known_release(machine: Architecture, call: LibraryCall, operation: str) -> LibraryCall:
+    """The same by a release of the library that its machine's networks know of such calls: the newest no newer, else the oldest."""
+    calls = machine_calls(machine, call.model_copy(update={"release": None}))
+    known = [one for level in (calls.levels if calls is not None else {}).values() for one in level.get(call.library, ())]
+    alike = [one for one in known if (one.kind, one.mode) == (operation, call.mode)]
+    releases = list(dict.fromkeys(name for one in alike or known for name in one.releases))
+    if call.release is None or call.release in releases:
+        return call
+    found = release_before(releases, call.release)
+    return call if found is None else call.model_copy(update={"release": found})
 
 
 def measured_call(row: PublishedRow) -> MeasuredCall:

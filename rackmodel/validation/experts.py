@@ -28,7 +28,7 @@ PARTS = ("up", "down")
 @dataclass(frozen=True, kw_only=True)
 class ExpertCase:
     """One call. kernel: of a part's `grouped` · inter: of the part of an expert that is held here, of
-    `whole` · part: the product that it makes, '' = both · seconds: measured."""
+    `whole` · part: the product that it makes, '' = both · seconds: measured · note: whose kernel stands for it."""
 
     machine: MachineWords
     kernel: str
@@ -40,6 +40,7 @@ class ExpertCase:
     gated: bool
     part: str
     seconds: float
+    note: str = ""
 
     @property
     def shape(self) -> tuple[float, ...]:
@@ -49,7 +50,21 @@ class ExpertCase:
 
 def expert_rows(rows: Sequence[PublishedRow]) -> list[ScoredRow]:
     """Each row scored, or refused with why."""
-    return alike_rows(rows, expert_case, lambda case: (*case.machine.named, case.kernel), _priced)
+    return alike_rows(rows, _priced_case, lambda case: (*case.machine.named, case.kernel), _priced)
+
+
+def _priced_case(row: PublishedRow) -> ExpertCase:
+    """The call of a row, by a kernel of which the part has facts: where it has none of the row's, by one of the same operands, of the same
+    library if there is one, which is told. Raises Refused."""
+    case = expert_case(row)
+    gpu = gpu_of(machine_of(*case.machine.named))
+    known = {} if gpu is None else gpu.facts.grouped
+    library, operands = case.kernel.split(" ", 1)[0], case.kernel.rsplit(" ", 1)[1]
+    alike = [name for name, one in known.items() if name.rsplit(" ", 1)[1] == operands and not one.laid_out]
+    if case.kernel in known or not alike or case.part:
+        return case
+    own = next((name for name in alike if name.split(" ", 1)[0] == library), alike[0])
+    return replace(case, kernel=own, note=f"{case.machine.machine} states no kernel '{case.kernel}': priced as its '{own}'")
 
 
 def _priced(rows: Sequence[PublishedRow], own: Sequence[tuple[int, ExpertCase]]) -> dict[int, list[ScoredRow]]:
@@ -173,5 +188,5 @@ def _skew(word: str) -> float:
 
 
 def _scored(row: PublishedRow, case: ExpertCase, predicted: float) -> ScoredRow:
-    notes = (case.machine.note, f"kernel: {case.kernel}", "" if case.gated else "experts without a gate")
+    notes = (case.machine.note, f"kernel: {case.kernel}", case.note, "" if case.gated else "experts without a gate")
     return kernel_row(row, case.kernel, (case.seconds, predicted), notes, {"experts": predicted})

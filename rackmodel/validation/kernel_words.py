@@ -67,6 +67,9 @@ class LayerModelWords(Called):
 
     sizes: dict[str, int] = Field(description="size → number")
     kernels: dict[str, str] = Field(default_factory=dict, description="vector kernel of the data set → the one that this model has")
+    whole: list[str] = Field(
+        default_factory=list, description="operations that were measured whole, whatever the degree of tensor parallelism that a row says"
+    )
 
 
 class UngatedExperts(Spec):

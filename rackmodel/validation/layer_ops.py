@@ -14,7 +14,7 @@ from rackmodel.errors import InputError, nearest
 from rackmodel.model.sizes import evaluate
 from rackmodel.validation.alike import alike_rows
 from rackmodel.validation.kernel_energy import moving_energy
-from rackmodel.validation.kernel_words import LayerOpWords, LayerWords
+from rackmodel.validation.kernel_words import LayerModelWords, LayerOpWords, LayerWords
 from rackmodel.validation.layer_sizes import layer_model
 from rackmodel.validation.machine_files import machine_of
 from rackmodel.validation.products import PRODUCT, price_local
@@ -98,9 +98,12 @@ def layer_case(row: PublishedRow) -> LayerCase:
     seconds = next((value * 1e-6 for name in ("latency_us", "median_us", "time_us") if (value := row.number(name))), 0.0)
     if not tokens or not seconds:
         raise Refused("no tokens, or no measured time")
-    sizes, kernels = _sizes(row, layer)
+    sizes, model = _sizes(row, layer)
     shape = (row.text("model"), row.text("tp"), sizes.get("d"))
-    kernel = kernels.get(op.kernel, op.kernel)
+    kernel = op.kernel
+    if model is not None:
+        kernel = model.kernels.get(kernel, kernel)
+        sizes |= {"tp": 1} if word in model.whole else {}
     return LayerCase(machine=machine, kernel=kernel, sizes=_of(op, sizes, tokens), shape=shape, seconds=seconds)
 
 
@@ -114,14 +117,14 @@ def _of(op: LayerOpWords, sizes: Mapping[str, int], tokens: float) -> tuple[floa
         raise Refused(problem.message)
 
 
-def _sizes(row: PublishedRow, layer: LayerWords) -> tuple[dict[str, int], Mapping[str, str]]:
-    """(sizes of the row's model and columns, kernels that its model has in the place of others). Raises Refused."""
+def _sizes(row: PublishedRow, layer: LayerWords) -> tuple[dict[str, int], LayerModelWords | None]:
+    """(sizes of the row's model and columns, what is known of the model). Raises Refused."""
     own = {name: _cell(row, column) for name, column in layer.columns.items()}
     model = layer_model(row.text("model")) if "d" not in own else None
     sizes = own | (model.sizes if model is not None else {})
     if "e" not in sizes and sizes.get("h"):
         sizes["e"] = sizes["d"] // sizes["h"]
-    return sizes, model.kernels if model is not None else {}
+    return sizes, model
 
 
 def _cell(row: PublishedRow, column: str) -> int:

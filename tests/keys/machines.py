@@ -92,6 +92,7 @@ EXPERTS = {
     },
 }
 _MINE = f"{_SM}.grouped.mine bf16"
+_HALF_ALIGNED = {"work.sizes": {**_ROUTED, "d": 56}, f"{_MINE}.unaligned": 0.1}  # 7 times 16 bytes, 3.5 times 16 elements
 _L2 = "arch.tree.children.0.memory.capacity"
 LASTING = FITTED | {"profile.kernels": "measured", "profile.products": "fitted"}
 OF_EXPERTS = LASTING | {key: EXPERTS[key] for key in ("work.phases", "work.sizes", "work.einsums", "work.tensors")}
@@ -221,6 +222,7 @@ TREES = {
     "Grouped.moving": Flip("measured", f"{_MINE}.moving", 1e-4, EXPERTS),
     "Grouped.cached": Flip("measured", f"{_MINE}.cached", 20, {**EXPERTS, f"{_MINE}.moving": 1e-4, _L2: "10 MB"}),
     "Grouped.unaligned": Flip("measured", f"{_MINE}.unaligned", 0.1, EXPERTS),
+    "Grouped.aligned": Flip("measured", f"{_MINE}.aligned", "elements", {**EXPERTS, **_HALF_ALIGNED}),
     "Grouped.tuned": Flip("measured", f"{_MINE}.tuned", False, {**EXPERTS, "work.sizes": {**_ROUTED, "f": 32}}),
     "Grouped.laid_out": Flip("measured", f"{_MINE}.laid_out", 128, EXPERTS),
     "Kernels.vector": Flip("measured", f"{_SM}.vector", DROP, MOVING),

@@ -5,9 +5,12 @@ One new token a sequence (or few): blocks read a part of a sequence's keys and v
     tiles     sequences · key heads · ceil(rows / 64);  rows: queries · query heads that share the keys (packed), else 1 a tile;
               of Triton's kernel 16 (BLOCK_H of vLLM's triton_decode_attention.py), so that 128 heads read a key eight times;
               of TensorRT-LLM's latent attention on Blackwell each query has tiles of its own, which find its keys on the chip again
-    parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best
-    loads     waves · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load, 2 rows of a tile (head + value) / peak
-              of one SM: what no kernel outruns, facts of a faster GPU among them),   waves = max(1, tiles s / SMs)
+    parts s   1 where the tiles fill 0.8 of the SMs; else the least up to 32 that fills waves 0.85 as well as the best, or as many as the
+              kernel always takes (Triton's: 4 of latent attention, 16 of others)
+    loads     ceil(waves) · 128 ceil(ceil(keys / 128) / s) · max(step, bytes of a key and a value / load, 2 rows of a tile (head + value) /
+              peak of one SM: what no kernel outruns, facts of a faster GPU among them),   waves = max(1, tiles s / SMs): of blocks that
+              walk as many keys the last ones run alone. Where a kernel has a `rate`, a tile of more than 16 rows multiplies 64, at that
+              share of the peak (FlashInfer's FA2DetermineCtaTileQ: blocks of 16 rows where that is enough, else of 64)
     time      start + waves · block + (loads^2.5 + memory^2.5)^(1 / 2.5) + [s > 1] split + sequences · sequence + query traffic
 
 Many new tokens: blocks of `rows` queries walk the keys that those may see, 128 at a time. Of a sequence whose new tokens several ranks
@@ -36,10 +39,12 @@ from rackmodel.model.attention import DecodeAttention, PrefillAttention
 FEW = 8  # new tokens of a sequence up to which a library runs its kernel for one
 KEYS = 128  # keys that a block takes at once
 MOST_PARTS = 32
+SMALL_TILE, LARGE_TILE = 16, 64  # rows of FlashInfer's blocks
+EVEN = 1e-9  # of waves that come out even
 FILLED, WELL = 0.8, 0.85  # SMs that need no splitting; how near a number of parts must come to the best
 SCHEDULED = 992  # sequences that FlashAttention 3 can schedule
 DECODE_SMOOTH, PREFILL_SMOOTH = 2.5, 1.5  # how work and memory overlap: the power of their sum
-SHARP = 4  # how suddenly a cache stops to help once a loop outgrows it
+SHARP = 16  # how suddenly a cache stops to help once a loop outgrows it: what it walks over in turn is gone before it comes again
 FLOP = 4.0  # a score and a weighted value: two multiply-accumulates
 
 
@@ -118,10 +123,13 @@ def by_head(table: dict[str, float], head: Array) -> Array:
 # -- few new tokens ---------------------------------------------------------------------------------------------------------------
 
 
-def parts_of(tiles: Array, steps: Array, blocks: int) -> Array:
-    """[n] parts into which the keys of each tile are cut, so that all SMs are busy. tiles: [n] · steps: [n] of KEYS keys in each."""
+def parts_of(tiles: Array, steps: Array, blocks: int, always: int | None = None) -> Array:
+    """[n] parts into which the keys of each tile are cut, so that all SMs are busy. tiles: [n] · steps: [n] of KEYS keys in each · always:
+    the parts of a kernel that does not count SMs."""
     found = np.ones(tiles.shape)
     idle = (tiles < FILLED * blocks) & (steps > 1)
+    if always is not None:
+        return np.where(idle, np.minimum(always, steps), found)
     parts = np.arange(1, MOST_PARTS + 1, dtype=np.float64)
     waves = tiles[idle, None] * parts / blocks
     filled = np.where(parts <= steps[idle, None], waves / np.ceil(waves), 0.0)
@@ -141,11 +149,12 @@ def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: Atten
     each = np.ceil(rows / facts.rows)
     tiles = sizes.sequences * sizes.kv_heads * apart * np.where(packed, 1.0, sizes.group) * each
     steps = np.ceil(sizes.keys / KEYS)
-    parts = np.where(packed, parts_of(tiles, steps, device.blocks), 1.0)
+    parts = np.where(packed, parts_of(tiles, steps, device.blocks, facts.parts), 1.0)
     waves = np.maximum(1.0, tiles * parts / device.blocks)
     key = np.maximum(by_head(facts.step_s, sizes.head), sizes.read * device.element / facts.load_bytes_per_s)
-    key = np.maximum(key, FLOP / 2 * rows / each * (sizes.head + sizes.value) * device.blocks / device.peak)
-    loads = waves * KEYS * np.ceil(steps / parts) * key
+    multiplied, share = _multiplied(facts, rows / each)
+    key = np.maximum(key, FLOP / 2 * multiplied * (sizes.head + sizes.value) * device.blocks / (share * device.peak))
+    loads = np.ceil(waves - EVEN) * KEYS * np.ceil(steps / parts) * key
     many = sizes.sequences > SCHEDULED
     block = by_head(facts.block_s, sizes.head) * np.where(many, facts.unscheduled, 1.0)
     cache = sizes.sequences * sizes.kv_heads * sizes.keys * sizes.read * device.element
@@ -156,6 +165,14 @@ def decode_seconds(facts: DecodeAttention, device: AttentionDevice, sizes: Atten
         rest = rest + facts.group_s * packed + facts.copy_s * (packed & (sizes.kv_heads > 1) & (sizes.sequences > 1))
     queries = 2.0 * sizes.sequences * sizes.queries * heads * (sizes.head + sizes.value)
     return rest + waves * block + _together(loads, memory, DECODE_SMOOTH) + facts.query * queries / device.bandwidth, memory
+
+
+def _multiplied(facts: DecodeAttention, rows: Array) -> tuple[Array, Array | float]:
+    """[n] rows that a block with so many multiplies, and the share of the peak at which it does."""
+    if facts.rate is None:
+        return rows, 1.0
+    large = rows > SMALL_TILE
+    return np.where(large, np.maximum(rows, LARGE_TILE), rows), np.where(large, facts.rate, 1.0)
 
 
 def _bandwidth(facts: DecodeAttention, device: AttentionDevice, cache: Array) -> Array:

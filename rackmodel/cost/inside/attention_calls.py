@@ -51,7 +51,7 @@ class AttentionPart:
 
 
 def kernel_of(facts: Kernels, name: str | None, roles: AttentionRoles | None = None) -> AttentionKernel | None:
-    """The kernel of that name, else the part's own; None where it states none. Raises InputError for a name it does not know.
+    """The kernel of that name, else the part's own, which decodes; None where it states none. Raises InputError for an unknown name.
 
     Where keys and values are not alike (latent attention) it is the part's `latent_kernel`, if it has one and the name is no such kernel.
     """
@@ -65,7 +65,8 @@ def kernel_of(facts: Kernels, name: str | None, roles: AttentionRoles | None = N
     unlike = roles is not None and (roles.latent or roles.head != roles.value)
     if unlike and facts.latent_kernel is not None and not (name is not None and facts.attention[name].latent):
         return facts.attention[facts.latent_kernel]
-    return facts.attention[name or facts.attention_kernel or next(iter(facts.attention))]
+    own = name or facts.attention_kernel or next((one for one, kernel in facts.attention.items() if kernel.decode), None)
+    return None if own is None else facts.attention[own]
 
 
 def training_kernel(facts: Kernels, name: str | None) -> AttentionKernel | None:

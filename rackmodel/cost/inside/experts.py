@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from rackmodel.arrays import Array
+from rackmodel.arrays import Array, Bools
 from rackmodel.cost.inside.gpu import Gpu
 from rackmodel.cost.inside.products import looped_rate, together
 from rackmodel.cost.inside.routing import ROWS, ExpertLoad
@@ -46,7 +46,7 @@ FEW_TOKENS, MORE_TOKENS = (16, 32), (64, 64)
 """Tiles of kernels that nobody tuned: where no more tokens come than experts are held, and where more do."""
 
 RESULT_BYTES = 2.0
-ALIGNED_BYTES = 16.0
+ALIGNED = 16.0  # bytes, of Triton's kernels elements
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,4 +173,10 @@ def memory_part(facts: Grouped, device: ExpertDevice, load: ExpertLoad, rows: An
 
 
 def _aligned(facts: Grouped, device: ExpertDevice, k: Any) -> Array:
-    return np.where(np.asarray(k) * device.weight % ALIGNED_BYTES == 0, 1.0, facts.unaligned)
+    return np.where(is_aligned(facts, device, k), 1.0, facts.unaligned)
+
+
+def is_aligned(facts: Grouped, device: ExpertDevice, k: Any) -> Bools:
+    """[n] whether rows of so many weights begin where a kernel loads them whole. Source of elements: Triton knows of a stride that 16
+    divides it, or nothing (triton-lang/triton, `tt.divisibility`)."""
+    return np.asarray(np.asarray(k) * (1.0 if facts.aligned == "elements" else device.weight) % ALIGNED == 0)
