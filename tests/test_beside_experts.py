@@ -7,10 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.tasks.items import Item, Priced
 from rackmodel.inputs import read_architecture, read_profile, read_workload
-from rackmodel.model.profile import ProfileSpec, SharedExperts
-from rackmodel.serving.beside_experts import branches_of, runs_beside
+from rackmodel.model.profile import ProfileSpec, SharedExperts, Window
+from rackmodel.serving.beside_experts import beside, branches_of, runs_beside
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 
@@ -84,6 +87,48 @@ def test_memory_that_both_take_is_not_had_twice() -> None:
         )
         taken.append(float(served.price(steps, np.ones(1, dtype=bool)).seconds[0]))
     assert taken[1] == pytest.approx(taken[0], rel=2e-3)
+
+
+def collective(einsum: str, action: str, seconds: float) -> Item:
+    """One that keeps the network of a node."""
+    took = np.array([seconds])
+    row = Row("X", "node", "network", action, took, "byte", took, took, took)
+    task = Task(kind="collective", phase="forward", einsum=einsum, tensor="X", stage=0, action=action, after=())
+    return Item(task=task, role="device", part="forward", priced=Priced([row], took))
+
+
+def test_a_network_that_both_use_is_not_had_twice() -> None:
+    """A sum of 10 us and exchanges of 15 and 15 us of one network are 40 us, whatever they are called: nothing runs beside anything."""
+    items = [collective("downP", "all_reduce", 10e-6), collective("dispatch", "all_gather", 15e-6), collective("down", "reduce_scatter", 15e-6)]
+    found = beside(items, (frozenset({"downP"}), frozenset({"dispatch", "down"})), np.array([True]), "gpu")
+    assert sum(float(item.on_lane(1.0)[0]) for item in found) == pytest.approx(40e-6, rel=1e-12)
+
+
+def test_what_windows_hide_stays_hidden() -> None:
+    """Exchanges that a profile's windows hide beside their readers are hidden no less where shared experts run beside all of it."""
+    steps, many = Steps.of(decodes=512.0, context=2000.0), {"attention_data": 8, "expert": 8}
+    windows = {"all_to_all": Window(beside="pass")}
+    seconds = {}
+    for facts in (None, SharedExperts()):
+        for hides in (False, True):
+            profile = under(facts)
+            profile = profile.model_copy(update={"overlap": profile.overlap.model_copy(update={"windows": windows})}) if hides else profile
+            seconds[facts is not None, hides] = float(priced(profile, steps, **many).seconds[0])
+    assert seconds[False, True] < seconds[False, False]
+    assert seconds[True, True] < min(seconds[True, False], seconds[False, True])
+
+
+@pytest.mark.parametrize("model", ["gemma4_26b_a4b_decoder", "longcat_flash_decoder", "step3_decoder"])
+def test_experts_and_a_layer_that_are_added_apart_run_apart(model: str) -> None:
+    """Gemma 4's and LongCat-Flash's dense layer and Step 3's shared expert run on the experts' stream; a layer has three all-reduces:
+    of attention, of them and of experts."""
+    steps = Steps.of(decodes=64.0, context=2000.0)
+    apart, beside = (priced(under(facts), steps, model=model, tensor=2) for facts in (None, SharedExperts()))
+    assert beside.seconds == apart.seconds
+    rows = beside.ledger.where(action="all_reduce").rows
+    sections = [section.workload.ops for section in read_workload(model).sections]
+    experts = next(ops for ops in sections if any(op.kind.name == "dispatch" for op in ops.values()))
+    assert len([row for row in rows if row.einsum in experts and float(np.max(row.amount)) > 0]) == 3
 
 
 def test_steps_that_have_it_so_are_an_engines() -> None:

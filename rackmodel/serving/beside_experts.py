@@ -71,27 +71,27 @@ def runs_beside(profile: ProfileSpec, tokens: Array, captured: Bools | None) -> 
 
 
 def beside(items: Sequence[Item], branches: Branches, there: Bools, memory: str) -> tuple[Item, ...]:
-    """The tasks of a layer, with what runs beside others of them taken off. there: [n] steps that have it so · memory: the level of the
-    accelerator's memory, which alone kernels cannot have each for itself."""
+    """The tasks of a layer, with what runs beside others of them taken off, what windows hide with it. there: [n] steps that have it so ·
+    memory: the level of the accelerator's memory, which alone kernels cannot have each for itself."""
     mine = [[number for number, item in enumerate(items) if item.task.einsum in names and item.role == "device"] for names in branches]
     none = np.zeros(len(there))
-    shared, routed = (sum((items[number].seconds for number in numbers), none) for numbers in mine)
+    shared, routed = (sum((items[number].on_lane(1.0) for number in numbers), none) for numbers in mine)
     least = np.maximum.reduce([shared, routed, *_kept_busy([items[number] for numbers in mine for number in numbers], memory, none)])
     hidden = np.where(there, np.maximum(shared + routed - least, 0.0), 0.0)
     found = list(items)
     for numbers, seconds, shorter in ((mine[0], shared, shared <= routed), (mine[1], routed, shared > routed)):
-        part = np.divide(hidden, seconds, out=np.zeros_like(hidden), where=shorter & (seconds > 0))
+        left = 1.0 - np.divide(hidden, seconds, out=np.zeros_like(hidden), where=shorter & (seconds > 0))
         for number in numbers:
-            found[number] = replace(items[number], hidden=part * items[number].seconds)
+            found[number] = replace(items[number], hidden=items[number].seconds - left * items[number].on_lane(1.0))
     return tuple(found)
 
 
 def _kept_busy(items: Sequence[Item], memory: str, none: Array) -> list[Array]:
-    """[n] seconds for which tasks keep the memory, each kind of units and each network, all together."""
+    """[n] seconds for which tasks keep the memory, each kind of units and each network, whatever they do there, all together."""
     found: dict[tuple[str, str], Array] = {}
     for item in items:
         for row in item.rows:
             if row.component != "memory" or row.level == memory:
-                key = row.level, "" if row.component == "memory" else row.action
+                key = row.level, row.component if row.component in ("memory", "network") else row.action
                 found[key] = found.get(key, none) + row.seconds
     return list(found.values())
