@@ -1,163 +1,264 @@
-"""Files that a machine or a setting names by a path: they count as they are when the question is asked, wherever it is answered."""
+"""Mistakes in a machine, a workload and a mapper of one's own: refused at their place before anything is searched or written."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-import rackmodel as rm
-from rackmodel.errors import InputError, OutputError
-from rackmodel.inputs import check, read_architecture
-from rackmodel.inputs.shared import SharedInputs
-from rackmodel.results import carbon_of
-from rackmodel.studies.batch import Batch, batches, key_of, solve_batch
-from rackmodel.studies.plan import Ask
+from rackmodel.errors import InputError
 from tests.commands import invoke
 
-MACHINE = """
-architecture: own
-carbon: tables
-site: {grid: here, pue: 1}
+MACHINE = """architecture: own
+site: {grid: sweden, pue: 1.1}
 tree:
-  name: node
-  network: {topology: switch, bandwidth: 100 GB/s, latency: 1 us, energy: 1 pJ/bit, calls: measured}
+  name: pod
+  network: {topology: torus, shape: [2, 2], bandwidth: 25 GB/s, latency: 8 us, energy: 40 pJ/bit}
   children:
-  - name: chip
+  - name: xpu
     count: 4
     accelerator: true
-    memory: {capacity: 80 GB, bandwidth: 1 TB/s}
-    compute: {rate: 100 TFLOP/s, energy: 1 pJ/FLOP}
+    memory: {capacity: 96 GiB, bandwidth: 4 TB/s}
+    compute: {precisions: {16 bit: {rate: 1 PFLOP/s, energy: 0.4 pJ/FLOP}}}
+    embodied:
+      dies: {soc: {area: 700 mm^2, process: 5nm}}
+      memory: {hbm: {technology: hbm}}
+      parts: {sink: {kind: heat_sink, boundary: module}}
 """
-CALLS = """
-collectives: measured
-extends: base
+WORKLOAD = """workload: ownw
+phases: [forward, backward, optimizer]
+sizes: {n: 32, c: 64, u: 128}
+einsums: {up: "U[n,u] = X[n,c] * W1[c,u]", act: "G[n,u] = gelu(U[n,u])", down: "Y[n,c] = G[n,u] * W2[u,c]"}
+precision: {activation: 16 bit, weight: 16 bit, gradient: 32 bit}
 """
-BASE = """
-collectives: base
-calls:
-  nccl:
-  - {kind: all_gather, mode: graph, releases: ['1'], members: {'4': {start: %s, rate: 50 GB/s}}, source: made up}
+MAPPER = """mapper: ownm
+axes: {dp: {degree: free}}
+split: {dp: [n]}
+homes: {weights: [{axes: [dp], state: shard}]}
+minimize: latency
 """
-TABLES = "carbon: tables\nentries: {here: {intensity: %s g/kWh, source: made up}}\n"
-PROFILE = "profile: own\nextends: ideal\ncollectives: {library: nccl, mode: graph}\nhost: {launch: %s}\n"
+FILES = {"own": MACHINE, "ownw": WORKLOAD, "ownm": MAPPER}
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with own calls, in a file that another extends, and an own carbon table; a profile that asks for the calls."""
-    (tmp_path / "machine.yaml").write_text(MACHINE, encoding="utf-8")
-    (tmp_path / "measured.yaml").write_text(CALLS, encoding="utf-8")
-    write(tmp_path, start="1 s", intensity="100", launch="0 s")
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("own", "process: 5nm", "process: 4nm", "own.yaml:13:45: tree.xpu.embodied.dies.soc.process: no process called '4nm'"),
+        ("own", "technology: hbm", "technology: hbm9", "tree.xpu.embodied.memory.hbm.technology: no memory or storage technology called"),
+        ("own", "kind: heat_sink", "kind: heatsink", "tree.xpu.embodied.parts.sink.kind: no part called 'heatsink'"),
+        ("own", "grid: sweden", "grid: 300", "own.yaml:2:14: site.grid: '300' has no unit: want a place of the grid table"),
+        ("own", "700 mm^2", "700 mm2", "unknown unit 'mm2', did you mean 'mm^2'?"),
+        ("own", "96 GiB", "96 G", "unknown unit 'G', did you mean 'GB'?"),
+        ("own", "1 PFLOP/s", "1 PFLOPS", "unknown unit 'PFLOPS', did you mean 'PFLOP/s'?"),
+        ("own", "25 GB/s", "25 GBps", "unknown unit 'GBps', did you mean 'GB/s'?"),
+        ("ownw", "activation: 16 bit", "activation: 24 bit", "ownw.yaml:5:12: precision: no compute rate for 24-bit operands, which up"),
+        ("ownw", "workload: ownw", "workload: ownw\ntensors: {X: {kind: output}}", "'X' cannot be an output: it is never written"),
+        ("ownm", "axes: [dp], state: shard", "at: xpu", "ownm.yaml:4:24: homes.weights.0.at: 'xpu' is not above the accelerators"),
+        (
+            "ownm",
+            "homes: {weights: [{axes: [dp], state: shard}]}",
+            "choose: {up: {dp: free}}\nhomes: {weights: [{}, {axes: [dp], state: shard}]}",
+            "ownm.yaml:5:18: homes.weights: where layouts are free a home is given or free, not a list",
+        ),
+        ("ownm", "minimize: latency", "minimize: money", "own.yaml:4:3: tree: money needs a price: no 'cost' of 'xpu'"),
+        ("ownm", "minimize: latency", "algorithms: [ring, bset]", "no algorithm called 'bset'"),
+        ("ownm", "minimize: latency", "offload: [[optimizer]]", "ownm.yaml:5:10: offload: own has no memory above its accelerators"),
+        ("ownm", "minimize: latency", "inside: {factors: ceil}", "ownm.yaml:5:19: inside.factors: 'factors' is of loop nests"),
+        ("ownm", "minimize: latency", "inside: {model: loopnest, fuse: [{einsums: [up, dwn]}]}", "no operation 'dwn'"),
+        ("ownm", "minimize: latency", "inside: {model: loopnest}\nprofile: megatron_core", "has measured kernels, which are no loop nests"),
+        (
+            "ownm",
+            "minimize: latency",
+            "inside: {model: loopnest, rules: {up: {stationary: {xpuu: W1}}}}",
+            "ownm.yaml:5:53: inside.rules.up.stationary.xpuu: no memory inside the accelerator called 'xpuu'",
+        ),
+    ],
+)
+def test_check_and_search_refuse_alike_and_nothing_is_written(
+    file: str, old: str, new: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    for name, text in FILES.items():
+        assert name != file or old in text
+        Path(f"{name}.yaml").write_text(text.replace(old, new, 1) if name == file else text)
+    names = [f"{name}.yaml" for name in FILES]
+    checked = invoke(["check", *names])
+    assert checked.exit_code == 2
+    assert said in checked.output
+    found = invoke(["search", *names, "-o", "out"])
+    assert isinstance(found.exception, InputError)
+    assert said in str(found.exception)
+    assert not list(Path("out").iterdir())
 
 
-def write(folder: Path, **said: str) -> None:
-    """Say how long a call takes to start, what a kWh emits, how long a launch takes."""
-    for name, text, file in (("start", BASE, "base"), ("intensity", TABLES, "tables"), ("launch", PROFILE, "profile")):
-        if name in said:
-            (folder / f"{file}.yaml").write_text(text % said[name], encoding="utf-8")
+def test_own_files_are_fine_and_several_names_are_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(f"{name}.yaml").write_text(text)
+    assert "together: ok" in invoke(["check", *(f"{name}.yaml" for name in FILES)]).output
+    Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("heat_sink", "heatsink"))
+    told = json.loads(invoke(["check", "own.yaml", "--json"]).output)["files"][0]["problems"]
+    assert [one["path"] for one in told] == ["tree.xpu.embodied.dies.soc.process", "tree.xpu.embodied.parts.sink.kind"]
+    assert told[1]["nearest"] == "heat_sink"
+    Path("mine.yaml").write_text("carbon: mine\nprocesses: {6nm: {energy: 2.5 kWh/cm^2, gas_95: 300 g/cm^2, gas_99: 200 g/cm^2}}\n")
+    Path("own.yaml").write_text(MACHINE.replace("5nm", "6nm").replace("site:", "carbon: mine.yaml\nsite:"))
+    assert invoke(["check", "own.yaml"]).exit_code == 0  # a process of one's own tables
 
 
-def swept(**more: str) -> float:
-    """Seconds of the one point of a sweep."""
-    return float(rm.sweep("machine.yaml", "ffn", "tensor", set=more, profile=None if more else "./profile.yaml").rows[0]["latency_s"])
+CHIP = """architecture: chip
+tree:
+  name: chip
+  accelerator: true
+  memory: {capacity: 1 GB, bandwidth: 50 GB/s}
+  children:
+  - name: pad
+    memory: {capacity: 64 KiB, bandwidth: 400 GB/s, keep: [right], bits: {result: 32 bit}}
+    children:
+    - {name: mac, count: 32, compute: {rate: 1 GMAC/s}}
+"""
 
 
-def searched(machine: str | Path = "machine.yaml") -> float:
-    """Seconds of the search alone."""
-    return rm.search(str(machine), "ffn", "tensor", profile="./profile.yaml").result.latency_s
+@pytest.mark.parametrize(
+    ("words", "rules", "said"),
+    [
+        (("keep: [right]", "keep: [rigth]"), "{}", "chip.yaml:8:60: tree.pad.memory.keep.0: no tensor 'rigth'"),
+        (("result: 32", "reslt: 32"), "{}", "chip.yaml:8:75: tree.pad.memory.bits.reslt: no tensor 'reslt'"),
+        (("right", "Zebra"), "{}", ""),  # of another workload
+        (("", ""), "{up: {order: {pad: [W1, Uu, X]}}}", "inside.rules.up.order.pad.1: no tensor 'Uu'"),
+        (("", ""), "{'*': {tiles: {pad: {nn: 4}}}}", "inside.rules.*.tiles.pad.nn: no rank 'nn'"),
+        (("", ""), "{up: {spatial: {pad: {x: [w]}}}}", "inside.rules.up.spatial.pad.x.0: no rank 'w'"),
+        (("", ""), "{up: {spatial: {chip: {x: [u]}}}}", "inside.rules.up.spatial.chip: no memory above a fan called 'chip'"),
+        (("", ""), "{up: {keep: {pad: [X]}, bypass: {pad: [X]}}}", "inside.rules.up.bypass.pad: 'X' is kept there too"),
+        (("", ""), "{up: {spatial: {pad: {x: [u]}}, order: {pad: [W1, U]}}}", ""),
+    ],
+)
+def test_names_that_loop_nests_are_told_are_there(words: tuple[str, str], rules: str, said: str, tmp_path: Path) -> None:
+    files = {"chip": CHIP.replace(*words), "ownw": WORKLOAD, "nests": f"mapper: nests\ninside: {{model: loopnest, rules: {rules}}}\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    checked = invoke(["check", *(str(tmp_path / f"{name}.yaml") for name in files)])
+    assert checked.exit_code == (2 if said else 0)
+    assert said in checked.output.replace(f"{tmp_path}/", "")
 
 
-def test_calls_that_were_measured_anew_count_in_the_same_session(folder: Path) -> None:
-    """The file was remembered by its path: the second search, and its point of a study under a new key, had the old seconds."""
-    first, point = searched(), swept()
-    write(folder, start="3 s")
-    assert point == first
-    assert searched() > first + 1.9
-    assert swept() == searched()
+def test_layouts_of_a_model_that_a_search_finds_are_fine_to_check() -> None:
+    told = json.loads(invoke(["check", "dgx_h100", "gpt", "megatron_free", "--json"]).output)["together"]
+    assert (told["ok"], told["meshes"] > 50) == (True, True)
+    assert any("free layouts are found by the search" in line for line in told["warnings"])
 
 
-def test_a_carbon_table_that_was_written_anew_counts_in_the_same_session(folder: Path) -> None:
-    first = carbon_of(rm.search("machine.yaml", "ffn", "tensor").result)
-    write(folder, intensity="300")
-    second = carbon_of(rm.search("machine.yaml", "ffn", "tensor").result)
-    assert first is not None
-    assert second is not None
-    assert second.use_g.mid == pytest.approx(3 * first.use_g.mid)
+def test_another_objective_is_no_condition_of_an_answer() -> None:
+    """Joules were compared with seconds: 806677 % more."""
+    asked = ["why", "rack_paper", "ffn", "tensor", "--set", "accelerators=4", "--not", "minimize=energy"]
+    found = invoke(asked)
+    assert isinstance(found.exception, InputError)
+    assert str(found.exception) == "--not: an objective is no condition of the answer: ask for it by --minimize energy"
 
 
-def test_a_profile_that_a_setting_names_counts_as_it_is(folder: Path) -> None:
-    """A point's key knew that the file had changed, and who solved it did not."""
-    setting = {"mapper.profile": "./profile.yaml"}
-    first = swept(**setting)
-    write(folder, launch="7 s")
-    assert swept(**setting) == searched() > first + 6
+def test_what_serving_emits_and_costs_fits_a_terminal() -> None:
+    told = invoke(["serve-trace", "dgx_h100", "llama3_8b_decoder", "--rate", "5", "--requests", "5", "--osl", "8"]).output
+    assert "carbon of an output token" in told
+    assert max(map(len, told.splitlines())) <= 80
 
 
-def test_own_files_are_found_beside_the_machine_from_anywhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`calls: measured` was found by `check`, and by no search."""
-    here = searched()
-    (folder / "elsewhere").mkdir()
-    (folder / "elsewhere" / "profile.yaml").write_text((folder / "profile.yaml").read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.chdir(folder / "elsewhere")
-    assert searched("../machine.yaml") == here
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        ("runs: [{set: {accelerators: []}}]", "st.yaml:5:29: runs.0.set.accelerators: an empty list: no points"),
+        ("runs: [{zip: [[accelerators, b]], set: {accelerators: [1, 2]}}]", "st.yaml:5:14: runs.0.zip: no list called 'b'"),
+        (
+            "runs: [{set: {xpu.memory.bandwidth: {logspace: [1 GB/s, 1 TB/s, 3]}}}]",
+            "st.yaml:5:37: runs.0.set.xpu.memory.bandwidth: ends of",
+        ),
+        ("runs: [{set: {accelerators: 4}}]\ncolumns: [mfu, embodied]", "st.yaml:6:16: columns.1: no metric called 'embodied'"),
+        ("runs: [{mapper: [data, dta]}]", "st.yaml:5:24: runs.0.mapper.1: no mapper called 'dta'"),
+        (
+            "runs: [{set: {accelerators: 4}}]\nfindings: {f: {claim: c, figures: {a: {y: latncy}}, holds: a < 1}}",
+            "st.yaml:6:43: findings.f.figures.a.y: 'latncy'",
+        ),
+    ],
+)
+def test_a_study_that_cannot_be_meant_is_refused_at_its_place_and_begins_no_file(
+    said: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
+    found = invoke(["sweep", "st.yaml", "-o", "out"])
+    assert isinstance(found.exception, InputError)
+    assert str(found.exception).startswith(place)
+    assert not list(Path("out").glob("*"))
 
 
-def test_what_is_wrong_with_an_own_file_is_told_of_the_machine_with_its_place(folder: Path) -> None:
-    """`check` of the machine said ok, and the search refused it."""
-    write(folder, start="1 furlong")
-    with pytest.raises(InputError, match=r"base\.yaml:5:\d+: calls\.nccl\.0\.members\.4\.start"):
-        check("machine.yaml")
-    with pytest.raises(
-        InputError, match=r"--set node\.network\.calls=nowhere: tree\.node\.network\.calls: no collectives called 'nowhere'"
+def test_what_a_study_sets_and_finds_is_refused_at_its_place_though_points_were_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finding = "findings: {f: {claim: c, figures: {a: {y: latency, where: {mapper: tensor}}}, holds: a < 1}}"
+    for said, place in (
+        ("runs: [{set: {acelerators: 4}}]", "st.yaml:5:15: runs.0.set.acelerators: nothing is called 'acelerators'"),
+        (f"runs: [{{set: {{accelerators: 4}}}}]\n{finding}", "st.yaml:6:39: findings.f.figures.a: no point has run 'main'"),
     ):
-        read_architecture("machine.yaml", ["node.network.calls=nowhere"])
+        Path("st.yaml").write_text(f"study: own\narchitecture: rack_paper\nworkload: ffn\nmapper: data\n{said}\n")
+        found = invoke(["sweep", "st.yaml", "--workers", "1"])
+        assert str(found.exception).startswith(place)
 
 
-# -- elsewhere ---------------------------------------------------------------------------------------------------------------
+def test_paths_of_a_study_start_from_its_folder(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows from anywhere, called as the study calls its files; a name that is there and here means the study's."""
+    (tmp_path / "deep").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / "deep" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "ownm.yaml").write_text("nonsense: here\n", encoding="utf-8")
+    study = "study: st\narchitecture: own.yaml\nworkload: ../deep/ownw.yaml\nmapper: ownm\nruns: [{set: {accelerators: [2, 4]}}]\n"
+    charts = "charts: {c: {kind: scatter, x: latency_s, y: energy_j, series: [mapper], where: {mapper: ownm}}}\ncolumns: [mfu]\n"
+    (tmp_path / "deep" / "st.yaml").write_text(study + charts, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "deep")
+    inside = run("sweep", "st.yaml")
+    monkeypatch.chdir(tmp_path)
+    outside = run("sweep", "deep/st.yaml")
+    assert inside[0] == 0
+    assert inside[1] == outside[1]
+    assert "ownm" in outside[1]
+    (tmp_path / "own.yaml").write_text(MACHINE, encoding="utf-8")
+    (tmp_path / "deep" / "own.yaml").unlink()
+    code, _, err = run("sweep", "deep/st.yaml")
+    assert code == 2
+    assert (
+        "deep/st.yaml:2:15: architecture: 'deep/own.yaml': no such file, and this path starts from the study's folder, not from here" in err
+    )
 
 
-def sent(ask: Ask) -> list[Batch]:
-    """What another computer is given to solve a point."""
-    shared = SharedInputs()
-    known = key_of(shared, ask)
-    return batches({known.key: ask}, {known.key: known.started}, shared, ["latency_s"], 1)
+def test_columns_that_are_asked_for_are_shown_beside_charts_whose_numbers_are_short(run) -> None:
+    study = "study: st\narchitecture: rack_paper\nworkload: ffn\nmapper: data\nruns: [{set: {accelerators: [4, 8]}, profile: ideal}]\n"
+    chart = "charts: {c: {kind: scatter, x: latency_s, y: energy_j, where: {workload: ffn}}}\n"
+    plain = run("sweep", study + chart)[1]
+    assert "mfu" not in plain
+    assert max(len(word) for line in plain.splitlines()[1:] for word in line.split()[:1]) <= 10
+    assert "mfu" in run("sweep", study + chart, "--columns", "mfu")[1]
 
 
-def ask_of(settings: Mapping[str, str | int | float]) -> Ask:
-    return Ask(0, "main", "machine.yaml", "ffn", "tensor", settings)
+def test_a_mesh_that_nothing_divides_is_told_by_what_was_tried(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """(Of all meshes of 5 accelerators the first one's axis was blamed, whose degree is free; a micro-batch was blamed on the axes.)"""
+    monkeypatch.chdir(tmp_path)
+    free = MAPPER.replace("{dp: {degree: free}}", "{dp: {degree: free}, tp: {degree: free}}").replace("[n]", "[n], tp: [u]")
+    for name, text in FILES.items():
+        (tmp_path / f"{name}.yaml").write_text(text.replace("[2, 2]", "[5, 2]").replace("count: 4", "count: 10"), encoding="utf-8")
+    (tmp_path / "free.yaml").write_text(free, encoding="utf-8")
+    err = run("search", "own.yaml", "ownw.yaml", "free.yaml", "--set", "accelerators=5")[2]
+    assert (
+        "free.yaml:2:7: axes: no mesh of 5 accelerators divides this model's sizes and batch (2 by uneven split; axis tp: degree 5" in err
+    )
+    (tmp_path / "small.yaml").write_text(MAPPER + "micro_batch: 3\n", encoding="utf-8")
+    err = run("search", "own.yaml", "ownw.yaml", "small.yaml", "--set", "accelerators=2", "--set", "workload.batch_rank=n")[2]
+    assert "small.yaml:6:14: micro_batch: no mesh of 2 accelerators" in err
 
 
-def test_a_batch_has_the_content_of_all_files(folder: Path) -> None:
-    """A worker without them wrote into the study that the point is refused."""
-    asks = [ask_of({"mapper.profile": "./profile.yaml"}), ask_of({"accelerators": 4})]
-    (batch, *_), (plain, *_) = map(sent, asks)
-    expected = searched()
-    for name in ("machine", "measured", "base", "tables", "profile"):
-        (folder / f"{name}.yaml").unlink()
-    (point,) = solve_batch(batch)
-    assert point.figures["latency_s"] == expected
-    assert json.loads(solve_batch(plain)[0].text)["status"] == "ok"
-
-
-def test_a_file_of_a_setting_that_is_another_elsewhere_ends_the_study(folder: Path) -> None:
-    (batch,) = sent(ask_of({"carbon": "./tables.yaml"}))
-    write(folder, intensity="300")
-    with pytest.raises(OutputError, match=r"carbon=\./tables\.yaml: a setting names a file that changed"):
-        solve_batch(batch)
-
-
-def test_a_folder_or_a_loop_in_the_place_of_a_study_s_file_is_said(tmp_path: Path) -> None:
-    """Both ended in a traceback."""
-    for name in ("folder", "loop"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "folder" / "study.sqlite").mkdir()
-    (tmp_path / "loop" / "study.sqlite").symlink_to("study.sqlite")
-    for name in ("folder", "loop"):
-        done = invoke(["sweep", "rack_paper", "ffn", "data", "-o", str(tmp_path / name)])
-        assert isinstance(done.exception, OutputError)
-        assert "cannot be opened there" in str(done.exception)
+def test_a_latency_by_one_of_several_memories_says_which(run) -> None:
+    """By hand: the first product reads and writes each element of its operands at 1 GB/s a processing element, most of the time."""
+    slow = ("--set", "pe.memory.bandwidth=1 GB/s", "--set", "chip.memory.bandwidth=100 GB/s")
+    line = next(
+        line for line in run("search", "edge3", "ffn", "data", "--set", "m=64", *slow)[1].splitlines() if line.startswith("latency:")
+    )
+    assert "; memory pe alone " in line
+    assert "alone" not in run("search", "rack_paper", "ffn", "data", "--set", "accelerators=4")[1]
