@@ -9,9 +9,13 @@ import pytest
 
 from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge
+from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.program.tasks import Task
 from rackmodel.cost.step.tasks.items import Item, Priced
+from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
+from rackmodel.model.calls import LibraryCall
+from rackmodel.model.exchanges import ExpertExchange
 from rackmodel.model.profile import ProfileSpec, SharedExperts, Window
 from rackmodel.serving.beside_experts import beside, branches_of, runs_beside
 from rackmodel.serving.served_model import ServedModel
@@ -131,13 +135,31 @@ def test_experts_and_a_layer_that_are_added_apart_run_apart(model: str) -> None:
     assert len([row for row in rows if row.einsum in experts and float(np.max(row.amount)) > 0]) == 3
 
 
+def calls_of(exchange: str, *known: str) -> MachineCalls:
+    """Of a machine whose networks know exchanges of tokens by names."""
+    exchanges: dict[str, list[ExpertExchange]] = {name: [] for name in known}
+    return MachineCalls({}, LibraryCall(library="vllm", exchange=exchange), {"node": exchanges})
+
+
 def test_steps_that_have_it_so_are_an_engines() -> None:
     tokens, graphs = np.array([1.0, 256.0, 257.0]), np.array([True, False, True])
-    assert runs_beside(under(SharedExperts(tokens=256)), tokens, graphs).tolist() == [True, True, False]
-    assert runs_beside(under(SharedExperts(steps="captured")), tokens, graphs).tolist() == [True, False, True]
-    assert runs_beside(under(SharedExperts(steps="captured")), tokens, None).tolist() == [False] * 3
-    assert runs_beside(under(SharedExperts(without=["gathered"])), tokens, graphs).tolist() == [False] * 3
-    assert runs_beside(read_profile("ideal"), tokens, graphs).tolist() == [False] * 3
+    calls = calls_of("gathered")
+    assert runs_beside(under(SharedExperts(tokens=256)), calls, tokens, graphs).tolist() == [True, True, False]
+    assert runs_beside(under(SharedExperts(steps="captured")), calls, tokens, graphs).tolist() == [True, False, True]
+    assert runs_beside(under(SharedExperts(steps="captured")), calls, tokens, None).tolist() == [False] * 3
+    assert runs_beside(under(SharedExperts(without=["gathered"])), calls, tokens, graphs).tolist() == [False] * 3
+    assert runs_beside(read_profile("ideal"), None, tokens, graphs).tolist() == [False] * 3
+
+
+def test_the_exchange_with_which_none_runs_so_is_the_one_in_use() -> None:
+    """Of the words of `exchange` the first that the machine knows; a word that nobody knows is refused."""
+    tokens, graphs = np.ones(1), np.ones(1, dtype=bool)
+    profile = under(SharedExperts(without=["deepep"]))
+    assert not runs_beside(profile, calls_of("deepep gathered", "deepep"), tokens, graphs)
+    assert runs_beside(profile, calls_of("deepep gathered"), tokens, graphs)
+    with pytest.raises(InputError, match="no exchange of tokens by 'deepeep' is known") as caught:
+        runs_beside(under(SharedExperts(without=["deepeep"])), None, tokens, graphs)
+    assert "deepep" in caught.value.known
 
 
 def test_tokens_are_of_a_rank() -> None:

@@ -16,7 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
+from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.step.tasks.items import Item
+from rackmodel.errors import InputError
+from rackmodel.model.calls import KNOWN_EXCHANGES
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
@@ -58,13 +62,20 @@ def _made_of(workload: Workload, tensor: str, tokens: str) -> frozenset[str] | N
     return frozenset(found)
 
 
-def runs_beside(profile: ProfileSpec, tokens: Array, captured: Bools | None) -> Bools:
-    """[n] whether shared experts of steps run beside the routed ones. tokens: [n] of a rank's step · captured: [n] those that run as
-    graphs, None = none."""
+def runs_beside(profile: ProfileSpec, calls: MachineCalls | None, tokens: Array, captured: Bools | None) -> Bools:
+    """[n] whether shared experts of steps run beside the routed ones. calls: collectives of the machine's networks, None = of no library ·
+    tokens: [n] of a rank's step · captured: [n] those that run as graphs, None = none. Raises InputError for an exchange of tokens that
+    nobody knows."""
     facts = profile.engine.shared_experts if profile.engine is not None else None
-    ways = profile.collectives.exchange.split() if profile.collectives is not None and profile.collectives.exchange else []
     graphs = np.zeros(len(tokens), dtype=bool) if captured is None else captured
-    if facts is None or any(way in facts.without for way in ways):
+    if facts is None:
+        return np.zeros(len(tokens), dtype=bool)
+    known = list(dict.fromkeys((GATHERED, RELAYED, ALL_TO_ALL, *KNOWN_EXCHANGES, *(calls.ways if calls is not None else ()))))
+    unknown = next((way for way in facts.without if way not in known), None)
+    if unknown is not None:
+        fact = f"no exchange of tokens by '{unknown}' is known"
+        raise InputError(fact, path="profile.engine.shared_experts.without", known=known, given=unknown)
+    if calls is not None and calls.exchanging in facts.without:
         return np.zeros(len(tokens), dtype=bool)
     few = tokens <= (np.inf if facts.tokens is None else facts.tokens)
     return np.asarray(few if facts.steps == "all" else few & graphs)
