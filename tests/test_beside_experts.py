@@ -103,7 +103,8 @@ def collective(einsum: str, action: str, seconds: float) -> Item:
 
 def test_a_network_that_both_use_is_not_had_twice() -> None:
     """A sum of 10 us and exchanges of 15 and 15 us of one network are 40 us, whatever they are called: nothing runs beside anything."""
-    items = [collective("downP", "all_reduce", 10e-6), collective("dispatch", "all_gather", 15e-6), collective("down", "reduce_scatter", 15e-6)]
+    calls = {"downP": ("all_reduce", 10e-6), "dispatch": ("all_gather", 15e-6), "down": ("reduce_scatter", 15e-6)}
+    items = [collective(einsum, *call) for einsum, call in calls.items()]
     found = beside(items, (frozenset({"downP"}), frozenset({"dispatch", "down"})), np.array([True]), "gpu")
     assert sum(float(item.on_lane(1.0)[0]) for item in found) == pytest.approx(40e-6, rel=1e-12)
 
