@@ -22,8 +22,8 @@ spread of a sum of k of them) from those in which the first ones were worked off
 
 Batches of a pipeline part from one another: who asks for deployments has its requests run (drawn_runs.py), as of short answers.
 
-Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines and of ranks of attention data requests that are
-run (drawn_runs.py). What the cache does not hold waits outside: R = C Z / B - Z.
+Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines, of ranks of attention data and of full caches of
+answers longer than prompts requests that are run (drawn_runs.py). What the cache does not hold waits outside: R = C Z / B - Z.
 """
 
 from __future__ import annotations
