@@ -7,10 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from rackmodel.cost.inside.roofline import Row
 from rackmodel.cost.ledger import Charge
+from rackmodel.cost.network.calls import MachineCalls
+from rackmodel.cost.program.tasks import Task
+from rackmodel.cost.step.tasks.items import Item, Priced
+from rackmodel.errors import InputError
 from rackmodel.inputs import read_architecture, read_profile, read_workload
-from rackmodel.model.profile import ProfileSpec, SharedExperts
-from rackmodel.serving.beside_experts import branches_of, runs_beside
+from rackmodel.model.calls import LibraryCall
+from rackmodel.model.exchanges import ExpertExchange
+from rackmodel.model.profile import ProfileSpec, SharedExperts, Window
+from rackmodel.serving.beside_experts import beside, branches_of, runs_beside
 from rackmodel.serving.served_model import ServedModel
 from rackmodel.serving.steps import Deployment, StepFigures, Steps
 
@@ -86,13 +93,74 @@ def test_memory_that_both_take_is_not_had_twice() -> None:
     assert taken[1] == pytest.approx(taken[0], rel=2e-3)
 
 
+def collective(einsum: str, action: str, seconds: float) -> Item:
+    """One that keeps the network of a node."""
+    took = np.array([seconds])
+    row = Row("X", "node", "network", action, took, "byte", took, took, took)
+    task = Task(kind="collective", phase="forward", einsum=einsum, tensor="X", stage=0, action=action, after=())
+    return Item(task=task, role="device", part="forward", priced=Priced([row], took))
+
+
+def test_a_network_that_both_use_is_not_had_twice() -> None:
+    """A sum of 10 us and exchanges of 15 and 15 us of one network are 40 us, whatever they are called: nothing runs beside anything."""
+    calls = {"downP": ("all_reduce", 10e-6), "dispatch": ("all_gather", 15e-6), "down": ("reduce_scatter", 15e-6)}
+    items = [collective(einsum, *call) for einsum, call in calls.items()]
+    found = beside(items, (frozenset({"downP"}), frozenset({"dispatch", "down"})), np.array([True]), "gpu")
+    assert sum(float(item.on_lane(1.0)[0]) for item in found) == pytest.approx(40e-6, rel=1e-12)
+
+
+def test_what_windows_hide_stays_hidden() -> None:
+    """Exchanges that a profile's windows hide beside their readers are hidden no less where shared experts run beside all of it."""
+    steps, many = Steps.of(decodes=512.0, context=2000.0), {"attention_data": 8, "expert": 8}
+    windows = {"all_to_all": Window(beside="pass")}
+    seconds = {}
+    for facts in (None, SharedExperts()):
+        for hides in (False, True):
+            profile = under(facts)
+            profile = profile.model_copy(update={"overlap": profile.overlap.model_copy(update={"windows": windows})}) if hides else profile
+            seconds[facts is not None, hides] = float(priced(profile, steps, **many).seconds[0])
+    assert seconds[False, True] < seconds[False, False]
+    assert seconds[True, True] < min(seconds[True, False], seconds[False, True])
+
+
+@pytest.mark.parametrize("model", ["gemma4_26b_a4b_decoder", "longcat_flash_decoder", "step3_decoder"])
+def test_experts_and_a_layer_that_are_added_apart_run_apart(model: str) -> None:
+    """Gemma 4's and LongCat-Flash's dense layer and Step 3's shared expert run on the experts' stream; a layer has three all-reduces:
+    of attention, of them and of experts."""
+    steps = Steps.of(decodes=64.0, context=2000.0)
+    apart, beside = (priced(under(facts), steps, model=model, tensor=2) for facts in (None, SharedExperts()))
+    assert beside.seconds == apart.seconds
+    rows = beside.ledger.where(action="all_reduce").rows
+    sections = [section.workload.ops for section in read_workload(model).sections]
+    experts = next(ops for ops in sections if any(op.kind.name == "dispatch" for op in ops.values()))
+    assert len([row for row in rows if row.einsum in experts and float(np.max(row.amount)) > 0]) == 3
+
+
+def calls_of(exchange: str, *known: str) -> MachineCalls:
+    """Of a machine whose networks know exchanges of tokens by names."""
+    exchanges: dict[str, list[ExpertExchange]] = {name: [] for name in known}
+    return MachineCalls({}, LibraryCall(library="vllm", exchange=exchange), {"node": exchanges})
+
+
 def test_steps_that_have_it_so_are_an_engines() -> None:
     tokens, graphs = np.array([1.0, 256.0, 257.0]), np.array([True, False, True])
-    assert runs_beside(under(SharedExperts(tokens=256)), tokens, graphs).tolist() == [True, True, False]
-    assert runs_beside(under(SharedExperts(steps="captured")), tokens, graphs).tolist() == [True, False, True]
-    assert runs_beside(under(SharedExperts(steps="captured")), tokens, None).tolist() == [False] * 3
-    assert runs_beside(under(SharedExperts(without=["gathered"])), tokens, graphs).tolist() == [False] * 3
-    assert runs_beside(read_profile("ideal"), tokens, graphs).tolist() == [False] * 3
+    calls = calls_of("gathered")
+    assert runs_beside(under(SharedExperts(tokens=256)), calls, tokens, graphs).tolist() == [True, True, False]
+    assert runs_beside(under(SharedExperts(steps="captured")), calls, tokens, graphs).tolist() == [True, False, True]
+    assert runs_beside(under(SharedExperts(steps="captured")), calls, tokens, None).tolist() == [False] * 3
+    assert runs_beside(under(SharedExperts(without=["gathered"])), calls, tokens, graphs).tolist() == [False] * 3
+    assert runs_beside(read_profile("ideal"), None, tokens, graphs).tolist() == [False] * 3
+
+
+def test_the_exchange_with_which_none_runs_so_is_the_one_in_use() -> None:
+    """Of the words of `exchange` the first that the machine knows; a word that nobody knows is refused."""
+    tokens, graphs = np.ones(1), np.ones(1, dtype=bool)
+    profile = under(SharedExperts(without=["deepep"]))
+    assert not runs_beside(profile, calls_of("deepep gathered", "deepep"), tokens, graphs)
+    assert runs_beside(profile, calls_of("deepep gathered"), tokens, graphs)
+    with pytest.raises(InputError, match="no exchange of tokens by 'deepeep' is known") as caught:
+        runs_beside(under(SharedExperts(without=["deepeep"])), None, tokens, graphs)
+    assert "deepep" in caught.value.known
 
 
 def test_tokens_are_of_a_rank() -> None:

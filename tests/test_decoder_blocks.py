@@ -76,7 +76,7 @@ ATTENTION = [
     "rwkv7",
 ]
 FEED_FORWARD = ["gated", "plain", "relu2", "parallel", "moe", "moe_wide_router", "moe_shared", "parallel_gated", "parallel_plain"]
-FEED_FORWARD += ["gated_relu2", "gated_token", "plain_xielu", "moe_zero", "rwkv7_channels"]
+FEED_FORWARD += ["gated_relu2", "gated_token", "plain_xielu", "moe_zero", "moe_apart", "moe_apart_normed", "rwkv7_channels"]
 ALONE = ["gated_alone", "gqa_rotated_alone", "gqa_alone", "mamba_alone", "mamba2_alone", "relu2_alone", "moe_relu2_alone"]
 
 

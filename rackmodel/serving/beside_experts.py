@@ -16,7 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
+from rackmodel.cost.network.calls import MachineCalls
 from rackmodel.cost.step.tasks.items import Item
+from rackmodel.errors import InputError
+from rackmodel.model.calls import KNOWN_EXCHANGES
+from rackmodel.model.exchanges import ALL_TO_ALL, GATHERED, RELAYED
 from rackmodel.model.profile import ProfileSpec
 from rackmodel.model.workload import Workload
 
@@ -58,40 +62,47 @@ def _made_of(workload: Workload, tensor: str, tokens: str) -> frozenset[str] | N
     return frozenset(found)
 
 
-def runs_beside(profile: ProfileSpec, tokens: Array, captured: Bools | None) -> Bools:
-    """[n] whether shared experts of steps run beside the routed ones. tokens: [n] of a rank's step · captured: [n] those that run as
-    graphs, None = none."""
+def runs_beside(profile: ProfileSpec, calls: MachineCalls | None, tokens: Array, captured: Bools | None) -> Bools:
+    """[n] whether shared experts of steps run beside the routed ones. calls: collectives of the machine's networks, None = of no library ·
+    tokens: [n] of a rank's step · captured: [n] those that run as graphs, None = none. Raises InputError for an exchange of tokens that
+    nobody knows."""
     facts = profile.engine.shared_experts if profile.engine is not None else None
-    ways = profile.collectives.exchange.split() if profile.collectives is not None and profile.collectives.exchange else []
     graphs = np.zeros(len(tokens), dtype=bool) if captured is None else captured
-    if facts is None or any(way in facts.without for way in ways):
+    if facts is None:
+        return np.zeros(len(tokens), dtype=bool)
+    known = list(dict.fromkeys((GATHERED, RELAYED, ALL_TO_ALL, *KNOWN_EXCHANGES, *(calls.ways if calls is not None else ()))))
+    unknown = next((way for way in facts.without if way not in known), None)
+    if unknown is not None:
+        fact = f"no exchange of tokens by '{unknown}' is known"
+        raise InputError(fact, path="profile.engine.shared_experts.without", known=known, given=unknown)
+    if calls is not None and calls.exchanging in facts.without:
         return np.zeros(len(tokens), dtype=bool)
     few = tokens <= (np.inf if facts.tokens is None else facts.tokens)
     return np.asarray(few if facts.steps == "all" else few & graphs)
 
 
 def beside(items: Sequence[Item], branches: Branches, there: Bools, memory: str) -> tuple[Item, ...]:
-    """The tasks of a layer, with what runs beside others of them taken off. there: [n] steps that have it so · memory: the level of the
-    accelerator's memory, which alone kernels cannot have each for itself."""
+    """The tasks of a layer, with what runs beside others of them taken off, what windows hide with it. there: [n] steps that have it so ·
+    memory: the level of the accelerator's memory, which alone kernels cannot have each for itself."""
     mine = [[number for number, item in enumerate(items) if item.task.einsum in names and item.role == "device"] for names in branches]
     none = np.zeros(len(there))
-    shared, routed = (sum((items[number].seconds for number in numbers), none) for numbers in mine)
+    shared, routed = (sum((items[number].on_lane(1.0) for number in numbers), none) for numbers in mine)
     least = np.maximum.reduce([shared, routed, *_kept_busy([items[number] for numbers in mine for number in numbers], memory, none)])
     hidden = np.where(there, np.maximum(shared + routed - least, 0.0), 0.0)
     found = list(items)
     for numbers, seconds, shorter in ((mine[0], shared, shared <= routed), (mine[1], routed, shared > routed)):
-        part = np.divide(hidden, seconds, out=np.zeros_like(hidden), where=shorter & (seconds > 0))
+        left = 1.0 - np.divide(hidden, seconds, out=np.zeros_like(hidden), where=shorter & (seconds > 0))
         for number in numbers:
-            found[number] = replace(items[number], hidden=part * items[number].seconds)
+            found[number] = replace(items[number], hidden=items[number].seconds - left * items[number].on_lane(1.0))
     return tuple(found)
 
 
 def _kept_busy(items: Sequence[Item], memory: str, none: Array) -> list[Array]:
-    """[n] seconds for which tasks keep the memory, each kind of units and each network, all together."""
+    """[n] seconds for which tasks keep the memory, each kind of units and each network, whatever they do there, all together."""
     found: dict[tuple[str, str], Array] = {}
     for item in items:
         for row in item.rows:
             if row.component != "memory" or row.level == memory:
-                key = row.level, "" if row.component == "memory" else row.action
+                key = row.level, row.component if row.component in ("memory", "network") else row.action
                 found[key] = found.get(key, none) + row.seconds
     return list(found.values())

@@ -2,12 +2,13 @@
 pipeline, whose batches hold one another up, to ranks of attention data, of which a prompt fills one and all wait for it, or to an engine
 whose prompts wait for company or a look (of others random_arrivals.py has a chain); those of clients of a pipeline whose lanes count; of
 clients whose answers have a few tokens, so that who fell into one batch stays together; and of clients who wait for room by an estimate
-(estimates.py), or have longer answers than prompts and put one another out (eviction.py). The same requests every time and at every
-rate, whose gaps scale.
+(estimates.py), or have longer answers than prompts and put one another out (eviction.py), as those that come at random do, too. The same
+requests every time and at every rate, whose gaps scale.
 
     count     at a rate BATCHES, over those of a request: of its own steps, or the fewer where it shares them; FEWEST to MOST, and no fewer
-              than RUNS times those that are there at once. Of clients WAVES each (EVICTED where some are put out), or the fewer that they
-              send, FEWEST at least, less where that is more than LONGEST, or a pipeline's more than LOOP_BATCHES
+              than RUNS times those that are there at once, or FILLED times those that fit where some are put out. Of clients WAVES each
+              (EVICTED where some are put out), or the fewer that they send, FEWEST at least, less where that is more than LONGEST, or a
+              pipeline's more than LOOP_BATCHES
     read      all but the first, which find an engine that fills, and the last, behind whom nobody comes
     growing   seconds to a first token that grow by more than a GROWTH-th of the seconds in which they come: more comes than is served
 """
@@ -33,8 +34,10 @@ from rackmodel.serving.trace import RequestFigures, simulate
 BATCHES = 30_000
 FEWEST, MOST, LONGEST = 100, 6_000, 16_000
 """Requests of a run; the longest where many are there at once."""
-RUNS, WAVES, EVICTED = 6, 24, 10
+RUNS, WAVES, EVICTED, FILLED = 6, 24, 10, 200
 FEWEST_WAVES = 4
+OUT = 0.01
+"""Times that a request is put out, from which on a run counts tokens."""
 LOOP_BATCHES, LAPS, LAPS_ALIKE = 40_000, 4.0, 1.0
 """Batches of a pipeline's clients; laps that are run one by one from one end of a request to the next, at most (batches.py): of equal
 lengths several end at once."""
@@ -105,7 +108,9 @@ def drawn_arrivals(
     own = schedule.decoding_steps(requests) + np.ceil(requests.fresh / np.maximum(schedule.token_budget, 1.0))
     there = np.ceil(rate * whole_s)
     counts = np.clip(BATCHES / np.minimum(shared, own), FEWEST, MOST)
-    counts = np.maximum(counts, np.minimum(RUNS * there, LONGEST)).astype(np.int64)
+    puts_out = put_out_longer(requests, schedule, room)
+    counts = np.maximum(counts, np.minimum(RUNS * there, LONGEST))
+    counts = np.maximum(counts, np.where(puts_out, np.minimum(FILLED * room, MOST), 0)).astype(np.int64)
     rows: dict[int, tuple[float, ...]] = {}
     tables = _Tables(model)
     for at in np.argsort(-counts).tolist():
@@ -113,9 +118,8 @@ def drawn_arrivals(
         draw = np.random.default_rng(0)
         gap_s = min(1.0 / rate[at], LATEST_S / (4.0 * count))  # (at which nobody meets another)
         arrivals = np.cumsum(draw.exponential(1.0, count)) * gap_s
-        trace = _trace(draw, requests.at([at]), arrivals)
-        table = tables.of(requests.at([at]), schedule.at([at]), float(room[at]))
-        run = simulate(model, trace, schedule.at([at]), float(room[at]), None, np.ones_like, table)
+        one = requests.at([at]), schedule.at([at])
+        run = _simulated(tables, *one, _trace(draw, one[0], arrivals), float(room[at]), grows=bool(puts_out[at]))
         edge = int(np.clip(there[at], count // 10, count // 4))
         middle = slice(edge, count - edge // 2)
         slope = np.polyfit(arrivals[middle], run.ttft_s[middle], 1)[0]
@@ -160,19 +164,30 @@ def _loop(tables: _Tables, requests: Requests, schedule: Schedule, held: tuple[i
     waves = min(EVICTED if puts_out else WAVES, ceil(float(requests.waves[0])))
     count = max(min(max(waves * clients, FEWEST), LONGEST, _requests_of_batches(requests, schedule, clients)), FEWEST_WAVES * clients)
     trace = _trace(np.random.default_rng(0), requests, np.zeros(count))
-    table = tables.of(requests, schedule, room, grows=grows)
-    if grows:
-        tokens = _cache_tokens(requests, schedule, room)
-        run = simulate(tables.model, trace, schedule, max(tokens, float((trace.prompt + trace.output).max())), clients, table=table)
-    else:
-        run = simulate(tables.model, trace, schedule, room, clients, np.ones_like, table)
+    run = _simulated(tables, requests, schedule, trace, room, clients, grows=grows)
     middle = slice(clients, count - clients)
     return (clients / float(run.total_s[middle].mean()), *_means(run, middle), 0.0, float(run.ttft_s[:clients].mean()))
+
+
+def _simulated(
+    tables: _Tables, requests: Requests, schedule: Schedule, trace: Trace, room: float, clients: int | None = None, *, grows: bool
+) -> RequestFigures:
+    """A run of one engine. room: requests that are held at once · grows: whether it counts their tokens, step by step."""
+    table = tables.of(requests, schedule, room, grows=grows)
+    if not grows:
+        return simulate(tables.model, trace, schedule, room, clients, np.ones_like, table)
+    tokens = _cache_tokens(requests, schedule, room)
+    return simulate(tables.model, trace, schedule, max(tokens, float((trace.prompt + trace.output).max())), clients, table=table)
 
 
 def longer_answers(requests: Requests, schedule: Schedule, room: Array) -> Bools:
     """[n] whether caches that hold so many requests put some out whose answers are longer than their prompts: no law says it of these."""
     return np.asarray(evicting(schedule, room) & (requests.output > requests.prompt))
+
+
+def put_out_longer(requests: Requests, schedule: Schedule, room: Array) -> Bools:
+    """[n] whether some of these are put out of requests that come at random. requests: with how often the law says so (eviction.py)."""
+    return np.asarray(longer_answers(requests, schedule, room) & (requests.outs > OUT))
 
 
 def _cache_tokens(requests: Requests, schedule: Schedule, room: float) -> float:

@@ -356,7 +356,7 @@ class _PricedSteps:
         ranks = np.array([float(one.attention_data) for one in model.deployments])[which]
         passes = sizings(self.steps, model.workload, ranks, shared_out)
         prompts = passes["chunks"].there
-        beside = runs_beside(model.profile, tokens_of_a_rank(passes, model.workload, ranks), captured)
+        beside = runs_beside(model.profile, laid_out[0].pricer.setting.calls, tokens_of_a_rank(passes, model.workload, ranks), captured)
         self.layers = [
             StepLayers(StepPricer(own.pricer, which, prompts), own.graph, self.profile, passes, own.programs, own.plans_of, beside)
             for own in laid_out

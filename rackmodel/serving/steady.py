@@ -22,8 +22,8 @@ spread of a sum of k of them) from those in which the first ones were worked off
 
 Batches of a pipeline part from one another: who asks for deployments has its requests run (drawn_runs.py), as of short answers.
 
-Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines and of ranks of attention data requests that are
-run (drawn_runs.py). What the cache does not hold waits outside: R = C Z / B - Z.
+Open arrivals at rate X: a chain of batches (random_arrivals.py), B = X Z; of pipelines, of ranks of attention data and of full caches of
+answers longer than prompts requests that are run (drawn_runs.py). What the cache does not hold waits outside: R = C Z / B - Z.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rackmodel.arrays import Array, Bools
-from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops, longer_answers
+from rackmodel.serving.drawn_runs import DrawnRuns, drawn_arrivals, drawn_loops, longer_answers, put_out_longer
 from rackmodel.serving.eviction import evicting, put_out, put_out_at_random
 from rackmodel.serving.joining import Cycle, behind_in_batch, closing_steps, joining_waits
 from rackmodel.serving.kept_drafts import by_chance
@@ -47,6 +47,9 @@ ROUNDS, MOST_ROUNDS = 8, 64
 SHORT, DRAWN = 2.0, 12.0
 """Steps of decoding, up to which clients' groups stay as they fell; of drafts that are kept by chance, up to which few steps part them
 and bring them together again, which no mean says (docs/serving.md)."""
+FAR = 1.3
+"""Over what full caches serve of answers longer than prompts by the law, up to which these are run: it is up to 29 % off
+(docs/serving_model.md)."""
 UNEVEN = 0.1
 """Of a batch's seconds, by which lanes of unlike numbers of sequences must differ for their clients to be run. Chosen: what is left to the
 law is a few percent of the requests a second, and a space of hundreds of GPUs' pipelines is priced in arrays (docs/serving.md)."""
@@ -236,7 +239,8 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
 
     Where more arrives than is served, `overloaded` says so and the other figures tell nothing. Engines that put requests out serve what
     they do when their caches are full: once they are, they stay so. Batches of one stage are a chain (random_arrivals.py); of a pipeline,
-    of ranks of attention data, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py).
+    of ranks of attention data, and where prompts wait for company or a look, requests are drawn and run (drawn_runs.py); so they are where
+    answers are longer than prompts and some are put out, up to FAR times what the law says that full caches serve.
     """
     rate = np.asarray(rate, dtype=np.float64)
     chained = bool(np.all((schedule.stages == 1) & (schedule.ranks == 1) & (schedule.polled <= 1) & (schedule.held == 0)))
@@ -278,7 +282,10 @@ def open_arrivals(model: Served, requests: Requests, schedule: Schedule, rate: A
         burst_s=np.zeros_like(rate),
     )
     settled = _steady(model, beat, requests, schedule, decodes, times)
-    return settled if chain is not None else _of_arrivals(settled, model, requests, schedule, room)
+    if chain is None:
+        return _of_arrivals(settled, model, requests, schedule, rate, room, ~overloaded)
+    full = put_out_longer(requests, schedule, room) & (rate < FAR * most)
+    return _of_arrivals(settled, model, requests, schedule, rate, room, full)
 
 
 def _served_when_full(model: Served, requests: Requests, schedule: Schedule, room: Array) -> Array:
@@ -290,13 +297,12 @@ def _served_when_full(model: Served, requests: Requests, schedule: Schedule, roo
     return most
 
 
-def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: Schedule, room: Array) -> Steady:
-    """The same with what requests meet that are run one by one, as far as they are served."""
-    some = ~settled.overloaded
+def _of_arrivals(settled: Steady, model: Served, requests: Requests, schedule: Schedule, rate: Array, room: Array, some: Bools) -> Steady:
+    """The same with what requests of some points meet that are run one by one."""
     if not some.any():
         return settled
     expected = settled.rhythm.step_s[some], settled.ttft_s[some] + requests.at(some).gaps * settled.tpot_s[some]
-    runs = drawn_arrivals(model, requests.at(some), schedule.at(some), settled.requests_per_s[some], room[some], expected)
+    runs = drawn_arrivals(model, requests.at(some), schedule.at(some), rate[some], room[some], expected)
     return _of_runs(settled, requests, some, runs)
 
 

@@ -65,18 +65,21 @@ class MachineCalls:
         if own and release is not None and release not in releases:
             fact = f"no collectives of {library} {release} are known here"
             raise InputError(fact, path="profile.collectives.release", known=releases, given=release)
-        here = [GATHERED, RELAYED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
-        words = self.asked.exchange.split() if self.asked.exchange is not None else []
+        here, words = self.ways, (self.asked.exchange or "").split()
         unknown = next((word for word in words if word not in here and (len(words) == 1 or word not in KNOWN_EXCHANGES)), None)
         if unknown is not None or (words and not set(words) & set(here)):
             fact = f"no exchange of tokens by '{unknown or self.asked.exchange}' is known here"
             raise InputError(fact, path="profile.collectives.exchange", known=here, given=unknown or words[0])
 
     @cached_property
+    def ways(self) -> list[str]:
+        """Exchanges of tokens that are known here: those of these networks, and those that need none."""
+        return [GATHERED, RELAYED, ALL_TO_ALL, *dict.fromkeys(name for libraries in self.exchanges.values() for name in libraries)]
+
+    @cached_property
     def exchanging(self) -> str | None:
         """The exchange of tokens that is asked for: the first that these networks know; None where none is."""
-        known = {GATHERED, RELAYED, ALL_TO_ALL, *(name for libraries in self.exchanges.values() for name in libraries)}
-        return next((word for word in (self.asked.exchange or "").split() if word in known), None)
+        return next((word for word in (self.asked.exchange or "").split() if word in self.ways), None)
 
     @cached_property
     def chosen(self) -> dict[tuple[str, str, int, str], CallKernels | None]:
