@@ -24,6 +24,7 @@ from rackmodel.model.schedules import CHUNKED, FOLDED, SCHEDULES, TABLE
 from rackmodel.model.workload import Section
 
 GPT = ("d=512", "h=8", "e=64", "f=2048", "s=256", "v=4096", "layers=4")
+KIMI = ("d=256", "h=4", "l=64", "c=64", "e=32", "o=16", "n=32", "f=2048", "x=32", "k=2", "fx=512", "fs=64", "v=512")
 LLAMA = ("d=512", "g=4", "q=2", "e=64", "f=1024", "s=256", "v=4096", "layers=4")
 SLOW = ("rack.network.bandwidth=40 GB/s", "system.network.bandwidth=8 GB/s", "system.network.latency=2 us")
 PORT = ("memoryx.memory.bandwidth=1 TB/s", "swarmx.network.bandwidth=2 TB/s")
@@ -46,6 +47,12 @@ SPACES: dict[str, tuple[str, str, str, tuple[str, ...]]] = {  # architecture, wo
     "few streaming": ("cs2", "gpt", "streaming_wide", ("accelerators=4", "b=4", *GPT, *PORT, *FEW)),
     "graph": ("rack_paper", "ffn", "data_tensor", ()),
     "stages": ("rack_paper", "ffn", "pipeline_tensor", ("accelerators=16",)),
+    "unlike layers": (
+        "rack_paper_h100",
+        "kimi_k2_training",
+        "parallel_moe",
+        ("accelerators=8", "b=8", "s=8", "sections.block.repeat=3", *KIMI, *SLOW),
+    ),
 }
 
 

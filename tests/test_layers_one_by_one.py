@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rackmodel as rm
 from rackmodel.errors import InputError
 from rackmodel.inputs import read_workload
 from rackmodel.inputs.hf_config import import_config
@@ -97,6 +99,51 @@ def test_heads_that_differ_from_layer_to_layer_are_shared_out_alike(tmp_path: Pa
     check_tensor(workload, 8)
     keys = 2 * 128 * 2  # bytes of a head's keys and values of a token
     assert served(workload, tensor=4).cache_bytes(1600) == 1600 * keys * (48 * 2 + 1)
+
+
+def test_keys_lie_in_the_flattening_of_their_sections_queries(tmp_path: Path) -> None:
+    """One layer has 16 heads of keys for 4 queries each, the others 8 for 8: of sixteen ranks each has a head of the one, and of the
+    others half a head's queries. (Until 30 November 2026 keys of the others were looked for in [g_2, q], which no layer has: the first
+    layer was cut along g or q, as the process had it, with its keys once or twice.)"""
+    made = tmp_path / "made.yaml"
+    made.write_text(import_config(changed(tmp_path, 0, "attention", n_heads_in_group=4)).text, encoding="utf-8")
+    workload = read_workload(made)
+    assert (workload.sizes["g"], workload.sizes["q"], workload.sizes["g_2"], workload.sizes["q_2"]) == (16, 4, 8, 8)
+    cut = [("te_g_g_2", 8, frozenset({"g", "g_2"})), ("te_g_q_2", 2, frozenset({"g", "q_2"}))]
+    assert axis_factors(serving_mapper(), workload, "te", 16) == cut
+    check_tensor(workload, 16)
+    keys = 2 * 128 * 2  # bytes of a head's keys and values of a token
+    assert served(workload, tensor=16).cache_bytes(1600) == 1600 * keys * (48 + 1)
+
+
+def attention(queries: str, end: str, hidden: tuple[str, str]) -> dict[str, Any]:
+    """A layer of grouped heads, `queries` of them ('g,q'), whose names end so."""
+    heads, (before, after) = queries.split(",")[0], hidden
+    names = {
+        "Q": f"Q[b,s,{queries},e] = {before}[b,s,d] * WQ[d,{queries},e]",
+        "K": f"K[b,s,{heads},e] = {before}[b,s,d] * WK[d,{heads},e]",
+        "V": f"V[b,s,{heads},e] = {before}[b,s,d] * WV[d,{heads},e]",
+        "QK": f"A[b,{queries},s,t] = Q[b,s,{queries},e] * K[b,t,{heads},e]",
+        "softmax": f"P[b,{queries},s,t] = softmax(A[b,{queries},s,t]) over t",
+        "AV": f"Z[b,s,{queries},e] = P[b,{queries},s,t] * V[b,t,{heads},e]",
+        "O": f"{after}[b,s,d] = Z[b,s,{queries},e] * WO[{queries},e,d]",
+    }
+    own = re.compile(r"\b(W?[QKVOAPZ])\[")
+    return {"repeat": 2, "einsums": {f"{name}{end}": own.sub(rf"\1{end}[", said) for name, said in names.items()}}
+
+
+def test_as_many_ranks_as_either_section_has_heads_for_are_searched() -> None:
+    """8 heads of keys for 4 queries each and 4 for 16: of 32 ranks each has a query of the one and two of the other. (Until 30 November
+    2026 they were refused: degree 8 does not divide q = 4 of Q.)"""
+    sizes = {"b": 8, "s": 64, "t": "s", "d": 512, "e": 16, "g": 8, "q": 4, "g_2": 4, "q_2": 16}
+    sections = {"one": attention("g,q", "", ("X", "Y")), "two": attention("g_2,q_2", "_2", ("Y", "U"))}
+    workload = {"workload": "w", "phases": ["forward", "backward"], "sizes": sizes, "sections": sections}
+    mapper = {"mapper": "m", "axes": {"tp": {"degree": "all"}}, "split": {"tp": [["g", "q"]]}, "profile": "ideal"}
+    ops = rm.search("rack_paper", workload, mapper, set={"accelerators": 32}).result.mapping.ops
+    assert list(ops["Q"].values()) == ["g", "g", "q"]  # 4, 2 and 4 ways
+    assert list(ops["K"].values()) == ["g", "g", None]
+    assert list(ops["Q_2"].values()) == ["g_2", "q_2", "q_2"]
+    assert list(ops["K_2"].values()) == ["g_2", None, None]
 
 
 @pytest.mark.parametrize(

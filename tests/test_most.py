@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import rackmodel as rm
 from rackmodel.arrays import Array
 from rackmodel.cost.step.bounds.device_times import Layers, StepChoices
 from rackmodel.cost.step.bounds.most import most_seconds, passes_at_most
 from rackmodel.cost.step.clock.pipeline_orders import BACKWARD, FORWARD, WEIGHT, WHOLE, waves
+from rackmodel.cost.step.cut import even_cut
+from rackmodel.cost.step.exact import ExactStep, Structure
+from rackmodel.cost.step.group import Job, price_group
+from rackmodel.cost.step.setting import Setting
 from rackmodel.errors import InfeasibleError
 from rackmodel.mapper.limits import Limits
+from rackmodel.mapper.mapspace import build_mapspace
 from rackmodel.mapper.objective import Objective
 from rackmodel.mapper.search import Question, search_space
+from rackmodel.model.profile import Overlap, ProfileSpec
 from rackmodel.model.schedules import SCHEDULES, TABLE
 from tests import samples
 from tests.step_points import SPACES, draw, job_under, space_called
@@ -57,6 +64,33 @@ def test_no_random_point_takes_longer_than_it_may(number: int) -> None:
         sends = point.price.sends.cells(plans, columns)
         most = most_seconds(layers.cells(plans, columns), sends, point.cut, point.structure.schedule, counts)[:, 0]
         assert (point.exact_of(columns).seconds() <= most).all(), f"seed {seed}"
+
+
+def test_a_path_may_begin_with_gathers_of_one_stage_and_end_with_the_optimizer_of_another() -> None:
+    """Two stages of two layers: the first one's weights are sharded by the optimizer and gathered under the first pass, the second one's
+    are updated whole by each of four ranks. (Until 30 November 2026 the larger of the two stages' sums was added: the step was 34 % above
+    its most.)"""
+    layers = {
+        "first": {"repeat": 2, "einsums": {"one": "U[b,s,f] = X[b,s,d] * W1[d,f]", "two": "Y[b,s,d] = U[b,s,f] * W2[f,d]"}},
+        "second": {"repeat": 2, "einsums": {"three": "V[b,s,f] = Y[b,s,d] * W3[d,f]", "four": "Z[b,s,d] = V[b,s,f] * W4[f,d]"}},
+    }
+    phases, precision = ["forward", "backward", "optimizer"], {"gradient": "16 bit", "state": "96 bit"}
+    sizes = {"b": 8, "s": 16, "d": 512, "f": 512}
+    workload = rm.read({"workload": "w", "phases": phases, "sizes": sizes, "precision": precision, "sections": layers})
+    sharded = {"axes": ["dp"], "state": "shard"}
+    axes = {"pp": {"degree": 2, "stages": "layers"}, "dp": {"degree": 4}}
+    mapper = rm.read({"mapper": "m", "axes": axes, "split": {"dp": ["b"]}, "homes": {"W1": sharded, "W2": sharded}, "micro_batch": 1})
+    slow = {"accelerators": 8, "rack.network.bandwidth": "40 GB/s", "system.network.bandwidth": "8 GB/s"}
+    profile = ProfileSpec(profile="gathers beside", overlap=Overlap(weights=True, gradients=False))
+    job = Job(setting=Setting(architecture=rm.read("rack_paper_h100", set=slow)), workload=workload, profile=profile)
+    (group,) = build_mapspace(mapper, workload, 8).groups
+    price = price_group(job, group.columns, [one.plan for one in group.variants], [one.offload for one in group.variants])
+    made, counts = even_cut((2, 2), (True, True), 2, 1), price.columns.micro_batches
+    assert made is not None
+    most = most_seconds(Layers.of(price.sections, StepChoices.of(profile, [(0, 1)])), price.sends, made, "1f1b", counts)
+    parts = tuple((section, group.variants[0].plan) for section in range(2))
+    structure = Structure(parts=parts, cut=made, schedule="1f1b", micro_batches=int(counts[0]), overlap=(0, 1))
+    assert (ExactStep(job, structure, price.columns).seconds() <= most[0, :, 0]).all()
 
 
 @pytest.mark.parametrize("name", ["few", "few streaming", "graph", "stages"])

@@ -165,17 +165,26 @@ def _flattenings(mapper: MapperSpec, workload: Workload, axis: str) -> list[tupl
     return list(dict.fromkeys(one for said in flat for one in (said, *_numbered(said, workload)) if set(one) <= known))
 
 
-def _numbered(flat: tuple[str, ...], workload: Workload) -> Iterator[tuple[str, ...]]:
+def _numbered(flat: Sequence[str], workload: Workload) -> Iterator[tuple[str, ...]]:
     """A flattening in sections of a model where its indices have other sizes, and names with a number: [g_2, q] of [g, q]."""
     if len(workload.sections) > 1:
         for op in workload.ops.values():
-            yield tuple(_called(index, op.indices) for index in flat)
+            yield _flat_in(flat, op, workload)
 
 
-def _of_section(pref: RankChoice, op: Op) -> RankChoice:
+def _flat_in(flat: Sequence[str], op: Op, workload: Workload) -> tuple[str, ...]:
+    """A flattening as an operation's section has it. Its number is that of the indices that the operation has: keys of g_2 lie in
+    [g_2, q_2] of [g, q] where that section has a q_2, too."""
+    mine = next((index for index in op.indices if index not in flat and unnumbered(index) in flat), "")
+    number = mine.removeprefix(unnumbered(mine))
+    own = {index: f"{index}{number}" for index in flat if index not in op.indices}
+    return tuple(own[index] if own.get(index) in workload.sizes else index for index in flat)
+
+
+def _of_section(pref: RankChoice, op: Op, workload: Workload) -> RankChoice:
     """What a list's word is in an operation of a later section, whose own sizes and tensors have a number: f_2 of f, +E_3 of +E."""
     if isinstance(pref, list):
-        return [_called(index, op.indices) for index in pref]
+        return list(_flat_in(pref, op, workload))
     return f"+{_called(pref[1:], [access.tensor for access in op.ins])}" if pref[:1] == "+" else _called(pref, op.indices)
 
 
@@ -205,7 +214,7 @@ def domain(mapper: MapperSpec, workload: Workload, op: Op, axis: str, index: Fla
     said = chosen(mapper.choose, op.name).get(axis)
     prefs = mapper.split.get(axis, [])
     if isinstance(prefs, list):
-        prefs = [_of_section(pref, op) for pref in prefs] if len(workload.sections) > 1 else prefs
+        prefs = [_of_section(pref, op, workload) for pref in prefs] if len(workload.sections) > 1 else prefs
     if said == "free" or (said is None and prefs == "free"):
         return tuple(c for c in legal_choices(op, workload) if _fits(mapper, workload, c, degree)) or (None,)
     if said is not None:
@@ -275,7 +284,7 @@ def _pick(op: Op, workload: Workload, prefs: list[RankChoice], index: Flat) -> C
             continue
         if isinstance(pref, str) or len(pref) == 1:
             return split(words[0])
-        wanted = next((word for word in index if isinstance(index, tuple) or word in words), "")
+        wanted = index[0] if isinstance(index, tuple) and index else next((word for word in words if word in index), "")
         wanted = wanted or next(word for word in words if word in op.indices)
         return split(wanted) if wanted in op.indices else None
     return None

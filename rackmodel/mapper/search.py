@@ -472,12 +472,13 @@ class _Search:
 
     def _least(self, name: str, limits: Limits) -> float | None:
         """The least of a limited figure under other limits; None where nothing keeps those."""
-        goal, every = self.limits.goal(name), name == POWER  # which nothing bounds from below
-        asked = Question(goal=goal, limits=limits.without(POWER) if every else limits, below=0.0 if every else math.inf, watch=self.watch)
+        goal, power = self.limits.goal(name), name == POWER
+        others = limits.without(POWER) if power else limits
+        asked = Question(goal=goal, limits=others, below=0.0 if power else math.inf, watch=self.watch)  # (of power no point is kept)
         search = _Search(self.job, self.space, asked, explain=False)
         if not self.space.problems:  # the same groups: what one search ran another need not
             search.took = self.took
-        if every:
+        if power:
             return search.least_power_of_all()
         try:
             found = search.best_of_all() if goal.name == "latency" else search.best(1)

@@ -297,15 +297,9 @@ class Architecture(Spec):
         all."""
         counts: dict[str, int] = {}
         path = {level.name for level in self.path}
-        below = self.available
 
         def walk(level: Level, parents: int) -> None:
-            nonlocal below
-            if level.name in path:
-                below //= level.count
-                counts[level.name] = -(-self.used // below)
-            else:
-                counts[level.name] = parents * level.count
+            counts[level.name] = -(-self.used // self.below(level.name)) if level.name in path else parents * level.count
             for child in sorted(level.children, key=lambda one: one.name in path):
                 walk(child, counts[level.name])
 
@@ -313,22 +307,16 @@ class Architecture(Spec):
         return counts
 
     def below(self, name: str) -> int:
-        """Accelerators, used or not, below one instance of a level above them."""
-        count = self.available
-        for level in self.path:
-            count //= level.count
-            if level.name == name:
-                break
-        return count
+        """Accelerators, used or not, in one instance of a level of `path`."""
+        names = [level.name for level in self.path]
+        return prod(level.count for level in self.path[names.index(name) + 1 :])
 
     def drawing(self) -> dict[str, float]:
         """Level → instances whose static power is drawn: those in use; of one that has hosts, the share of them that are."""
         found: dict[str, float] = dict(self.instances())
-        below = self.available
         for level in self.path:
-            below //= level.count
             if level.hosts > 1:
-                found[level.name] = -(-self.used * level.hosts // below) / level.hosts
+                found[level.name] = -(-self.used * level.hosts // self.below(level.name)) / level.hosts
         return found
 
     @cached_property

@@ -318,7 +318,7 @@ class _Derivation(Passes):
         asked = self._ask(place, home.at) if home.at is not None else -1
         if home.at is not None:
             self._update_at_home(place, [done for _, done in arrived], home.at)
-        for layout, which in merged([self._summed_in_time(layout) for layout, _ in arrived]):
+        for layout, which in merged([layout for layout, _ in arrived]):
             start = self._join([asked, *(arrived[i][1] for i in which)])
             if home.at is not None:
                 self._stream_up(place, layout, start, total, home.at)
@@ -339,10 +339,6 @@ class _Derivation(Passes):
         tensor = self.workload.tensors[place[0]]
         local_op, after = sharded_sum_op(tensor, shard, self.plan, self.workload), ids_of([reduced])
         self._emit(Task("op", "backward", self._reader(place), tensor.name, place[1], "vector", after, "weights", local_op=local_op))
-
-    def _summed_in_time(self, layout: Layout) -> Layout:
-        """Micro-batches add their part of a gradient in place: no collective along time."""
-        return (*layout[: self.plan.spatial], REPLICATE)
 
     def _update_at_home(self, place: Place, after: Iterable[int], level: str) -> None:
         """The home updates what it holds, element by element as gradients arrive (seed 001, 7.4)."""

@@ -6,7 +6,8 @@ what its device and its lanes do one after another, with a hand-over and the gat
 
     T <= (m v + p - 1) (f + b + w)        and of folded schedules, whose second chunk lies on the way back, (m v + 2 (p - 1)) (f + b + w)
 
-(tests/test_most.py holds it against the longest way through every order.) Beside that: what happens once.
+(tests/test_most.py holds it against the longest way through every order.) Beside that comes what happens once: loads and reductions of all
+layers, gathers after the last update at the stage where the path begins, and the optimizer of the one where it ends.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rackmodel.arrays import Array, Ints
 from rackmodel.cost.step.bounds.bound import Sends
 from rackmodel.cost.step.bounds.device_times import NONE, Layers, longest
 from rackmodel.cost.step.cut import Cut
-from rackmodel.model.schedules import FOLDED, SPLIT, device_of
+from rackmodel.model.schedules import FOLDED, SPLIT
 
 UNBOUNDED = frozenset({"up", "home"})
 """Figures of streams to a home above, which share its port: such steps are not bounded."""
@@ -55,18 +56,11 @@ def most_seconds(layers: Layers, sends: Sends, cut: Cut, schedule: str, micro_ba
         kinds.append(each([one.weight for one in times], lane("reduce")))
     steady = sum((_largest(cut.counts, kind) + more for kind in kinds), NONE)
     once = each([one.first + one.last for one in times], lane("tail"))
-    ends = _largest(_devices(cut, schedule), each(lane("spread"), layers.lane("update")))
+    ends = _largest(cut.busy, lane("spread")) + _largest(cut.busy, layers.lane("update"))
     tied = sends.tied[..., None] if cut.stages > 1 else NONE
     passes = passes_at_most(schedule, cut.stages, cut.chunks, micro_batches)[:, None]
     whole = _largest(cut.counts.sum(axis=0, keepdims=True), once)
     return np.asarray((passes * steady + whole + ends + tied) * (1 + ROUNDING) + 0 * seconds)
-
-
-def _devices(cut: Cut, schedule: str) -> Ints:
-    """[stages, sections] layers of each device."""
-    found = np.zeros((cut.stages, cut.counts.shape[1]), dtype=np.int64)
-    np.add.at(found, device_of(np.arange(len(cut.counts)), schedule, cut.stages), cut.counts)
-    return found
 
 
 def _largest(rows: Ints, values: Sequence[Array]) -> Array:
