@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rackmodel.store.remembered import Store, key_of
+import pytest
+
+from rackmodel.store.remembered import CacheWarning, Store, key_of
 
 
 def test_a_question_is_solved_once_even_by_another_process(tmp_path: Path) -> None:
@@ -30,4 +32,5 @@ def test_a_store_that_cannot_be_written_or_read_is_no_error(tmp_path: Path) -> N
     (tmp_path / "file").write_text("not a folder")
     assert Store(tmp_path / "file").remember(1, lambda: 2) == 2
     (tmp_path / "results.sqlite").write_text("not a database at all, and longer than a header would be" * 20)
-    assert Store(tmp_path).remember(1, lambda: 3) == 3
+    with pytest.warns(CacheWarning, match="was damaged"):
+        assert Store(tmp_path).remember(1, lambda: 3) == 3
