@@ -134,8 +134,8 @@ def best_objective(
     """What `search_mapper`'s best comes to, as its certificate says; what its ledger needs is not computed. Raises InputError,
     InfeasibleError."""
     if len(architecture.pools) > 1:
-        how = {"minimize": minimize, "profile": profile, "usage": usage, "watch": watch, "shared": shared}
-        return search_mapper(architecture, workload, mapper, **how).result.certificate.objective  # type: ignore[arg-type]
+        answer = search_mapper(architecture, workload, mapper, minimize=minimize, profile=profile, usage=usage, watch=watch, shared=shared)
+        return answer.result.certificate.objective
     asked = _asked((architecture, workload, mapper), (minimize, profile, usage, None), 1, {}, (), watch)
     _, _, found, _, _ = asked.found(shared or Shared())
     return sheet_told_as(found.certificate, architecture, asked.names[-1], usage).objective

@@ -16,6 +16,7 @@ from rackmodel.inputs import read_workload
 from rackmodel.inputs.hf_config import import_config
 from rackmodel.inputs.library import DECODER
 from rackmodel.mapper.rules import axis_factors
+from rackmodel.model.workload import Workload
 from rackmodel.serving.offers import check_tensor
 from rackmodel.serving.replica import serving_mapper
 from rackmodel.serving.steps import Steps
@@ -88,11 +89,16 @@ def test_ranks_share_out_layers_of_every_width(name: str) -> None:
     assert eight.weights_each[0] == pytest.approx((one.weights_each[0] - norms) / 8 + norms, rel=1e-12)
 
 
+def first_of_other_groups(folder: Path, queries: int) -> Workload:
+    """The model with so many queries a head of keys in its first layer."""
+    made = folder / "made.yaml"
+    made.write_text(import_config(changed(folder, 0, "attention", n_heads_in_group=queries)).text, encoding="utf-8")
+    return read_workload(made)
+
+
 def test_heads_that_differ_from_layer_to_layer_are_shared_out_alike(tmp_path: Path) -> None:
     """One layer has 4 heads of keys for 16 queries each, the others 8 for 8: eight ranks are four and two."""
-    made = tmp_path / "made.yaml"
-    made.write_text(import_config(changed(tmp_path, 0, "attention", n_heads_in_group=16)).text, encoding="utf-8")
-    workload = read_workload(made)
+    workload = first_of_other_groups(tmp_path, 16)
     assert (workload.sizes["g"], workload.sizes["q"], workload.sizes["g_2"], workload.sizes["q_2"]) == (4, 16, 8, 8)
     cut = [("te_g_g_2", 4, frozenset({"g", "g_2"})), ("te_g_2_q", 2, frozenset({"g_2", "q"}))]
     assert axis_factors(serving_mapper(), workload, "te", 8) == cut
@@ -105,9 +111,7 @@ def test_keys_lie_in_the_flattening_of_their_sections_queries(tmp_path: Path) ->
     """One layer has 16 heads of keys for 4 queries each, the others 8 for 8: of sixteen ranks each has a head of the one, and of the
     others half a head's queries. (Until 30 November 2026 keys of the others were looked for in [g_2, q], which no layer has: the first
     layer was cut along g or q, as the process had it, with its keys once or twice.)"""
-    made = tmp_path / "made.yaml"
-    made.write_text(import_config(changed(tmp_path, 0, "attention", n_heads_in_group=4)).text, encoding="utf-8")
-    workload = read_workload(made)
+    workload = first_of_other_groups(tmp_path, 4)
     assert (workload.sizes["g"], workload.sizes["q"], workload.sizes["g_2"], workload.sizes["q_2"]) == (16, 4, 8, 8)
     cut = [("te_g_g_2", 8, frozenset({"g", "g_2"})), ("te_g_q_2", 2, frozenset({"g", "q_2"}))]
     assert axis_factors(serving_mapper(), workload, "te", 16) == cut
